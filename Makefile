@@ -1,0 +1,56 @@
+# The one door to the project. It needs Python 3.11 or newer, make, and a package registry that pip can reach.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+# Touched after an install; older than the pins or the project file means: install again.
+STAMP := $(VENV)/.installed
+EXAMPLE := examples/claude-request.json
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test check laws golden docs bench clean
+
+help: ## list the recipes
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "dragoman needs Python 3.11 or newer as '$(PYTHON)'; name another one: make PYTHON=python3.12 ..." >&2; \
+		exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -r requirements/dev.txt
+	@$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@
+
+setup: $(STAMP) ## make the virtual environment and install everything in it
+
+run: $(STAMP) ## translate an example request, then explain what changes on the way
+	$(BIN)/dragoman translate --to openai-chat $(EXAMPLE)
+	$(BIN)/dragoman explain $(EXAMPLE)
+
+test: check ## everything, on a fresh machine too
+
+check: $(STAMP) ## format, lint, types, import contracts, tests: exactly what CI runs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n auto
+
+laws: $(STAMP) ## the properties that hold for every protocol
+	$(BIN)/pytest -n auto tests/laws
+
+golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
+	REWRITE_GOLDEN=1 $(BIN)/pytest tests/golden
+
+docs: $(STAMP) ## regenerate docs/mapping.md from the table of features
+	$(BIN)/python tools/mapping_page.py
+
+bench: $(STAMP) ## measure the hot paths
+	$(BIN)/python bench/run.py
+
+clean: ## remove caches and build output; the virtual environment stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests bench tools -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

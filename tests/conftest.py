@@ -1,0 +1,26 @@
+"""Settings that every test shares: the hypothesis profiles.
+
+`CI` in the environment selects "ci": the same examples on every run, so that a red build is the change's doing.
+Otherwise "dev" draws new examples each time, and finds what nobody thought of.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# No deadline and no check of generation speed: both measure the machine, and tests run in parallel.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    print_blob=True,
+    suppress_health_check=(HealthCheck.too_slow,),
+)
+settings.register_profile(
+    "dev",
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=(HealthCheck.too_slow,),
+)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
