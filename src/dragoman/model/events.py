@@ -1,0 +1,169 @@
+"""The stream algebra: an answer as it grows, and the table of legal orders.
+
+    stream = Started (part event | note)* (Stopped note*)? (Ended | Failed)  |  Failed
+    note   = UsageReported | Heartbeat
+    each index: PartStarted once, PartGrew while open, PartEnded once
+
+Parts may overlap; an encoder whose wire cannot say that serialises them first (`rules.serial`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.errors import WireError
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonList
+from dragoman.model.parts import Citation, Part, Seal
+from dragoman.model.response import Stop, Usage
+
+
+class TextDelta(Struct, frozen=True):
+    """More text, thinking or refusal for the open part."""
+
+    text: str
+    logprobs: JsonList | None = None
+
+
+class ArgumentsDelta(Struct, frozen=True):
+    """More of a call's arguments."""
+
+    text: str
+
+
+class CitationAdded(Struct, frozen=True):
+    """A citation for the open text."""
+
+    citation: Citation
+
+
+class SealSet(Struct, frozen=True):
+    """The seal of the open thinking part, known only at its end."""
+
+    seal: Seal
+
+
+class PartReplaced(Struct, frozen=True):
+    """The open part as a whole, known only at its end: hosted calls, compactions, foreign parts."""
+
+    part: Part
+
+
+Delta: TypeAlias = TextDelta | ArgumentsDelta | CitationAdded | SealSet | PartReplaced
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """The answer begins."""
+
+    id: str
+    model: str
+    created: int | None = None
+
+
+class PartStarted(Struct, frozen=True):
+    """A part opens; text, thinking and arguments are empty here unless they came whole."""
+
+    index: int
+    part: Part
+
+
+class PartGrew(Struct, frozen=True):
+    """An open part grows."""
+
+    index: int
+    delta: Delta
+
+
+class PartEnded(Struct, frozen=True):
+    """A part is complete."""
+
+    index: int
+
+
+class UsageReported(Struct, frozen=True):
+    """Token counts so far; the latest wins."""
+
+    usage: Usage
+
+
+class Stopped(Struct, frozen=True):
+    """Why the answer ended; no part event follows."""
+
+    stop: Stop
+
+
+class Ended(Struct, frozen=True):
+    """The answer is whole."""
+
+
+class Failed(Struct, frozen=True):
+    """The answer broke off; nothing follows."""
+
+    failure: Failure
+
+
+class Heartbeat(Struct, frozen=True):
+    """The provider is alive and has nothing to say."""
+
+
+Event: TypeAlias = Started | PartStarted | PartGrew | PartEnded | UsageReported | Stopped | Ended | Failed | Heartbeat
+
+
+class Phase(Enum):
+    """Where a stream stands."""
+
+    FRESH = "fresh"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    OVER = "over"
+
+
+# (phase, event) -> next phase; what is not in the table is illegal.
+ORDERS: dict[tuple[Phase, type], Phase] = {
+    (Phase.FRESH, Started): Phase.RUNNING,
+    (Phase.FRESH, Failed): Phase.OVER,
+    (Phase.FRESH, Heartbeat): Phase.FRESH,
+    (Phase.RUNNING, PartStarted): Phase.RUNNING,
+    (Phase.RUNNING, PartGrew): Phase.RUNNING,
+    (Phase.RUNNING, PartEnded): Phase.RUNNING,
+    (Phase.RUNNING, UsageReported): Phase.RUNNING,
+    (Phase.RUNNING, Heartbeat): Phase.RUNNING,
+    (Phase.RUNNING, Stopped): Phase.STOPPED,
+    (Phase.RUNNING, Failed): Phase.OVER,
+    (Phase.STOPPED, UsageReported): Phase.STOPPED,
+    (Phase.STOPPED, Heartbeat): Phase.STOPPED,
+    (Phase.STOPPED, Ended): Phase.OVER,
+    (Phase.STOPPED, Failed): Phase.OVER,
+}
+
+
+class OrderCheck:
+    """Runs events through the table; for tests and debugging."""
+
+    def __init__(self, *, serial: bool = False) -> None:
+        self.phase = Phase.FRESH
+        self._serial = serial
+        self._open: set[int] = set()
+        self._seen: set[int] = set()
+
+    def __call__(self, event: Event) -> None:
+        """Accept the next event or raise WireError."""
+        following = ORDERS.get((self.phase, type(event)))
+        if following is None:
+            raise WireError("", f"a legal event in phase {self.phase.value}", type(event).__name__)
+        self.phase = following
+        if isinstance(event, PartStarted):
+            if event.index in self._seen or (self._serial and self._open):
+                raise WireError("", "one start for each part", f"another for part {event.index}")
+            self._seen.add(event.index)
+            self._open.add(event.index)
+        elif isinstance(event, PartGrew | PartEnded):
+            if event.index not in self._open:
+                raise WireError("", "an open part", f"part {event.index}")
+            if isinstance(event, PartEnded):
+                self._open.discard(event.index)
+        elif isinstance(event, Stopped) and self._open:
+            raise WireError("", "all parts ended", f"{len(self._open)} open")

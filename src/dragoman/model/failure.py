@@ -1,0 +1,46 @@
+"""Failure: an error that a provider answered; a value like any other answer."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from dragoman.model.parts import Extras
+
+
+class FailureKind(Enum):
+    """The classes of errors that every protocol can tell apart (mapping.md §21)."""
+
+    INVALID = "invalid"
+    CONTEXT_OVERFLOW = "context_overflow"
+    UNSUPPORTED = "unsupported"
+    UNAUTHENTICATED = "unauthenticated"
+    QUOTA = "quota"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
+    UNPROCESSABLE = "unprocessable"
+    RATE_LIMITED = "rate_limited"
+    INTERNAL = "internal"
+    BAD_GATEWAY = "bad_gateway"
+    UPSTREAM_AUTH = "upstream_auth"
+    BAD_CODING = "bad_coding"
+    OVERLOADED = "overloaded"
+    UNAVAILABLE = "unavailable"
+    TIMEOUT = "timeout"
+    OTHER = "other"
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What went wrong, in the provider's words; `native` and `code` are its own type and code."""
+
+    kind: FailureKind
+    message: str
+    status: int = 500
+    native: str = ""
+    code: str | None = None
+    param: str | None = None
+    request_id: str | None = None
+    extras: Extras | None = None

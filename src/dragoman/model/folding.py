@@ -1,0 +1,165 @@
+"""Folding: events to a whole answer and back; the only place where deltas are assembled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from dragoman.model.events import (
+    ArgumentsDelta,
+    CitationAdded,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    PartEnded,
+    PartGrew,
+    PartReplaced,
+    PartStarted,
+    SealSet,
+    Started,
+    Stopped,
+    TextDelta,
+    UsageReported,
+)
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonList
+from dragoman.model.parts import HostedCall, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.response import Response, Stop, StopReason, Usage
+
+
+class PartFold:
+    """One part while it grows: pieces are joined once, at the end."""
+
+    __slots__ = ("_pieces", "part")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self._pieces: list[str] = []
+
+    def grow(self, delta: Delta) -> None:
+        """Take one delta."""
+        if isinstance(delta, TextDelta):
+            self._pieces.append(delta.text)
+            if delta.logprobs:
+                self._add_logprobs(delta.logprobs)
+        elif isinstance(delta, ArgumentsDelta):
+            self._pieces.append(delta.text)
+        elif isinstance(delta, SealSet):
+            if isinstance(self.part, Thinking):
+                self.part = replace(self.part, seal=delta.seal)
+        elif isinstance(delta, CitationAdded):
+            if isinstance(self.part, Text):
+                self.part = replace(self.part, citations=(*self.part.citations, delta.citation))
+        elif isinstance(delta, PartReplaced):
+            self.part = delta.part
+            self._pieces.clear()
+
+    def whole(self) -> Part:
+        """The part as far as it is known."""
+        if self._pieces:
+            text = "".join(self._pieces)
+            part = self.part
+            if isinstance(part, ToolCall | HostedCall):
+                self.part = replace(part, arguments=part.arguments + text)
+            elif isinstance(part, Text | Thinking | Refusal):
+                self.part = replace(part, text=part.text + text)
+            self._pieces = []
+        return self.part
+
+    def _add_logprobs(self, logprobs: JsonList) -> None:
+        if isinstance(self.part, Text | Refusal):
+            self.part = replace(self.part, logprobs=[*(self.part.logprobs or ()), *logprobs])
+
+
+class Fold:
+    """The incremental form of `fold`: feed it events, ask for the answer when it is over."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._started = Started(id="", model="")
+        self._parts: dict[int, PartFold] = {}
+        self._usage: Usage | None = None
+        self._stop: Stop | None = None
+        self.failure: Failure | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, PartGrew):
+            self._parts[event.index].grow(event.delta)
+        elif isinstance(event, PartStarted):
+            self._parts[event.index] = PartFold(event.part)
+        elif isinstance(event, Started):
+            self._started = event
+        elif isinstance(event, UsageReported):
+            self._usage = event.usage
+        elif isinstance(event, Stopped):
+            self._stop = event.stop
+        elif isinstance(event, Failed):
+            self.failure = event.failure
+
+    def response(self) -> Response:
+        """The answer as far as it came."""
+        return Response(
+            origin=self._origin,
+            id=self._started.id,
+            model=self._started.model,
+            created=self._started.created,
+            parts=tuple(self._parts[index].whole() for index in sorted(self._parts)),
+            stop=self._stop or Stop(reason=StopReason.OTHER),
+            usage=self._usage,
+        )
+
+
+def fold(events: Iterable[Event], origin: str) -> Response | Failure:
+    """Assemble a stream into the answer it tells, or the failure it ends in."""
+    folding = Fold(origin)
+    for event in events:
+        folding(event)
+    return folding.failure or folding.response()
+
+
+def unfold(response: Response) -> Iterator[Event]:
+    """Tell a whole answer as a stream, one delta per part."""
+    yield Started(id=response.id, model=response.model, created=response.created)
+    for index, part in enumerate(response.parts):
+        yield from _unfold_part(index, part)
+    if response.usage is not None:
+        yield UsageReported(response.usage)
+    yield Stopped(response.stop)
+    yield Ended()
+
+
+def _unfold_part(index: int, part: Part) -> Iterator[Event]:
+    if isinstance(part, Text):
+        yield PartStarted(index, replace(part, text="", citations=(), logprobs=None))
+        if part.text:
+            yield PartGrew(index, TextDelta(part.text, part.logprobs))
+        for citation in part.citations:
+            yield PartGrew(index, CitationAdded(citation))
+    elif isinstance(part, Refusal):
+        yield PartStarted(index, replace(part, text="", logprobs=None))
+        if part.text:
+            yield PartGrew(index, TextDelta(part.text, part.logprobs))
+    elif isinstance(part, Thinking):
+        yield PartStarted(index, replace(part, text="", seal=None))
+        if part.text:
+            yield PartGrew(index, TextDelta(part.text))
+        if part.seal is not None:
+            yield PartGrew(index, SealSet(part.seal))
+    elif isinstance(part, ToolCall):
+        yield PartStarted(index, replace(part, arguments=""))
+        if part.arguments:
+            yield PartGrew(index, ArgumentsDelta(part.arguments))
+    else:
+        yield PartStarted(index, part)
+    yield PartEnded(index)
+
+
+def join_logprobs(pieces: Iterable[JsonList | None]) -> JsonList | None:
+    """The log probabilities of several texts as one list; None if none has any."""
+    joined: JsonList = []
+    for piece in pieces:
+        joined.extend(piece or ())
+    return joined or None

@@ -1,0 +1,74 @@
+"""The ledger: what a translation dropped, bent or made up, and where.
+
+Three fates, no more. `at` is a place in the model (`messages[3].parts[0]`), so it means the same for every protocol
+and can be looked up in the decoded request or response. Each `Feature` is one word shared by the member, the row in
+`docs/mapping.md` and the golden file.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.features import Feature
+
+# A place in the model, outermost first: ("messages", 3, "parts", 0).
+Place: TypeAlias = tuple[str | int, ...]
+
+
+class Fate(Enum):
+    """What became of something that could not be said as it was."""
+
+    DROPPED = "dropped"
+    APPROXIMATED = "approximated"
+    INVENTED = "invented"
+
+
+class Loss(Struct, frozen=True):
+    """One line of the ledger."""
+
+    fate: Fate
+    feature: Feature
+    at: str
+    note: str
+
+
+def render_place(place: Place) -> str:
+    """Write a place the way people do: `messages[3].parts[0]`."""
+    out: list[str] = []
+    for step in place:
+        if isinstance(step, int):
+            out.append(f"[{step}]")
+        else:
+            out.append(f".{step}" if out else step)
+    return "".join(out)
+
+
+class Ledger:
+    """The losses of one translation, in the order they happened."""
+
+    __slots__ = ("_losses",)
+
+    def __init__(self) -> None:
+        self._losses: list[Loss] = []
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return tuple(self._losses)
+
+    def __len__(self) -> int:
+        return len(self._losses)
+
+    def dropped(self, feature: Feature, at: Place, note: str) -> None:
+        """Record that something was left out."""
+        self._losses.append(Loss(Fate.DROPPED, feature, render_place(at), note))
+
+    def approximated(self, feature: Feature, at: Place, note: str) -> None:
+        """Record that something was said in another way."""
+        self._losses.append(Loss(Fate.APPROXIMATED, feature, render_place(at), note))
+
+    def invented(self, feature: Feature, at: Place, note: str) -> None:
+        """Record that something was said that nobody had said."""
+        self._losses.append(Loss(Fate.INVENTED, feature, render_place(at), note))

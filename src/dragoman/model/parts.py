@@ -1,0 +1,276 @@
+"""Parts: what a message or an answer is made of.
+
+Every part may carry the `id` of the wire unit it came from and `extras`: members of that wire which the model does not
+know, replayed only to their origin.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.jsonvalue import JsonList, JsonObject
+
+
+class Extras(Struct, frozen=True, kw_only=True):
+    """Wire members that the model does not know; replayed only to `origin`.
+
+    When `fields` holds the member `type`, it is the whole wire object, to be written as it stands at home.
+    """
+
+    origin: str
+    fields: JsonObject
+
+
+class Seal(Struct, frozen=True, kw_only=True):
+    """Proof or state that only its issuer can open: `body` is the issuer's wire object, complete and verbatim.
+
+    `origin` is the protocol it was issued on; `model` and `upstream` say by whom, as far as that is known.
+    Kinds: thinking, redacted, item, text, turn, compaction, web.
+    """
+
+    origin: str
+    kind: str
+    body: JsonObject
+    model: str | None = None
+    upstream: str | None = None
+
+
+class CacheMark(Struct, frozen=True, kw_only=True):
+    """A prompt-cache breakpoint after the part that carries it; `ttl` in its own protocol's words."""
+
+    origin: str
+    ttl: str | None = None
+
+
+class Inline(Struct, frozen=True, kw_only=True):
+    """Media in the request itself: base64, without any prefix."""
+
+    media_type: str
+    data: str
+
+
+class Url(Struct, frozen=True, kw_only=True):
+    """Media for the provider to fetch."""
+
+    url: str
+
+
+class FileRef(Struct, frozen=True, kw_only=True):
+    """A file that its issuer keeps; the id means nothing to anybody else."""
+
+    issuer: str
+    file_id: str
+
+
+class PlainText(Struct, frozen=True, kw_only=True):
+    """A document that is plain text."""
+
+    text: str
+    media_type: str = "text/plain"
+
+
+class Citation(Struct, frozen=True, kw_only=True):
+    """A reference from text to a source: a web page if `url` is set, else a file or a passage of the request.
+
+    `span` counts code points of the text part; None means the whole part. `native` is the wire object at its origin.
+    """
+
+    origin: str
+    native: JsonObject
+    url: str | None = None
+    title: str | None = None
+    cited_text: str | None = None
+    span: tuple[int, int] | None = None
+    file_id: str | None = None
+
+
+class Text(Struct, frozen=True, kw_only=True):
+    """Text; on the assistant's side possibly cited and with the log probabilities of its tokens."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    cache: CacheMark | None = None
+    logprobs: JsonList | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """A picture."""
+
+    source: Inline | Url | FileRef
+    detail: str | None = None
+    cache: CacheMark | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """A file to be read: a PDF, plain text, a list of parts, or anything else inline."""
+
+    source: Inline | Url | FileRef | PlainText | Passages
+    title: str | None = None
+    context: str | None = None
+    citable: bool | None = None
+    cache: CacheMark | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Audio(Struct, frozen=True, kw_only=True):
+    """Recorded sound; `media_type` of the source is `audio/wav` or the like."""
+
+    source: Inline
+    cache: CacheMark | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class ThinkingKind(Enum):
+    """How much of the reasoning its text shows."""
+
+    FULL = "full"
+    SUMMARY = "summary"
+    WITHHELD = "withheld"
+
+
+class Thinking(Struct, frozen=True, kw_only=True):
+    """Reasoning: readable text as far as the provider shows it, and the seal by which its issuer knows it again."""
+
+    text: str
+    kind: ThinkingKind = ThinkingKind.FULL
+    seal: Seal | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class InputForm(Enum):
+    """What a call's arguments are: JSON text, or free text."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """A call that the client has to run; `arguments` exactly as written, `name` as the client declared it."""
+
+    call_id: str
+    name: str
+    arguments: str
+    form: InputForm = InputForm.JSON
+    namespace: str | None = None
+    cache: CacheMark | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class ToolResult(Struct, frozen=True, kw_only=True):
+    """What a call gave; `call_id` is "" where the client left it out. `form` says which kind of call it answers."""
+
+    call_id: str
+    parts: tuple[Part, ...]
+    is_error: bool = False
+    form: InputForm = InputForm.JSON
+    cache: CacheMark | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """The assistant's words of refusal, where a protocol keeps them apart from text."""
+
+    text: str
+    logprobs: JsonList | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class HostedKind(Enum):
+    """What a provider runs by itself and more than one protocol can tell of."""
+
+    WEB_SEARCH = "web_search"
+    CODE = "code"
+    MCP = "mcp"
+    MCP_LISTING = "mcp_listing"
+
+
+class WebSource(Struct, frozen=True, kw_only=True):
+    """A page that a web search found."""
+
+    url: str
+    title: str = ""
+    seal: Seal | None = None
+
+
+class HostedCall(Struct, frozen=True, kw_only=True):
+    """A call that the provider ran itself; `arguments` is JSON text (`{"query": …}`, `{"code": …}`, MCP arguments)."""
+
+    call_id: str
+    kind: HostedKind
+    name: str
+    arguments: str
+    server: str | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class HostedResult(Struct, frozen=True, kw_only=True):
+    """What a provider's own call gave: `text` for logs, MCP output or an error, `sources` for searches."""
+
+    call_id: str
+    kind: HostedKind
+    text: str | None = None
+    sources: tuple[WebSource, ...] = ()
+    is_error: bool = False
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """What stands for an earlier stretch of the conversation: a readable summary, a seal, or both."""
+
+    summary: str | None
+    seal: Seal | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Foreign(Struct, frozen=True, kw_only=True):
+    """Understood only at home, kept whole.
+
+    `text` is what others can read of it, None if there is nothing. `applied` says what became of an item that steers
+    the conversation instead of adding to it (tools declared late, settings changed), as told by `Request.updates`.
+    """
+
+    origin: str
+    kind: str
+    body: JsonObject
+    text: str | None = None
+    applied: str | None = None
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Passages(Struct, frozen=True, kw_only=True):
+    """A document given as a list of parts."""
+
+    parts: tuple[Part, ...]
+
+
+Part: TypeAlias = (
+    Text
+    | Image
+    | Document
+    | Audio
+    | Thinking
+    | ToolCall
+    | ToolResult
+    | Refusal
+    | HostedCall
+    | HostedResult
+    | Compaction
+    | Foreign
+)

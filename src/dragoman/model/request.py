@@ -1,0 +1,164 @@
+"""Request: everything a client can ask of a model."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.model.parts import CacheMark, Extras, Part, Seal, Text
+from dragoman.model.tools import ToolChoice, ToolSpec
+
+
+class Role(Enum):
+    """Who speaks. Tool results are spoken by the user's side."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """One unit of the wire: a message, or one item of a Responses input.
+
+    `turn` is the sealed exact form of an assistant turn whose wire could not carry it all (mapping.md V1). A
+    `transient` message counts only while no user message follows it.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    name: str | None = None
+    turn: Seal | None = None
+    transient: bool = False
+    id: str | None = None
+    extras: Extras | None = None
+
+
+class Sampling(Struct, frozen=True, kw_only=True):
+    """How tokens are drawn; numbers as they were spelled. `others` are sampling members that only Chat servers know."""
+
+    temperature: int | float | Number | None = None
+    top_p: int | float | Number | None = None
+    top_k: int | None = None
+    frequency_penalty: int | float | Number | None = None
+    presence_penalty: int | float | Number | None = None
+    seed: int | None = None
+    logit_bias: JsonObject | None = None
+    others: JsonObject | None = None
+
+
+class ThinkingMode(Enum):
+    """The ways of thinking a Messages client can name."""
+
+    ADAPTIVE = "adaptive"
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+    BETWEEN_TOOLS = "between_tools"
+
+
+class Reasoning(Struct, frozen=True, kw_only=True):
+    """How deeply to think and how much of it to show.
+
+    `effort` is one of none, minimal, low, medium, high, xhigh, max. `display` (summarized, omitted, updates) and
+    `summary` (auto, concise, detailed) are two protocols' words for what is shown.
+    """
+
+    effort: str | None = None
+    budget: int | None = None
+    mode: ThinkingMode | None = None
+    display: str | None = None
+    summary: str | None = None
+    extras: Extras | None = None
+
+
+class OutputKind(Enum):
+    """The form the answer must have."""
+
+    TEXT = "text"
+    JSON = "json"
+    SCHEMA = "schema"
+
+
+class OutputFormat(Struct, frozen=True, kw_only=True):
+    """The form of the answer's text."""
+
+    kind: OutputKind
+    schema: JsonObject | None = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    extras: Extras | None = None
+
+
+class CacheOptions(Struct, frozen=True, kw_only=True):
+    """Prompt caching for the whole request: `automatic` is Messages' top-level mark, the rest OpenAI's options."""
+
+    automatic: CacheMark | None = None
+    explicit: bool | None = None
+    ttl: str | None = None
+    retention: str | None = None
+    extras: Extras | None = None
+
+
+class Updates(Struct, frozen=True, kw_only=True):
+    """What the conversation itself changed about the request after its start; the last word counts."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    removed: tuple[str, ...] = ()
+    effort: str | None = None
+    output: OutputFormat | None = None
+
+
+class Demand(Struct, frozen=True, kw_only=True):
+    """Something said that only its own protocol can do and that must not be left out: others refuse the request.
+
+    `member` is the wire member at the origin, for the error's `param`.
+    """
+
+    feature: Feature
+    member: str
+    note: str
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A request, as it was said; `origin` is the protocol it was said in."""
+
+    origin: str
+    model: str
+    messages: tuple[Message, ...] = ()
+    instructions: tuple[Text, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_calls: bool | None = None
+    max_tokens: int | None = None
+    prewarm: bool = False
+    sampling: Sampling = Sampling()
+    stop: tuple[str, ...] = ()
+    reasoning: Reasoning = Reasoning()
+    output: OutputFormat | None = None
+    verbosity: str | None = None
+    stream: bool = False
+    include_usage: bool | None = None
+    obfuscation: bool | None = None
+    choices: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    end_user: str | None = None
+    metadata: JsonObject | None = None
+    service_tier: str | None = None
+    speed: str | None = None
+    store: bool | None = None
+    cache_key: str | None = None
+    cache: CacheOptions | None = None
+    moderation: JsonObject | None = None
+    compact_at: int | None = None
+    max_tool_calls: int | None = None
+    continues: str | None = None
+    conversation: JsonValue = None
+    legacy_functions: bool = False
+    updates: Updates = Updates()
+    demands: tuple[Demand, ...] = ()
+    extras: Extras | None = None

@@ -1,0 +1,66 @@
+"""Response: what a model answered, why it stopped, and what it cost."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Extras, Part
+
+
+class StopReason(Enum):
+    """Why an answer ended, normalised; the provider's own word is kept beside it."""
+
+    END = "end"
+    LENGTH = "length"
+    SEQUENCE = "sequence"
+    TOOL_CALL = "tool_call"
+    REFUSAL = "refusal"
+    FILTER = "filter"
+    PAUSE = "pause"
+    CONTEXT_FULL = "context_full"
+    COMPACTED = "compacted"
+    OTHER = "other"
+
+
+class Stop(Struct, frozen=True, kw_only=True):
+    """The end of an answer; `native` is the provider's word, `sequence` the stop string that fired, if it is known."""
+
+    reason: StopReason
+    native: str = ""
+    sequence: str | None = None
+    explanation: str | None = None
+    category: str | None = None
+    extras: Extras | None = None
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Token counts: `input` and `output` are inclusive totals, the others "of which".
+
+    None is "not reported", 0 is "reported as zero".
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int | None = None
+    cache_write: int | None = None
+    thinking: int | None = None
+    web_searches: int | None = None
+    service_tier: str | None = None
+    extras: Extras | None = None
+
+
+class Response(Struct, frozen=True, kw_only=True):
+    """One whole answer; `alternatives` are Chat's further choices."""
+
+    origin: str
+    id: str
+    model: str
+    parts: tuple[Part, ...]
+    stop: Stop
+    usage: Usage | None = None
+    created: int | None = None
+    alternatives: tuple[JsonObject, ...] = ()
+    extras: Extras | None = None

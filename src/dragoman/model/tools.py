@@ -1,0 +1,147 @@
+"""Tools: what a client offers the model, and how the model is told to choose."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.parts import CacheMark, Extras
+
+
+class Namespace(Struct, frozen=True, kw_only=True):
+    """A named group of tools; equal names may stand in two groups."""
+
+    name: str
+    description: str | None = None
+
+
+class FunctionTool(Struct, frozen=True, kw_only=True):
+    """A tool that the client runs on JSON arguments.
+
+    Vendor-defined client tools (bash, shell, computer …) are functions too: `parameters` are their documented ones and
+    `extras.fields` the whole declaration at home. The members of a vendor's toolset share its name as their namespace.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: JsonObject | None = None
+    strict: bool | None = None
+    namespace: Namespace | None = None
+    examples: tuple[JsonValue, ...] = ()
+    deferred: bool | None = None
+    callers: tuple[str, ...] | None = None
+    cache: CacheMark | None = None
+    extras: Extras | None = None
+
+
+class TextTool(Struct, frozen=True, kw_only=True):
+    """A tool that the client runs on free text, possibly bound by a grammar."""
+
+    name: str
+    description: str | None = None
+    syntax: str | None = None
+    definition: str | None = None
+    namespace: Namespace | None = None
+    deferred: bool | None = None
+    callers: tuple[str, ...] | None = None
+    extras: Extras | None = None
+
+
+class WebSearchTool(Struct, frozen=True, kw_only=True):
+    """Web search run by the provider."""
+
+    allowed_domains: tuple[str, ...] | None = None
+    blocked_domains: tuple[str, ...] | None = None
+    location: JsonObject | None = None
+    max_uses: int | None = None
+    context_size: str | None = None
+    cache: CacheMark | None = None
+    extras: Extras | None = None
+
+
+class WebFetchTool(Struct, frozen=True, kw_only=True):
+    """Fetching of pages by the provider."""
+
+    allowed_domains: tuple[str, ...] | None = None
+    blocked_domains: tuple[str, ...] | None = None
+    max_uses: int | None = None
+    cache: CacheMark | None = None
+    extras: Extras | None = None
+
+
+class CodeTool(Struct, frozen=True, kw_only=True):
+    """Code execution in the provider's own container; `container` is an id that only its issuer knows."""
+
+    container: str | None = None
+    file_ids: tuple[str, ...] = ()
+    cache: CacheMark | None = None
+    extras: Extras | None = None
+
+
+class McpTool(Struct, frozen=True, kw_only=True):
+    """A Model Context Protocol server that the provider calls; `approval` is never, always or something finer."""
+
+    label: str
+    url: str | None = None
+    authorization: str | None = None
+    headers: JsonObject | None = None
+    allowed_tools: tuple[str, ...] | None = None
+    approval: str | None = None
+    deferred: bool | None = None
+    cache: CacheMark | None = None
+    extras: Extras | None = None
+
+
+class ToolSearchTool(Struct, frozen=True, kw_only=True):
+    """The provider's search over deferred tools."""
+
+    variant: str | None = None
+    cache: CacheMark | None = None
+    extras: Extras | None = None
+
+
+class ForeignTool(Struct, frozen=True, kw_only=True):
+    """A tool that only its own protocol knows, kept whole."""
+
+    origin: str
+    kind: str
+    body: JsonObject
+    name: str | None = None
+
+
+ToolSpec: TypeAlias = (
+    FunctionTool | TextTool | WebSearchTool | WebFetchTool | CodeTool | McpTool | ToolSearchTool | ForeignTool
+)
+
+
+class ChoiceMode(Enum):
+    """How free the model is to call tools."""
+
+    AUTO = "auto"
+    NONE = "none"
+    REQUIRED = "required"
+    NAMED = "named"
+    ALLOWED = "allowed"
+    HOSTED = "hosted"
+
+
+class ToolRef(Struct, frozen=True, kw_only=True):
+    """A tool named in a choice: `kind` is function, custom, mcp or a hosted type in its own protocol's words."""
+
+    kind: str
+    name: str | None = None
+    namespace: str | None = None
+    native: JsonObject | None = None
+
+
+class ToolChoice(Struct, frozen=True, kw_only=True):
+    """NAMED and HOSTED have one `tool`; ALLOWED has a subset and says whether one of it must be called."""
+
+    mode: ChoiceMode
+    tool: ToolRef | None = None
+    allowed: tuple[ToolRef, ...] = ()
+    required: bool = False
+    extras: Extras | None = None

@@ -1,0 +1,197 @@
+"""Fields: a JSON object reader that remembers what was read, and where it stands.
+
+A reader asks for each member by type. A member of the wrong type is a `WireError` with its place; null counts as absent
+(mapping.md §3, "Null"), except for `raw`. What nobody asked for is the `rest`: it becomes `Extras` and goes home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, Number
+from dragoman.model.parts import Extras
+from dragoman.wire.json import kind_of
+
+# Where a reader stands: the path of its parent and its own step, rendered only when an error needs it.
+Path: TypeAlias = "tuple[Path, str | int] | None"
+
+ROOT: Path = None
+
+
+def render_path(path: Path) -> str:
+    """Write a path as a JSON pointer: `/messages/2/content`."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(str(step).replace("~", "~0").replace("/", "~1"))
+    return "".join(f"/{step}" for step in reversed(steps))
+
+
+class Fields:
+    """One JSON object being read."""
+
+    __slots__ = ("_read", "path", "value")
+
+    def __init__(self, value: JsonObject, path: Path = ROOT) -> None:
+        self.value = value
+        self.path = path
+        self._read: list[str] = []
+
+    def fail(self, key: str | int | None, expected: str, found: JsonValue) -> WireError:
+        """Make the error for a member; `found` is the value, a string is shown as such."""
+        path = self.path if key is None else (self.path, key)
+        return WireError(render_path(path), expected, kind_of(found))
+
+    def wrong(self, key: str | None, expected: str, found: str) -> WireError:
+        """Make the error for a member of the right type and a wrong content."""
+        path = self.path if key is None else (self.path, key)
+        return WireError(render_path(path), expected, found)
+
+    def optional_text(self, key: str) -> str | None:
+        """A string, or None if it is absent or null."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if value is None or type(value) is str:
+            return value
+        raise self.fail(key, "string", value)
+
+    def text(self, key: str) -> str:
+        """A string that must be there."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if type(value) is str:
+            return value
+        raise self._missing(key, "string", value)
+
+    def optional_flag(self, key: str) -> bool | None:
+        """A boolean, or None."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if value is None or type(value) is bool:
+            return value
+        raise self.fail(key, "boolean", value)
+
+    def optional_integer(self, key: str) -> int | None:
+        """A whole number, or None; `4.0` is a whole number too."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if value is None or type(value) is int:
+            return value
+        whole = _whole(value)
+        if whole is not None:
+            return whole
+        raise self.fail(key, "integer", value)
+
+    def integer(self, key: str) -> int:
+        """A whole number that must be there."""
+        value = self.optional_integer(key)
+        if value is None:
+            raise self._missing(key, "integer", None)
+        return value
+
+    def optional_number(self, key: str) -> int | float | Number | None:
+        """Any number, as it was spelled, or None."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if value is None or type(value) is int or type(value) is float or type(value) is Number:
+            return value
+        raise self.fail(key, "number", value)
+
+    def optional_object(self, key: str) -> JsonObject | None:
+        """An object left as it is, or None."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if value is None or type(value) is dict:
+            return value
+        raise self.fail(key, "object", value)
+
+    def object(self, key: str) -> JsonObject:
+        """An object, left as it is, that must be there."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if type(value) is dict:
+            return value
+        raise self._missing(key, "object", value)
+
+    def optional_list(self, key: str) -> JsonList | None:
+        """An array left as it is, or None."""
+        value = self.value.get(key)
+        self._read.append(key)
+        if value is None or type(value) is list:
+            return value
+        raise self.fail(key, "array", value)
+
+    def raw(self, key: str) -> JsonValue:
+        """Whatever stands there, null included; absent is None too."""
+        self._read.append(key)
+        return self.value.get(key)
+
+    def optional_fields(self, key: str) -> Fields | None:
+        """A reader for a nested object, or None."""
+        value = self.optional_object(key)
+        return None if value is None else Fields(value, (self.path, key))
+
+    def fields(self, key: str) -> Fields:
+        """A reader for a nested object that must be there."""
+        return Fields(self.object(key), (self.path, key))
+
+    def each(self, key: str) -> Iterator[Fields]:
+        """A reader for every object in an array; nothing if the array is absent."""
+        values = self.optional_list(key)
+        if values:
+            path = (self.path, key)
+            for index, value in enumerate(values):
+                if type(value) is not dict:
+                    raise WireError(render_path((path, index)), "object", kind_of(value))
+                yield Fields(value, (path, index))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """An array of strings; empty if it is absent."""
+        values = self.optional_list(key)
+        if not values:
+            return ()
+        found: list[str] = []
+        for index, value in enumerate(values):
+            if type(value) is not str:
+                raise WireError(render_path(((self.path, key), index)), "string", kind_of(value))
+            found.append(value)
+        return tuple(found)
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
+        """A string out of a closed set, or None."""
+        value = self.optional_text(key)
+        if value is not None and value not in allowed:
+            raise self.wrong(key, " or ".join(repr(word) for word in allowed), repr(value))
+        return value
+
+    def skip(self, *keys: str) -> None:
+        """Count members as read."""
+        self._read.extend(keys)
+
+    def rest(self, origin: str) -> Extras | None:
+        """What nobody asked for, to be replayed only to where it came from; nulls count as absent."""
+        read = self._read
+        for key in self.value:
+            if key not in read:
+                break
+        else:
+            return None
+        return Extras(origin=origin, fields={key: member for key, member in self.value.items() if key not in read})
+
+    def _missing(self, key: str, expected: str, value: JsonValue) -> WireError:
+        if key not in self.value:
+            return WireError(render_path((self.path, key)), expected, "nothing")
+        return self.fail(key, expected, value)
+
+
+def _whole(value: JsonValue) -> int | None:
+    if isinstance(value, float | Number):
+        try:
+            number = float(value)
+        except (OverflowError, ValueError):
+            return None
+        if number.is_integer() and abs(number) < 2**53:
+            return int(number)
+    return None

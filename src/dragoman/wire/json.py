@@ -1,0 +1,115 @@
+"""JSON text to values and back: one reader, one writer, one kind of error."""
+
+from __future__ import annotations
+
+import json as standard_json
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+
+# Deeper documents than this are refused before recursion anywhere could fail on them.
+DEPTH_LIMIT = 200
+
+
+def _write(value: object) -> Raw:
+    if isinstance(value, Number):
+        return Raw(value.text)
+    raise TypeError(f"a JSON value, found {type(value).__name__}")
+
+
+_DECODER: msgspec.json.Decoder[JsonValue] = msgspec.json.Decoder(float_hook=Number)
+_ENCODER = msgspec.json.Encoder(enc_hook=_write)
+_encode = _ENCODER.encode
+
+
+def decode(text: bytes | str) -> JsonValue:
+    """Read one JSON document; numbers keep their spelling, the last of duplicate members counts."""
+    try:
+        return _DECODER.decode(text)
+    except msgspec.DecodeError as error:
+        raise WireError("", "JSON", str(error)) from None
+    except UnicodeError:
+        raise WireError("", "JSON in UTF-8", "bytes that are not UTF-8") from None
+    except RecursionError:
+        raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
+
+
+def decode_object(body: bytes | str | JsonObject) -> JsonObject:
+    """Read a document that must be an object, from text or from values that somebody parsed already."""
+    value = body if isinstance(body, dict) else decode(body)
+    if not isinstance(value, dict):
+        raise WireError("", "object", kind_of(value))
+    return value
+
+
+def decode_lenient(text: bytes) -> JsonValue:
+    """Read what a provider streamed: lone surrogates and broken UTF-8 become U+FFFD instead of ending the stream."""
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        first = str(error)
+    try:
+        value = standard_json.loads(
+            text.decode("utf-8", "replace"), parse_float=Number, parse_constant=_refuse_constant
+        )
+        return _DECODER.decode(standard_json.dumps(value, default=float, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        raise WireError("", "JSON", first) from None
+
+
+def _refuse_constant(name: str) -> Number:
+    raise ValueError(name)
+
+
+def encode(value: JsonValue) -> bytes:
+    """Write one JSON document, compact."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        raise WireError("", "text in Unicode", "a lone surrogate") from None
+    except RecursionError:
+        raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
+    except (TypeError, ValueError) as error:
+        raise WireError("", "a JSON value", str(error)) from None
+
+
+def encode_text(value: JsonValue) -> str:
+    """Write one JSON document, compact, as text."""
+    return encode(value).decode()
+
+
+def check_depth(value: JsonValue, limit: int = DEPTH_LIMIT) -> None:
+    """Refuse a document nested deeper than the limit."""
+    level: list[JsonValue] = [value]
+    for _ in range(limit):
+        deeper: list[JsonValue] = []
+        for item in level:
+            members = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+            deeper.extend(member for member in members if isinstance(member, dict | list))
+        if not deeper:
+            return
+        level = deeper
+    raise WireError("", f"at most {limit} levels of nesting", "more")
+
+
+def kind_of(value: object) -> str:
+    """Name a value's JSON type for an error message."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    return _KINDS.get(type(value), type(value).__name__)
+
+
+_KINDS: dict[type, str] = {
+    int: "number",
+    float: "number",
+    Number: "number",
+    str: "string",
+    list: "array",
+    tuple: "array",
+    dict: "object",
+}
