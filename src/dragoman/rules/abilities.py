@@ -1,0 +1,280 @@
+"""Abilities: what the other side takes, as data keyed by protocol, model and upstream (mapping.md §1.1).
+
+A row changes the members it names; rows apply from the general to the particular. Callers override by replacing
+members of what `abilities_of` gives, or by passing rows of their own.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.rules import ids
+
+EVERY_EFFORT = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class Abilities(Struct, frozen=True, kw_only=True):
+    """One model behind one endpoint. The defaults are those of an unknown server that only knows the common core."""
+
+    # Whether the endpoint is the vendor's own: all optional members of the protocol may be sent.
+    official: bool = False
+    # Thinking types a Messages model takes, and the highest effort at which `disabled` is accepted (None: any).
+    thinking: tuple[str, ...] = ("enabled", "disabled")
+    disabled_up_to: str | None = None
+    # Effort levels the model declares; None is unknown. `reasons` is None where nobody knows whether it does.
+    efforts: tuple[str, ...] | None = None
+    reasons: bool | None = None
+    # Whether `output_config.effort` may stand beside a manual budget, and whether `thinking.display` is known.
+    effort_beside_budget: bool = False
+    display: bool = False
+    # Sampling members at all; temperature and top_p together; top_k; the penalties (on Responses servers).
+    sampling: bool = True
+    sampling_pair: bool = True
+    top_k: bool = False
+    penalties: bool = True
+    # The output cap: the model's maximum, and whether Chat calls it `max_completion_tokens`.
+    max_output: int | None = None
+    max_completion_tokens: bool = False
+    # Instructions: `system` inside the conversation, the `developer` role, system messages that are not first.
+    late_system: bool = False
+    developer_role: bool = False
+    system_anywhere: bool = True
+    # The last message may be the assistant's: natively on Messages, by a declared option on Chat (`prefix`).
+    prefill: bool = False
+    forced_choice: bool = True
+    # Whether a forced choice and reasoning may be asked together.
+    forced_with_thinking: bool = False
+    custom_tools: bool = False
+    output_schema: bool = True
+    json_mode: bool = True
+    # Server-run tools; `web_search_options` of Chat's search models.
+    hosted_tools: bool = False
+    search_model: bool = False
+    # Prompt caching: automatic top-level mark of Messages; explicit breakpoints of OpenAI.
+    automatic_cache: bool = False
+    breakpoints: bool = False
+    # How many stop strings the wire takes; None is any number, 0 none.
+    stop_limit: int | None = None
+    tool_limit: int | None = None
+    images: bool = True
+    audio: bool = False
+    # `speed: fast` may be asked for.
+    fast: bool = False
+    # Reasoning of earlier turns on Chat: "calls" (only beside calls), "all" or "none"; demanded even when empty.
+    echo_thinking: str = "calls"
+    demands_thinking: bool = False
+    # Inline `<think>` at the start of Chat content is reasoning.
+    inline_thinking: bool = False
+    # Responses servers that check reasoning for each call.
+    thinking_per_call: bool = False
+    # Other models whose sealed reasoning this one can open.
+    shares_thinking_with: tuple[str, ...] = ()
+    call_ids: str = "standard"
+    # The API version header value a Messages endpoint gets when no sampling is sent.
+    version: str = "2023-06-01"
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """What is known of the models that match: shell patterns, lower case; None matches everything."""
+
+    protocol: str
+    model: str = "*"
+    upstream: str | None = None
+    changes: JsonObject
+
+
+_ADAPTIVE: JsonList = ["adaptive", "disabled"]
+_TO_MAX: JsonList = ["low", "medium", "high", "xhigh", "max"]
+_A = "anthropic-messages"
+_C = "openai-chat"
+_R = "openai-responses"
+
+# Families of anthropic-messages.md §23, oldest last so that the particular comes after the general.
+_CLAUDE: JsonObject = {
+    "official": True,
+    "thinking": _ADAPTIVE,
+    "disabled_up_to": "high",
+    "efforts": _TO_MAX,
+    "reasons": True,
+    "display": True,
+    "sampling": False,
+    "hosted_tools": True,
+    "automatic_cache": True,
+    "forced_with_thinking": True,
+    "version": "2026-10-21",
+}
+_LATE: JsonObject = {"late_system": True, "max_output": 128000}
+_BEFORE_4_6: JsonObject = {
+    "thinking": ["enabled", "disabled"],
+    "disabled_up_to": None,
+    "efforts": [],
+    "display": False,
+    "sampling": True,
+    "top_k": True,
+    "prefill": True,
+    "forced_with_thinking": False,
+}
+
+ROWS: tuple[Row, ...] = (
+    Row(protocol=_A, model="*claude*", changes=_CLAUDE),
+    Row(protocol=_A, model="*claude*fable-5*", changes={**_LATE, "thinking": ["adaptive"]}),
+    Row(protocol=_A, model="*claude*mythos-5*", changes={**_LATE, "thinking": ["adaptive"]}),
+    Row(protocol=_A, model="*claude*fable-5[-.]1*", changes={"forced_choice": False}),
+    Row(protocol=_A, model="*claude*mythos-5[-.]1*", changes={"forced_choice": False}),
+    Row(protocol=_A, model="*claude*opus-5*", changes=_LATE),
+    Row(protocol=_A, model="*claude*opus-5[-.]5*", changes={"thinking": ["adaptive"], "forced_choice": False}),
+    Row(protocol=_A, model="*claude*sonnet-5*", changes={"disabled_up_to": None, "max_output": 128000}),
+    Row(
+        protocol=_A,
+        model="*claude*sonnet-5[-.]5*",
+        changes={
+            "thinking": ["adaptive", "between_tools"],
+            "disabled_up_to": "high",
+            "forced_choice": False,
+            "late_system": True,
+        },
+    ),
+    Row(protocol=_A, model="*claude*haiku-5[-.]5*", changes=_LATE),
+    Row(protocol=_A, model="*claude*opus-4[-.]8*", changes={**_LATE, "disabled_up_to": None}),
+    Row(protocol=_A, model="*claude*opus-4[-.]7*", changes={"disabled_up_to": None, "max_output": 128000}),
+    *(
+        Row(
+            protocol=_A,
+            model=f"*claude*{line}-4[-.]6*",
+            changes={
+                "thinking": ["adaptive", "enabled", "disabled"],
+                "disabled_up_to": None,
+                "efforts": ["low", "medium", "high", "max"],
+                "sampling": True,
+                "top_k": True,
+                "max_output": limit,
+            },
+        )
+        for line, limit in (("opus", 128000), ("sonnet", 64000))
+    ),
+    Row(
+        protocol=_A,
+        model="*claude*opus-4[-.]5*",
+        changes={
+            **_BEFORE_4_6,
+            "efforts": ["low", "medium", "high"],
+            "effort_beside_budget": True,
+            "max_output": 64000,
+        },
+    ),
+    Row(protocol=_A, model="*claude*sonnet-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    Row(protocol=_A, model="*claude*haiku-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    Row(protocol=_A, model="*claude*opus-4[-.]1*", changes={**_BEFORE_4_6, "max_output": 32000}),
+    Row(protocol=_A, model="*claude*opus-4-2025*", changes={**_BEFORE_4_6, "max_output": 32000}),
+    Row(protocol=_A, model="*claude*opus-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 32000}),
+    Row(protocol=_A, model="*claude*sonnet-4-2025*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    Row(protocol=_A, model="*claude*sonnet-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    Row(protocol=_A, model="*claude-3-7*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    Row(
+        protocol=_A,
+        model="*claude-3-5*",
+        changes={**_BEFORE_4_6, "thinking": [], "reasons": False, "max_output": 8192},
+    ),
+    Row(
+        protocol=_A,
+        model="*claude-3-[hos]*",
+        changes={**_BEFORE_4_6, "thinking": [], "reasons": False, "max_output": 4096},
+    ),
+    Row(
+        protocol=_R,
+        changes={
+            "official": True,
+            "developer_role": True,
+            "custom_tools": True,
+            "hosted_tools": True,
+            "display": True,
+            "penalties": False,
+            "forced_with_thinking": True,
+        },
+    ),
+    Row(protocol=_C, changes={"stop_limit": 4, "forced_with_thinking": True}),
+    Row(
+        protocol=_C,
+        upstream="openai",
+        changes={
+            "official": True,
+            "developer_role": True,
+            "custom_tools": True,
+            "max_completion_tokens": True,
+            "tool_limit": 128,
+        },
+    ),
+    # OpenAI's reasoning models refuse `max_tokens` and `stop` wherever they are served.
+    *(
+        Row(protocol=_C, model=pattern, changes={"max_completion_tokens": True, "stop_limit": 0, "reasons": True})
+        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
+    ),
+    *(
+        Row(protocol=_R, model=pattern, changes={"reasons": True})
+        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
+    ),
+    Row(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),
+    # https://api-docs.deepseek.com/guides/thinking_mode
+    Row(protocol=_C, upstream="deepseek", changes={"demands_thinking": True, "forced_with_thinking": False}),
+    # https://docs.mistral.ai/capabilities/function_calling
+    Row(protocol=_C, upstream="mistral", changes={"call_ids": "mistral", "prefill": True}),
+)
+
+ID_RULES: dict[tuple[str, str], ids.IdRule] = {
+    (_A, "standard"): ids.ANTHROPIC,
+    (_C, "standard"): ids.CHAT,
+    (_R, "standard"): ids.RESPONSES,
+    (_C, "mistral"): ids.MISTRAL_LIKE,
+}
+
+
+def abilities_of(protocol: str, model: str, upstream: str = "", rows: tuple[Row, ...] = ()) -> Abilities:
+    """What is known of a model behind an upstream; the caller's rows have the last word."""
+    known = _known(protocol, model.lower(), upstream)
+    for row in rows:
+        if _matches(row, protocol, model.lower(), upstream):
+            known = _changed(known, row.changes)
+    return known
+
+
+_MEMO: dict[tuple[str, str, str], Abilities] = {}
+_MEMO_LIMIT = 1024
+
+
+def _known(protocol: str, model: str, upstream: str) -> Abilities:
+    key = (protocol, model, upstream)
+    found = _MEMO.get(key)
+    if found is None:
+        found = Abilities()
+        for row in ROWS:
+            if _matches(row, protocol, model, upstream):
+                found = _changed(found, row.changes)
+        if len(_MEMO) >= _MEMO_LIMIT:
+            _MEMO.clear()
+        _MEMO[key] = found
+    return found
+
+
+def _matches(row: Row, protocol: str, model: str, upstream: str) -> bool:
+    return (
+        row.protocol == protocol
+        and (row.upstream is None or row.upstream == upstream)
+        and fnmatchcase(model, row.model.lower())
+    )
+
+
+def _changed(abilities: Abilities, changes: JsonObject) -> Abilities:
+    known = set(Abilities.__struct_fields__)
+    for name in changes:
+        if name not in known:
+            raise DragomanError(f"unknown ability {name!r}; known are {', '.join(sorted(known))}")
+    merged = {**msgspec.to_builtins(abilities), **changes}
+    try:
+        return msgspec.convert(merged, Abilities)
+    except msgspec.ValidationError as error:
+        raise DragomanError(f"an ability of the wrong type: {error}") from None

@@ -1,0 +1,53 @@
+"""Reasoning effort and thinking budgets (E1, E2): one fixed table, read both ways.
+
+A fixed table is predictable and inverts; a share of `max_tokens` would give another effort whenever the cap changes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
+# A budget belongs to the effort whose place it has between these bounds.
+_BOUNDS = (1536, 4096, 12288, 20480, 28672)
+
+MINIMUM_BUDGET = 1024
+# What is left of the output cap for the answer itself.
+_MARGIN = 1024
+
+_RANKS = {effort: rank for rank, effort in enumerate(EFFORTS)}
+# Every server that knows efforts at all knows these.
+_COMMON_LEVELS = ("low", "medium", "high")
+
+
+def budget_for(effort: str) -> int | None:
+    """Give the thinking budget of an effort, or none where thinking is off or the word is unknown."""
+    return _BUDGETS.get(effort)
+
+
+def effort_for(budget: int) -> str:
+    """Give the effort a thinking budget stands for."""
+    return EFFORTS[1 + bisect_right(_BOUNDS, budget)]
+
+
+def clamp_budget(budget: int, max_tokens: int) -> int | None:
+    """Fit a budget under the output cap, or give none where the cap leaves no room for thinking."""
+    if max_tokens <= MINIMUM_BUDGET:
+        return None
+    return max(MINIMUM_BUDGET, min(budget, max_tokens - _MARGIN))
+
+
+def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
+    """Choose the level a model knows: the same, else the nearest lower one, else the lowest.
+
+    Without a declared set only the three levels that every server knows are used. An effort that is not in `EFFORTS`
+    ranks above all that are, because new ones have been added at the top.
+    """
+    known = sorted((level for level in levels or _COMMON_LEVELS if level in _RANKS), key=_RANKS.__getitem__)
+    if not known or (levels and effort in levels):
+        return effort
+    rank = _RANKS.get(effort, len(EFFORTS))
+    lower = [level for level in known if _RANKS[level] <= rank]
+    return lower[-1] if lower else known[0]

@@ -1,0 +1,105 @@
+"""The envelope (§11): proof of reasoning, carried through a client that speaks another protocol and only echoes it.
+
+`rsv1.` and base64url of a small JSON object, `rsv1z.` if that object was compressed first. It is opaque, neither secret
+nor signed: the upstream that issued the proof inside verifies it.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from msgspec import Struct
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.wire.json import decode, encode
+
+ORIGINS = frozenset({"a", "c", "r"})
+KINDS = frozenset({"thinking", "redacted", "item", "text", "turn", "compaction", "web"})
+
+_PLAIN = "rsv1."
+_COMPRESSED = "rsv1z."
+_COMPRESS_ABOVE = 1024
+# A client may send anything under our prefix: a few bytes must not become gigabytes.
+_SIZE_LIMIT = 64 * 1024 * 1024
+_RAW_DEFLATE = -zlib.MAX_WBITS
+# Fixed, because the same proof must be written with the same bytes in every turn.
+_LEVEL = 6
+
+_is_base64url = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+
+
+class Envelope(Struct, frozen=True, kw_only=True):
+    """What one upstream issued, complete, and whom it may be returned to."""
+
+    origin: str
+    model: str
+    upstream: str
+    kind: str
+    data: JsonObject
+
+
+def is_envelope(text: str) -> bool:
+    """Tell whether the text claims to be an envelope, by its prefix alone."""
+    return text.startswith((_PLAIN, _COMPRESSED))
+
+
+def seal(envelope: Envelope) -> str:
+    """Write an envelope as text; equal envelopes give equal text."""
+    if envelope.origin not in ORIGINS or envelope.kind not in KINDS:
+        raise ValueError(f"no envelope has origin {envelope.origin!r} and kind {envelope.kind!r}")
+    members: JsonObject = {
+        "o": envelope.origin,
+        "m": envelope.model,
+        "u": envelope.upstream,
+        "k": envelope.kind,
+        "d": envelope.data,
+    }
+    content = encode(members)
+    prefix = _PLAIN
+    if len(content) > _COMPRESS_ABOVE:
+        prefix = _COMPRESSED
+        deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+        content = deflater.compress(content) + deflater.flush()
+    return prefix + urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def unseal(text: str) -> Envelope | None:
+    """Read an envelope, or give none for anything that is not a well formed one."""
+    prefix = _PLAIN if text.startswith(_PLAIN) else _COMPRESSED if text.startswith(_COMPRESSED) else None
+    if prefix is None:
+        return None
+    content = _from_base64url(text[len(prefix) :])
+    if content is not None and prefix is _COMPRESSED:
+        content = _inflate(content)
+    if content is None or len(content) > _SIZE_LIMIT:
+        return None
+    try:
+        members = decode(content)
+    except WireError:
+        return None
+    if not isinstance(members, dict) or len(members) != 5:
+        return None
+    match members:
+        case {"o": str(origin), "m": str(model), "u": str(upstream), "k": str(kind), "d": dict(data)}:
+            if origin in ORIGINS and kind in KINDS:
+                return Envelope(origin=origin, model=model, upstream=upstream, kind=kind, data=data)
+    return None
+
+
+def _from_base64url(text: str) -> bytes | None:
+    # The decoder skips what it does not know and accepts padding; ours has neither.
+    if not _is_base64url(text) or len(text) % 4 == 1:
+        return None
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _inflate(content: bytes) -> bytes | None:
+    inflater = zlib.decompressobj(_RAW_DEFLATE)
+    try:
+        inflated = inflater.decompress(content, _SIZE_LIMIT + 1)
+    except zlib.error:
+        return None
+    return inflated if inflater.eof and not inflater.unused_data else None

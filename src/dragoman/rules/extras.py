@@ -1,0 +1,63 @@
+"""Extras abroad: what only its own protocol knows is left out, member by member, and reported."""
+
+from __future__ import annotations
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.parts import Extras, Foreign
+from dragoman.model.request import Request
+
+# Members whose loss has a row of its own; every other one is an unknown field.
+FEATURES: dict[str, Feature] = {
+    "modalities": Feature.MODALITIES,
+    "audio": Feature.MODALITIES,
+    "prediction": Feature.PREDICTION,
+    "truncation": Feature.TRUNCATION,
+    "prompt": Feature.PROMPT_TEMPLATE,
+    "phase": Feature.PHASE,
+    "stream_options": Feature.STREAM_OPTIONS,
+    "context_management": Feature.CONTEXT_MANAGEMENT,
+    "container": Feature.CONTAINER,
+    "thread": Feature.STORED_STATE,
+    "background": Feature.STORED_STATE,
+    "transformations": Feature.IMAGE_DETAIL,
+    "allowed_callers": Feature.TOOL_OPTIONS,
+    "eager_input_streaming": Feature.TOOL_OPTIONS,
+    "output_schema": Feature.TOOL_OPTIONS,
+    "async": Feature.TOOL_OPTIONS,
+}
+
+
+def drop_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None:
+    """Report that another protocol's members are left out; call it only for extras that are not at home."""
+    if extras is None:
+        return
+    for key in extras.fields:
+        ledger.dropped(
+            FEATURES.get(key, Feature.UNKNOWN_FIELD), (*at, "extras", key), f"only {extras.origin} knows {key!r}"
+        )
+
+
+def refuse_demands(request: Request) -> None:
+    """Refuse a request that asks for something only its own protocol can do (`!` of mapping.md)."""
+    for demand in request.demands:
+        raise RefusedError(demand.feature.value, demand.member, demand.note)
+
+
+def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, said_by_user: bool) -> str | None:
+    """What to write for a part that only its own protocol knows; None is nothing (mapping.md §1 rule 2)."""
+    if part.applied is not None:
+        ledger.approximated(Feature.FOREIGN_CONTENT, at, part.applied)
+        return None
+    if part.text is not None:
+        ledger.approximated(Feature.FOREIGN_CONTENT, at, f"{part.kind!r} is written as text")
+        return part.text
+    if said_by_user:
+        raise RefusedError(
+            Feature.FOREIGN_CONTENT.value,
+            render_place(at),
+            f"{part.kind!r} of {part.origin} cannot be said to this provider",
+        )
+    ledger.dropped(Feature.FOREIGN_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
+    return None

@@ -1,0 +1,86 @@
+"""Ids on the wire: of calls (N2), of answers (N4) and of legacy calls that had none (T4).
+
+Every function is deterministic and is applied to a call and to its result alike, so no table is kept and no state is
+packed into an id. Minting random ids is not done here: the core has no randomness.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b32encode
+from enum import Enum
+from functools import lru_cache
+from hashlib import sha256
+
+from msgspec import Struct
+
+
+class HashForm(Enum):
+    """How an id that does not conform is replaced."""
+
+    BASE32 = "call_ and 24 characters of base32"
+    BASE62 = "9 digits of base 62"
+
+
+class IdRule(Struct, frozen=True, kw_only=True):
+    """What one protocol, or one family of servers, accepts as a call id."""
+
+    pattern: re.Pattern[str]
+    form: HashForm
+
+
+# The Messages service names no length, but hosts of the same protocol stop at 64.
+ANTHROPIC = IdRule(pattern=re.compile(r"[a-zA-Z0-9_-]{1,64}"), form=HashForm.BASE32)
+CHAT = IdRule(pattern=re.compile(r".{1,40}", re.DOTALL), form=HashForm.BASE32)
+RESPONSES = IdRule(pattern=re.compile(r".{1,64}", re.DOTALL), form=HashForm.BASE32)
+MISTRAL_LIKE = IdRule(pattern=re.compile(r"[a-zA-Z0-9]{9}"), form=HashForm.BASE62)
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+# Prefixes that servers put before the part of an answer's id that is its own.
+_OBJECT_PREFIX = re.compile(r"(?:msg|chatcmpl|resp|cmpl|gen)[_-]")
+_is_suffix = re.compile(r"[A-Za-z0-9_-]{16,64}").fullmatch
+
+
+def call_id(value: str, rule: IdRule) -> str:
+    """Give the id that stands for this one under the rule, itself where it conforms."""
+    return value if rule.pattern.fullmatch(value) else _hashed(value, rule.form)
+
+
+def object_suffix(upstream_id: str) -> str | None:
+    """Give the part of an answer's id that other protocols' ids of the same answer can share."""
+    prefix = _OBJECT_PREFIX.match(upstream_id)
+    suffix = upstream_id[prefix.end() :] if prefix else upstream_id
+    return suffix if _is_suffix(suffix) else None
+
+
+def legacy_call_id(name: str, position: int) -> str:
+    """Give a `function_call` and the `function` message that answers it the id they never had."""
+    return "call_" + sha256(_octets(f"{name}:{position}")).hexdigest()[:24]
+
+
+@lru_cache(maxsize=4096)
+def _hashed(value: str, form: HashForm) -> str:
+    digest = sha256(_octets(value)).digest()
+    return _WRITERS[form](digest)
+
+
+def _base32(digest: bytes) -> str:
+    return "call_" + b32encode(digest).decode().lower()[:24]
+
+
+def _base62(digest: bytes) -> str:
+    number = int.from_bytes(digest, "big")
+    digits: list[str] = []
+    while number:
+        number, digit = divmod(number, 62)
+        digits.append(_BASE62[digit])
+    return "".join(reversed(digits[-9:]))
+
+
+_WRITERS = {HashForm.BASE32: _base32, HashForm.BASE62: _base62}
+
+
+def _octets(text: str) -> bytes:
+    # A lone surrogate has no UTF-8 form; it still deserves a stable id.
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,19 @@
+"""Instructions: telemetry that must not reach other providers (I4), and the tag for instructions said late (I1)."""
+
+from __future__ import annotations
+
+TELEMETRY = "x-anthropic-billing-header:"
+
+
+def without_telemetry(text: str) -> str:
+    """The text without a client's telemetry line; its value changes on every request and would defeat prefix caches."""
+    if TELEMETRY not in text:
+        return text
+    lines = text.split("\n")
+    kept = [line for line in lines if not line.startswith(TELEMETRY)]
+    return text if len(kept) == len(lines) else "\n".join(kept).lstrip("\n")
+
+
+def tagged(text: str) -> str:
+    """An instruction said in the middle of a conversation, for a wire that knows them only at the top."""
+    return f"<system-reminder>\n{text}\n</system-reminder>"

@@ -1,0 +1,378 @@
+"""Tool and output schemas as each protocol wants them: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2).
+
+No function changes its argument; each returns the same object when nothing is to be done. Schemas are foreign data of
+any depth and shape: what lies deeper than `DEPTH_LIMIT` is never made strict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.wire.json import encode_text
+
+DEPTH_LIMIT = 64
+
+_COMBINATORS = ("anyOf", "oneOf", "allOf")
+# Keywords of an object schema; one that has these and no type means an object.
+_OBJECT_KEYWORDS = frozenset({"properties", "required", "additionalProperties", "patternProperties"})
+_VALUE_KEYWORDS = frozenset({"$ref", "enum", "const", "items", "type", *_COMBINATORS})
+
+
+def with_properties(schema: JsonObject | None) -> JsonObject:
+    """Give a function's parameters a root that every server accepts: an object that lists its properties."""
+    if not schema:
+        return {"type": "object", "properties": {}}
+    if "type" not in schema and _OBJECT_KEYWORDS & schema.keys() and not _VALUE_KEYWORDS & schema.keys():
+        schema = {"type": "object", **schema}
+    if schema.get("type") == "object" and schema.get("properties") is None:
+        return {**schema, "properties": {}}
+    return schema
+
+
+def needs_wrapping(schema: JsonObject) -> bool:
+    """Tell whether Messages refuses this root, so that it must become a member of an object."""
+    if any(schema.get(keyword) is not None for keyword in _COMBINATORS):
+        return True
+    return with_properties(schema).get("type") != "object"
+
+
+# What belongs to the document and not to the place of its root.
+_DOCUMENT_KEYWORDS = ("$schema", "$id", "$defs", "definitions")
+_is_definition = re.compile(r"#/(?:\$defs|definitions)/[^/]+").fullmatch
+
+
+def wrap_root(schema: JsonObject) -> JsonObject:
+    """Make the schema the one required member `value` of an object, with its references still in place."""
+    moved = _relocated(schema, 0)
+    value: JsonObject = {name: member for name, member in moved.items() if name not in _DOCUMENT_KEYWORDS}
+    document: JsonObject = {name: moved[name] for name in _DOCUMENT_KEYWORDS if name in moved}
+    return {"type": "object", "properties": {"value": value}, "required": ["value"], **document}
+
+
+def _relocated(schema: JsonObject, depth: int) -> JsonObject:
+    """Point references to the old root, or to a place below it, to where that now stands."""
+    if depth > DEPTH_LIMIT:
+        return schema
+    moved = _mapped(schema, lambda inner: _relocated(inner, depth + 1))
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#") or reference.startswith(_HOISTED):
+        return moved
+    return {**moved, "$ref": "#/properties/value" + reference[1:]}
+
+
+_HOISTED = ("#/$defs/", "#/definitions/")
+
+
+class _Holds(Enum):
+    """How a keyword holds other schemas."""
+
+    NAMED = "by name"
+    LISTED = "in a list"
+    ONE = "one"
+
+
+_SUBSCHEMAS = {
+    **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"), _Holds.NAMED),
+    **dict.fromkeys((*_COMBINATORS, "prefixItems"), _Holds.LISTED),
+    **dict.fromkeys(
+        ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"), _Holds.ONE
+    ),
+}
+
+
+def _mapped(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    """Apply a change to the schemas directly inside this one; the same object comes back if none of them changed."""
+    changed: JsonObject = {}
+    for keyword, value in schema.items():
+        holds = _SUBSCHEMAS.get(keyword)
+        if holds is _Holds.NAMED and isinstance(value, dict):
+            named: JsonObject = {
+                key: change(inner) if isinstance(inner, dict) else inner for key, inner in value.items()
+            }
+            if any(named[key] is not inner for key, inner in value.items()):
+                changed[keyword] = named
+        elif holds is _Holds.LISTED and isinstance(value, list):
+            listed: list[JsonValue] = [change(inner) if isinstance(inner, dict) else inner for inner in value]
+            if any(new is not old for new, old in zip(listed, value, strict=True)):
+                changed[keyword] = listed
+        elif holds is _Holds.ONE and isinstance(value, dict):
+            one = change(value)
+            if one is not value:
+                changed[keyword] = one
+    return {**schema, **changed} if changed else schema
+
+
+class _NotStrictError(Exception):
+    """A schema that has no strict form; caught where the rewriting began."""
+
+
+def for_anthropic(schema: JsonObject) -> tuple[JsonObject, bool] | None:
+    """Rewrite a schema into the subset Messages can enforce (Z1), and tell whether anything changed.
+
+    None means that it cannot be said there: it is recursive, refers to another document, is a map with free keys, or
+    demands several things at once that cannot be merged into one schema.
+    """
+    try:
+        rewriter = _Rewriter(schema)
+        rewriter.refuse_recursion(schema, 0)
+        rewritten = rewriter.rewrite(schema, 0)
+    except (_NotStrictError, WireError):
+        return None
+    return (schema, False) if rewritten == schema else (rewritten, True)
+
+
+_KEPT = frozenset(
+    {"$ref", "type", "title", "description", "default", "required", "enum", "const", "pattern", "format", "minItems"}
+)
+# These describe the document, or are written anew, and constrain nothing.
+_SILENT = frozenset({"$schema", "$id", "$comment", "$anchor", "additionalProperties"})
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "$comment", "deprecated"})
+_BESIDE_REFERENCE = frozenset({"$ref", *_ANNOTATIONS, *_DOCUMENT_KEYWORDS})
+_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
+# Look-around and other extended groups, back-references, boundaries, property classes, lazy and large repetition.
+_is_complex_pattern = re.compile(r"\(\?(?!:)|\\[1-9bBkpPAZzG]|[*+?}][?+]|\{\d*,?\d{3,}\}").search
+# Definitions that refer to each other may multiply when they are inlined.
+_SCHEMA_LIMIT = 20_000
+
+
+class _Rewriter:
+    """Rewrites one document, whose definitions it can look up."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._followed: dict[str, bool] = {}
+        self._count = 0
+
+    def refuse_recursion(self, schema: JsonObject, depth: int) -> None:
+        """Follow every reference once and refuse one that leads back to itself."""
+        if depth > DEPTH_LIMIT:
+            raise _NotStrictError
+        reference = schema.get("$ref")
+        if reference is not None:
+            target = self._target(reference)
+            finished = self._followed.get(str(reference))
+            if finished is False:
+                raise _NotStrictError
+            if finished is None:
+                self._followed[str(reference)] = False
+                self.refuse_recursion(target, depth + 1)
+                self._followed[str(reference)] = True
+        for inner in _inner_schemas(schema):
+            self.refuse_recursion(inner, depth + 1)
+
+    def rewrite(self, schema: JsonObject, depth: int) -> JsonObject:
+        """Write one schema and those inside it in the subset."""
+        self._count += 1
+        if depth > DEPTH_LIMIT or self._count > _SCHEMA_LIMIT:
+            raise _NotStrictError
+        if "allOf" in schema or ("$ref" in schema and not _may_stay(schema)):
+            schema = self._flat(schema, depth)
+        result: JsonObject = {}
+        notes: list[str] = []
+        for keyword, value in schema.items():
+            if keyword in ("properties", "$defs", "definitions") and isinstance(value, dict):
+                result[keyword] = {name: self._inner(inner, depth) for name, inner in value.items()}
+            elif keyword in ("anyOf", "oneOf") and isinstance(value, list) and "anyOf" not in result:
+                result["anyOf"] = [self._inner(inner, depth) for inner in value]
+            elif keyword == "items" and not isinstance(value, list):
+                result[keyword] = self._inner(value, depth)
+            elif keyword in _KEPT and _is_supported(keyword, value):
+                result[keyword] = value
+            elif keyword not in _SILENT:
+                notes.append(f"{keyword}: {encode_text(value)}")
+        if _is_object(schema):
+            if _is_map(schema):
+                raise _NotStrictError
+            result.setdefault("type", "object")
+            result["additionalProperties"] = False
+        return _described(result, notes)
+
+    def _inner(self, value: JsonValue, depth: int) -> JsonValue:
+        return self.rewrite(value, depth + 1) if isinstance(value, dict) else value
+
+    def _flat(self, schema: JsonObject, depth: int) -> JsonObject:
+        """Replace `allOf` and `$ref` by what they say."""
+        self._count += 1
+        if depth > DEPTH_LIMIT or self._count > _SCHEMA_LIMIT:
+            raise _NotStrictError
+        flat: JsonObject = {name: value for name, value in schema.items() if name not in ("allOf", "$ref")}
+        if "$ref" in schema:
+            flat = _merge(flat, self._flat(self._target(schema["$ref"]), depth + 1))
+        parts = schema.get("allOf", [])
+        if not isinstance(parts, list):
+            raise _NotStrictError
+        for part in parts:
+            if not isinstance(part, dict):
+                raise _NotStrictError
+            flat = _merge(flat, self._flat(part, depth + 1))
+        return flat
+
+    def _target(self, reference: JsonValue) -> JsonObject:
+        """Look up a reference inside the document."""
+        if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
+            raise _NotStrictError
+        place: JsonValue = self._root
+        for step in reference.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(place, list) and name.isdecimal() and len(name) < 6 and int(name) < len(place):
+                place = place[int(name)]
+            elif isinstance(place, dict) and name in place:
+                place = place[name]
+            else:
+                raise _NotStrictError
+        if not isinstance(place, dict):
+            raise _NotStrictError
+        return place
+
+
+def _inner_schemas(schema: JsonObject) -> list[JsonObject]:
+    """List the schemas directly inside this one."""
+    found: list[JsonObject] = []
+    for keyword, value in schema.items():
+        holds = _SUBSCHEMAS.get(keyword)
+        if holds is _Holds.NAMED and isinstance(value, dict):
+            found.extend(inner for inner in value.values() if isinstance(inner, dict))
+        elif holds is _Holds.LISTED and isinstance(value, list):
+            found.extend(inner for inner in value if isinstance(inner, dict))
+        elif holds is _Holds.ONE and isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _may_stay(schema: JsonObject) -> bool:
+    """Tell whether a reference names a definition of the document and has no constraint beside it."""
+    reference = schema["$ref"]
+    return isinstance(reference, str) and _is_definition(reference) is not None and schema.keys() <= _BESIDE_REFERENCE
+
+
+def _merge(base: JsonObject, other: JsonObject) -> JsonObject:
+    """Make one schema of two that must both hold."""
+    merged = {**other, **base}
+    for keyword in base.keys() & other.keys():
+        ours, theirs = base[keyword], other[keyword]
+        if ours == theirs or keyword in _ANNOTATIONS or keyword in _SILENT:
+            continue
+        if keyword == "required" and isinstance(ours, list) and isinstance(theirs, list):
+            merged[keyword] = [*ours, *(name for name in theirs if name not in ours)]
+        elif _SUBSCHEMAS.get(keyword) is _Holds.NAMED and isinstance(ours, dict) and isinstance(theirs, dict):
+            if any(ours[name] != theirs[name] for name in ours.keys() & theirs.keys()):
+                raise _NotStrictError
+            merged[keyword] = {**ours, **theirs}
+        else:
+            raise _NotStrictError
+    return merged
+
+
+def _is_supported(keyword: str, value: JsonValue) -> bool:
+    match keyword, value:
+        case "enum", list():
+            return all(_is_scalar(choice) for choice in value)
+        case "const", _:
+            return _is_scalar(value)
+        case "pattern", str():
+            return _is_complex_pattern(value) is None
+        case "format", str():
+            return value in _FORMATS
+        case "minItems", int():
+            return value in (0, 1)
+        case (("enum" | "pattern" | "format" | "minItems"), _):
+            return False
+    return True
+
+
+def _is_scalar(value: JsonValue) -> bool:
+    return value is None or isinstance(value, str | int | float | Number)
+
+
+def _is_object(schema: JsonObject) -> bool:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return "object" in kind
+    return kind == "object" or (kind is None and "properties" in schema)
+
+
+def _is_map(schema: JsonObject) -> bool:
+    """Tell whether closing this object would forbid the very keys it is for."""
+    if schema.get("patternProperties"):
+        return True
+    return not schema.get("properties") and schema.get("additionalProperties", False) is not False
+
+
+def _described(schema: JsonObject, notes: list[str]) -> JsonObject:
+    """Tell the model in words what the grammar cannot enforce."""
+    if notes:
+        description = schema.get("description")
+        opening = f"{description}\n\n" if isinstance(description, str) and description else ""
+        schema["description"] = f"{opening}{{{', '.join(notes)}}}"
+    return schema
+
+
+def for_openai_strict(schema: JsonObject) -> JsonObject | None:
+    """Close every object of a schema for OpenAI's strict mode (Z2), or give none if that would not make it legal."""
+    if schema.get("type") != "object" or any(keyword in schema for keyword in _COMBINATORS):
+        return None
+    try:
+        return _Closer().close(schema, 0, 0)
+    except _NotStrictError:
+        return None
+
+
+def is_openai_strict(schema: JsonObject) -> bool:
+    """Tell whether OpenAI's strict mode takes this schema as it stands."""
+    return for_openai_strict(schema) is schema
+
+
+# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
+_OPENAI_UNSUPPORTED = frozenset(
+    {
+        *("allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"),
+        *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"),
+        *("prefixItems", "unevaluatedItems", "contains", "minContains", "maxContains", "uniqueItems"),
+    }
+)
+_OPENAI_KINDS = frozenset({"type", "$ref", "anyOf", "enum", "const"})
+_OPENAI_LEVELS = 10
+_OPENAI_PROPERTIES = 5000
+
+
+class _Closer:
+    """Closes the objects of one schema, counting what the service counts."""
+
+    def __init__(self) -> None:
+        self._properties = 0
+
+    def close(self, schema: JsonObject, depth: int, level: int) -> JsonObject:
+        """Close one schema and those inside it."""
+        if _OPENAI_UNSUPPORTED & schema.keys() or not _OPENAI_KINDS & schema.keys() or depth > DEPTH_LIMIT:
+            raise _NotStrictError
+        reference = schema.get("$ref")
+        if reference is not None and not (isinstance(reference, str) and reference.startswith("#")):
+            raise _NotStrictError
+        is_object = _is_object(schema)
+        level += is_object
+        if is_object:
+            self._refuse_optional(schema)
+        if level > _OPENAI_LEVELS or self._properties > _OPENAI_PROPERTIES:
+            raise _NotStrictError
+        closed = _mapped(schema, lambda inner: self.close(inner, depth + 1, level))
+        if is_object and "additionalProperties" not in schema:
+            return {**closed, "additionalProperties": False}
+        return closed
+
+    def _refuse_optional(self, schema: JsonObject) -> None:
+        properties = schema.get("properties")
+        required = schema.get("required")
+        if schema.get("additionalProperties", False) is not False:
+            raise _NotStrictError
+        if not properties:
+            return
+        if not isinstance(properties, dict) or not isinstance(required, list):
+            raise _NotStrictError
+        listed = {name for name in required if isinstance(name, str)}
+        if not properties.keys() <= listed or not all(isinstance(inner, dict) for inner in properties.values()):
+            raise _NotStrictError
+        self._properties += len(properties)

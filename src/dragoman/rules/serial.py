@@ -1,0 +1,123 @@
+"""Serial: parts that overlap or may turn out empty, told one after the other (S2, S3).
+
+Messages and Responses clients know one open block at a time. Events of other parts wait in order of first appearance
+until the open one ends; a text part is announced with its first text that is not blank.
+
+    state of a part      its next event                      then
+    HELD  (text, blank)  text that is not blank              announced with all that was held
+    HELD                 end                                 dropped, reported if white space was in it
+    WAITING              anything                            queued behind the open part
+    OPEN                 growth, end                         told at once; at its end the first waiting part opens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Text
+
+Sink = Callable[[Event], None]
+
+
+class Serializer:
+    """Passes events on to a sink so that at most one part is open, numbered from 0 without gaps."""
+
+    __slots__ = ("_held", "_ledger", "_next", "_number", "_open", "_sink", "_waiting")
+
+    def __init__(self, sink: Sink, ledger: Ledger) -> None:
+        self._sink = sink
+        self._ledger = ledger
+        self._open: int | None = None
+        self._number = 0
+        self._next = 0
+        self._held: dict[int, list[Event]] = {}
+        self._waiting: dict[int, list[Event]] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take one event and pass on what may be told now."""
+        if type(event) is PartGrew:
+            if event.index == self._open:
+                self._sink(PartGrew(self._number, event.delta) if event.index != self._number else event)
+            else:
+                self._grow(event)
+        elif isinstance(event, PartStarted):
+            if type(event.part) is Text and not event.part.text.strip():
+                self._held[event.index] = [event]
+            else:
+                self._announce(event.index, [event])
+        elif isinstance(event, PartEnded):
+            self._end(event)
+        else:
+            if isinstance(event, Stopped):
+                self._drain()
+            self._sink(event)
+
+    def _grow(self, event: PartGrew) -> None:
+        held = self._held.get(event.index)
+        if held is None:
+            self._waiting[event.index].append(event)
+            return
+        held.append(event)
+        delta = event.delta
+        if (type(delta) is TextDelta and not delta.text.isspace() and delta.text) or type(delta) is CitationAdded:
+            del self._held[event.index]
+            self._announce(event.index, held)
+
+    def _announce(self, index: int, events: list[Event]) -> None:
+        if self._open is not None:
+            self._waiting[index] = events
+            return
+        self._open = index
+        self._number = self._next
+        self._next += 1
+        self._tell(events)
+
+    def _tell(self, events: list[Event]) -> None:
+        number = self._number
+        for event in events:
+            if isinstance(event, PartStarted):
+                self._sink(PartStarted(number, event.part))
+            elif isinstance(event, PartGrew):
+                self._sink(PartGrew(number, event.delta))
+            elif isinstance(event, PartEnded):
+                self._sink(PartEnded(number))
+
+    def _end(self, event: PartEnded) -> None:
+        if event.index == self._open:
+            self._sink(PartEnded(self._number))
+            self._open = None
+            self._advance()
+        elif event.index in self._held:
+            self._forget(event.index)
+        else:
+            self._waiting[event.index].append(event)
+
+    def _forget(self, index: int) -> None:
+        events = self._held.pop(index)
+        if any(isinstance(event, PartGrew) for event in events) or _started_text(events[0]):
+            self._ledger.dropped(
+                Feature.EMPTY_TEXT, ("parts", index), "text of white space only makes no block for this client"
+            )
+
+    def _advance(self) -> None:
+        """Open the first waiting part; those that ended while they waited are told whole."""
+        while self._open is None and self._waiting:
+            index = next(iter(self._waiting))
+            events = self._waiting.pop(index)
+            self._open = index
+            self._number = self._next
+            self._next += 1
+            self._tell(events)
+            if isinstance(events[-1], PartEnded):
+                self._open = None
+
+    def _drain(self) -> None:
+        """Tell whatever still waits; a stop ends every part."""
+        self._advance()
+
+
+def _started_text(event: Event) -> bool:
+    return isinstance(event, PartStarted) and isinstance(event.part, Text) and bool(event.part.text)

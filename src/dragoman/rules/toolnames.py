@@ -1,0 +1,88 @@
+"""ToolTable: the one mapping between tools as the client declared them and as the provider is told (N1, §7).
+
+It is made for a request, used for definitions, history, choices and references, and turned round on every call that
+comes back, so that no place can forget it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from dragoman.model.parts import InputForm
+from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
+from dragoman.rules.names import flatten, wire_name, wire_name_taken
+
+
+class Wrapped(Enum):
+    """What the arguments are wrapped in on the wire: nothing, `{"input": text}` or `{"value": json}` (S16)."""
+
+    NOT = "not"
+    INPUT = "input"
+    VALUE = "value"
+
+
+class ToolEntry(Struct, frozen=True, kw_only=True):
+    """One client tool: its name on the wire, and how the client knows it."""
+
+    wire: str
+    name: str
+    namespace: str | None
+    wrapped: Wrapped
+    form: InputForm
+    spec: FunctionTool | TextTool
+
+
+class ToolTable:
+    """The client's tools by both their names."""
+
+    __slots__ = ("_by_name", "_by_wire")
+
+    def __init__(self) -> None:
+        self._by_wire: dict[str, ToolEntry] = {}
+        self._by_name: dict[tuple[str | None, str], ToolEntry] = {}
+
+    def add(self, spec: FunctionTool | TextTool, wrapped: Wrapped = Wrapped.NOT) -> ToolEntry:
+        """Give a tool its name on the wire; a tool declared twice keeps its first one."""
+        namespace = spec.namespace.name if spec.namespace is not None else None
+        known = self._by_name.get((namespace, spec.name))
+        if known is not None:
+            return known
+        full = flatten(namespace, spec.name)
+        wire = wire_name(full)
+        if wire in self._by_wire:
+            wire = wire_name_taken(full)
+        form = InputForm.TEXT if isinstance(spec, TextTool) else InputForm.JSON
+        entry = ToolEntry(wire=wire, name=spec.name, namespace=namespace, wrapped=wrapped, form=form, spec=spec)
+        self._by_wire[wire] = entry
+        self._by_name[(namespace, spec.name)] = entry
+        return entry
+
+    def entry(self, name: str, namespace: str | None = None) -> ToolEntry | None:
+        """The tool the client knows by this name; a bare name finds a grouped tool if only one has it."""
+        found = self._by_name.get((namespace, name))
+        if found is None and namespace is None:
+            grouped = [entry for entry in self._by_name.values() if entry.name == name]
+            found = grouped[0] if len(grouped) == 1 else None
+        return found
+
+    def wire(self, name: str, namespace: str | None = None) -> str:
+        """The name the provider knows; undeclared names go through the same function."""
+        found = self._by_name.get((namespace, name))
+        return found.wire if found is not None else wire_name(flatten(namespace, name))
+
+    def restored(self, wire: str) -> ToolEntry | None:
+        """The tool a provider's call names, or None if none was declared under it."""
+        return self._by_wire.get(wire)
+
+    def __contains__(self, wire: str) -> bool:
+        return wire in self._by_wire
+
+    def __len__(self) -> int:
+        return len(self._by_wire)
+
+
+def client_tools(tools: tuple[ToolSpec, ...]) -> list[FunctionTool | TextTool]:
+    """The tools that the client runs itself."""
+    return [tool for tool in tools if isinstance(tool, FunctionTool | TextTool)]

@@ -1,0 +1,290 @@
+"""Custom input and wrapped values, taken out of and put into a call's arguments, whole or in pieces (S16).
+
+A target without free-text tools is given a function with one string `input`; one whose root schema it refuses, a
+function with one member `value`. On the way back the scanners here pass the opening of the object and emit the inside
+as it arrives, wherever the stream was cut. An object that begins otherwise is held until it is complete.
+
+    OPENING --opening seen--> INSIDE --inside ends--> TRAILING --closing brace--> ENDED
+       `----begins otherwise----> HELD
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from msgspec.json import Decoder
+
+from dragoman.errors import WireError
+from dragoman.rules.arguments import is_complete, or_empty
+from dragoman.wire.json import decode, encode_text
+
+
+class _State(Enum):
+    OPENING = "before the member's value"
+    INSIDE = "in the value"
+    TRAILING = "after the value, before the end of the object"
+    ENDED = "after the object"
+    HELD = "not the object that was asked for"
+
+
+class _Opening:
+    """Recognises `{"<member>": ` and what may still become it."""
+
+    __slots__ = ("could_begin", "find")
+
+    def __init__(self, member: str, value: str) -> None:
+        blank = r"[ \t\r\n]*"
+        steps = [r"\{", blank, *(re.escape(letter) for letter in f'"{member}"'), blank, ":", blank]
+        self.find = re.compile(blank + "".join(steps) + value).match
+        nested = ""
+        for step in reversed(steps):
+            nested = f"(?:{step}{nested})?" if step != blank else blank + nested
+        self.could_begin = re.compile(blank + nested).fullmatch
+
+
+class _Unwrapper:
+    """The walk around the value; what happens inside it is the subclass's."""
+
+    __slots__ = ("_held", "_pending", "_state", "bent")
+
+    def __init__(self) -> None:
+        self._state = _State.OPENING
+        # What was received and not yet decided: the opening or an unfinished escape.
+        self._pending = ""
+        self._held: list[str] = []
+        self.bent = False
+
+    def feed(self, fragment: str) -> str:
+        """Take the next fragment of the arguments and give what of the value is certain."""
+        match self._state:
+            case _State.INSIDE:
+                return self._inside(fragment)
+            case _State.OPENING:
+                return self._open(fragment)
+            case _State.HELD:
+                self._held.append(fragment)
+            case _State.TRAILING | _State.ENDED:
+                self._trail(fragment)
+        return ""
+
+    def close(self) -> str:
+        """Give the rest, now that the arguments are complete: all of a call that was held, nothing otherwise."""
+        pending, self._pending = self._pending, ""
+        state, self._state = self._state, _State.ENDED
+        if state in (_State.OPENING, _State.HELD):
+            text = pending + "".join(self._held)
+            self.bent = bool(text.strip())
+            return self._whole(text)
+        if state is not _State.ENDED:
+            self.bent = True
+            return self._cut_short(pending)
+        return ""
+
+    def _open(self, fragment: str) -> str:
+        self._pending += fragment
+        opened = self._opening().find(self._pending)
+        if opened:
+            rest, self._pending = self._pending[opened.end() :], ""
+            self._state = _State.INSIDE
+            return self._inside(rest)
+        if not self._opening().could_begin(self._pending):
+            self._state = _State.HELD
+        return ""
+
+    def _trail(self, fragment: str) -> None:
+        rest = fragment.strip()
+        if self._state is _State.TRAILING and rest[:1] == "}":
+            self._state = _State.ENDED
+            rest = rest[1:].lstrip()
+        # Further members, or text after the object, have no place in what is unwrapped.
+        self.bent = self.bent or bool(rest)
+        if rest:
+            self._state = _State.ENDED
+
+    def _opening(self) -> _Opening:
+        raise NotImplementedError
+
+    def _inside(self, fragment: str) -> str:
+        raise NotImplementedError
+
+    def _whole(self, text: str) -> str:
+        raise NotImplementedError
+
+    def _cut_short(self, pending: str) -> str:
+        raise NotImplementedError
+
+
+_HEX = "[0-9a-fA-F]"
+_HIGH = f"[dD][89abAB]{_HEX}{{2}}"
+_LOW = f"[dD][c-fC-F]{_HEX}{{2}}"
+# A run of the string that decodes by itself: plain characters, short escapes, \uXXXX outside the surrogates, pairs.
+_RUN = re.compile(rf'[^"\\]*+(?:\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F]){_HEX}{{4}}|u{_HIGH}\\u{_LOW})[^"\\]*+)*+').match
+_may_be_escape = re.compile(rf"\\(?:u(?:{_HEX}{{0,3}}|{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F]{_HEX}?)?)?)?)?))?").fullmatch
+_lone_surrogate = re.compile(rf"\\u[dD][89a-fA-F]{_HEX}{{2}}").match
+_control = re.compile(r"[\x00-\x1f]")
+_read_string = Decoder(str).decode
+
+_INPUT_OPENING = _Opening("input", '"')
+# The first character of any JSON value.
+_VALUE_OPENING = _Opening("value", r'(?=["{\[\-0-9tfn])')
+
+
+class InputUnwrapper(_Unwrapper):
+    """Takes the text of a custom call out of `{"input":"…"}`."""
+
+    __slots__ = ()
+
+    def _opening(self) -> _Opening:
+        return _INPUT_OPENING
+
+    def _inside(self, fragment: str) -> str:
+        text, self._pending = self._pending + fragment, ""
+        at = 0
+        pieces: list[str] = []
+        while True:
+            run = _RUN(text, at)
+            end = run.end() if run else at
+            pieces.append(_unescape(text[at:end]))
+            at = end
+            if at == len(text):
+                break
+            if text[at] == '"':
+                self._state = _State.TRAILING
+                self._trail(text[at + 1 :])
+                break
+            if _may_be_escape(text, at):
+                self._pending = text[at:]
+                break
+            # No JSON: half a surrogate pair cannot be said, any other backslash stands for itself.
+            self.bent = True
+            lone = _lone_surrogate(text, at)
+            pieces.append("\ufffd" if lone else "\\")
+            at = lone.end() if lone else at + 1
+        return pieces[0] if len(pieces) == 1 else "".join(pieces)
+
+    def _whole(self, text: str) -> str:
+        try:
+            value = decode(text)
+        except WireError:
+            return text
+        if not isinstance(value, dict):
+            return text
+        strings = [member for member in value.values() if isinstance(member, str)]
+        return strings[0] if len(strings) == 1 else text
+
+    def _cut_short(self, pending: str) -> str:
+        # An unfinished escape is no character, but a whole half of a pair was one.
+        return "\ufffd" if _lone_surrogate(pending) else ""
+
+
+class _Scan(Enum):
+    START = "at the first character"
+    SCALAR = "in a number, true, false or null"
+    NESTED = "in an array or object"
+    QUOTED = "in a string"
+    ESCAPED = "in a string, after a backslash"
+
+
+# Where the scanner has to look up next, by what it is in.
+_NEXT = {
+    _Scan.START: re.compile(r"."),
+    _Scan.SCALAR: re.compile(r"[ \t\r\n,}\]]"),
+    _Scan.NESTED: re.compile(r'["{}\[\]]'),
+    _Scan.QUOTED: re.compile(r'["\\]'),
+    _Scan.ESCAPED: re.compile(r".", re.DOTALL),
+}
+# What follows from the character found there: the next scan and the change of depth. Others stay as they are.
+_MOVES = {
+    (_Scan.START, '"'): (_Scan.QUOTED, 0),
+    (_Scan.START, "{"): (_Scan.NESTED, 1),
+    (_Scan.START, "["): (_Scan.NESTED, 1),
+    (_Scan.NESTED, '"'): (_Scan.QUOTED, 0),
+    (_Scan.NESTED, "{"): (_Scan.NESTED, 1),
+    (_Scan.NESTED, "["): (_Scan.NESTED, 1),
+    (_Scan.NESTED, "}"): (_Scan.NESTED, -1),
+    (_Scan.NESTED, "]"): (_Scan.NESTED, -1),
+    (_Scan.QUOTED, '"'): (_Scan.NESTED, 0),
+    (_Scan.QUOTED, "\\"): (_Scan.ESCAPED, 0),
+}
+_DEFAULT_MOVES = {_Scan.START: (_Scan.SCALAR, 0), _Scan.ESCAPED: (_Scan.QUOTED, 0)}
+
+
+class ValueUnwrapper(_Unwrapper):
+    """Takes the JSON text of a value out of `{"value":…}`, spelled as it was."""
+
+    __slots__ = ("_depth", "_scan")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._scan = _Scan.START
+        self._depth = 0
+
+    def _opening(self) -> _Opening:
+        return _VALUE_OPENING
+
+    def _inside(self, fragment: str) -> str:
+        at = 0
+        while found := _NEXT[self._scan].search(fragment, at):
+            if self._scan is _Scan.SCALAR:
+                return self._end(fragment, found.start())
+            at = found.end()
+            move = _MOVES.get((self._scan, found[0])) or _DEFAULT_MOVES[self._scan]
+            self._scan = move[0]
+            self._depth += move[1]
+            if self._scan is _Scan.NESTED and self._depth == 0:
+                return self._end(fragment, at)
+        return fragment
+
+    def _end(self, fragment: str, at: int) -> str:
+        self._state = _State.TRAILING
+        self._trail(fragment[at:])
+        return fragment[:at]
+
+    def _whole(self, text: str) -> str:
+        # A model that was not impressed by the wrapping gave the arguments themselves.
+        return text
+
+    def _cut_short(self, pending: str) -> str:
+        return ""
+
+
+def wrap_input(text: str) -> str:
+    """Write the text of a custom call as the arguments of the function that stands for it."""
+    return f'{{"input":{encode_text(text)}}}'
+
+
+def wrap_value(text: str) -> str:
+    """Write a call's arguments as those of a function whose root was wrapped; text that is no JSON becomes a string."""
+    text = or_empty(text)
+    return f'{{"value":{text if is_complete(text) else encode_text(text)}}}'
+
+
+class InputWrapper:
+    """Writes the text of a custom call as arguments, piece by piece."""
+
+    __slots__ = ()
+
+    def open(self) -> str:
+        """Give what stands before the text."""
+        return '{"input":"'
+
+    def feed(self, text: str) -> str:
+        """Give a piece of the text, escaped."""
+        return encode_text(text)[1:-1]
+
+    def close(self) -> str:
+        """Give what stands after the text."""
+        return '"}'
+
+
+_CONTROL_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)}
+
+
+def _unescape(run: str) -> str:
+    if "\\" not in run:
+        return run
+    # Line breaks left bare inside a string are no JSON, but models write them and mean them.
+    if _control.search(run):
+        run = run.translate(_CONTROL_ESCAPES)
+    return _read_string(f'"{run}"')

@@ -1,0 +1,115 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.rules.arguments import Wrapping, is_complete, or_empty, to_object, unwrapped
+from dragoman.wire.json import decode, encode_text
+from tests.rules.vectors import objects, text
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet="ab_é", max_size=5), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+def written(arguments: Raw | JsonObject) -> str:
+    return encode_text(arguments)
+
+
+@pytest.mark.parametrize("row", objects("arguments"), ids=lambda row: repr(row["string"]))
+def test_text_becomes_its_golden_object(row: JsonObject) -> None:
+    arguments, _ = to_object(text(row["string"]))
+    assert decode(written(arguments)) == row["object"]
+
+
+@pytest.mark.parametrize(
+    ("source", "wrapping"),
+    [
+        ("", Wrapping.NONE),
+        (" null ", Wrapping.NONE),
+        ('{"a":1}', Wrapping.NONE),
+        ("[1]", Wrapping.VALUE),
+        ("1e400", Wrapping.VALUE),
+        ('{"a":1', Wrapping.RAW_TEXT),
+        ('{"a":1}{"b":2}', Wrapping.RAW_TEXT),
+        ("[" * 5000 + "]" * 5000, Wrapping.RAW_TEXT),
+    ],
+    ids=["nothing", "null", "object", "list", "large number", "cut short", "two objects", "too deep"],
+)
+def test_the_wrapping_is_told(source: str, wrapping: Wrapping) -> None:
+    arguments, done = to_object(source)
+    assert done is wrapping
+    assert written(arguments).startswith("{")
+
+
+def test_an_object_keeps_its_spelling() -> None:
+    spelled = '{ "b": 1.50, "a": 1e3,\n "a": "\\u00e9" }'
+    assert written(to_object(f"\n{spelled} ")[0]) == spelled
+
+
+@pytest.mark.parametrize("source", ["not json", "[1, 2.50]", '"x"', "true", '{"cut', "  padded"])
+def test_what_was_wrapped_is_unwrapped(source: str) -> None:
+    assert unwrapped(written(to_object(source)[0])) == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '{"_value":{"a":1}}',
+        '{"_value":null}',
+        '{"_value":1,"other":2}',
+        '{"_raw_arguments":1}',
+        '{"_raw_arguments":""}',
+        '{"note":"_value"}',
+        '{"_value":1',
+        "_value",
+        "[1]",
+    ],
+)
+def test_what_was_never_wrapped_stays(source: str) -> None:
+    assert unwrapped(source) == source
+
+
+@pytest.mark.parametrize("source", ["", " \n", "null", " null\t"])
+def test_no_arguments_are_an_empty_object(source: str) -> None:
+    assert or_empty(source) == "{}"
+
+
+@pytest.mark.parametrize("source", ["{}", ' {"a":1}', "nul", "not json", "0", '""'])
+def test_other_arguments_stay(source: str) -> None:
+    assert or_empty(source) == source
+
+
+@given(JSON)
+def test_any_json_is_complete_and_returns(value: object) -> None:
+    source = json.dumps(value, ensure_ascii=False)
+    assert is_complete(source)
+    arguments, wrapping = to_object(source)
+    assert wrapping is (Wrapping.NONE if value is None or isinstance(value, dict) else Wrapping.VALUE)
+    if wrapping is Wrapping.VALUE:
+        assert unwrapped(written(arguments)) == source
+
+
+@given(st.dictionaries(st.text(alphabet='ab{}"\\', max_size=5), JSON, max_size=3), st.data())
+def test_a_part_of_an_object_is_not_complete(value: dict[str, object], data: st.DataObject) -> None:
+    source = json.dumps(value)
+    cut = data.draw(st.integers(0, len(source) - 1))
+    assert not is_complete(source[:cut])
+    assert is_complete(f" {source}\n")
+
+
+@given(st.text(max_size=40))
+def test_completeness_agrees_with_the_standard_reader(source: str) -> None:
+    try:
+        json.loads(source, parse_constant=lambda name: pytest.fail(name))
+        expected = True
+    except ValueError:
+        expected = False
+    assert is_complete(source) == expected

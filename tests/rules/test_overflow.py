@@ -1,0 +1,78 @@
+import pytest
+
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.rules.overflow import anthropic_overflow_message, is_context_overflow
+from tests.rules.vectors import number, objects, text
+
+
+def upstream(row: JsonObject) -> JsonObject:
+    content = row["upstream"]
+    assert isinstance(content, dict)
+    return content
+
+
+def code(value: JsonValue) -> str | None:
+    assert value is None or isinstance(value, str)
+    return value
+
+
+@pytest.mark.parametrize("row", objects("context_overflow"), ids=lambda row: row["upstream"]["message"])
+def test_an_overflow_is_recognised_and_told_as_the_golden_row_says(row: JsonObject) -> None:
+    error = upstream(row)
+    message = text(error["message"])
+    assert is_context_overflow(number(error["status"]), code(error.get("code")), message)
+    expected = row.get("a")
+    if isinstance(expected, dict):
+        assert anthropic_overflow_message(message) == expected["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error_code", "message", "expected"),
+    [
+        (500, "context_length_exceeded", "", True),
+        (400, None, "This model's Maximum Context Length is 8192 tokens.", True),
+        (413, None, "Prompt is too long", True),
+        (400, None, "request exceeds the available context size (4096 tokens)", True),
+        (400, "other", "the context limit was reached", True),
+        (500, None, "context window", False),
+        (429, None, "context window", False),
+        (400, None, "max_tokens is too large", False),
+        (413, None, "request body too large", False),
+    ],
+)
+def test_an_overflow_is_recognised_by_code_or_wording(
+    status: int, error_code: str | None, message: str, expected: bool
+) -> None:
+    assert is_context_overflow(status, error_code, message) is expected
+
+
+@pytest.mark.parametrize(
+    ("message", "opening"),
+    [
+        (
+            "This model's maximum context length is 8,192 tokens. However, your messages resulted in 10,240 tokens.",
+            "prompt is too long: 10240 tokens > 8192 maximum",
+        ),
+        (
+            "the request (5000 tokens) exceeds the available context size (4096 tokens)",
+            "prompt is too long: 5000 tokens > 4096 maximum",
+        ),
+        ("The context window of gpt-4.1 is 1000 tokens, got 2000.", "prompt is too long: 2000 tokens > 1000 maximum"),
+        ("maximum context length is 8192 tokens, you asked for 100", "prompt is too long"),
+        ("context window exceeded by request 12", "prompt is too long"),
+        ("40112 tokens do not fit the context window", "prompt is too long"),
+        (f"context limit {'9' * 5000}", "prompt is too long"),
+    ],
+    ids=["separators", "numbers before", "digits in names", "smaller", "one number", "none after", "absurd"],
+)
+def test_numbers_are_used_only_if_they_make_sense(message: str, opening: str) -> None:
+    assert anthropic_overflow_message(message) == f"{opening} ({message})"
+
+
+def test_the_fixed_wording_is_not_said_twice() -> None:
+    message = "prompt is too long: 90210 tokens > 64000 maximum"
+    assert anthropic_overflow_message(message) == message
+
+
+def test_an_empty_text_adds_no_parentheses() -> None:
+    assert anthropic_overflow_message("") == "prompt is too long"
