@@ -6,9 +6,10 @@ nor signed: the upstream that issued the proof inside verifies it.
 
 from __future__ import annotations
 
-import re
 import zlib
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
+from binascii import Error as Base64Error
+from binascii import a2b_base64
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from dragoman.wire.json import decode, encode
 
 ORIGINS = frozenset({"a", "c", "r"})
 KINDS = frozenset({"thinking", "redacted", "item", "text", "turn", "compaction", "web"})
+_MEMBERS = frozenset("omukd")
 
 _PLAIN = "rsv1."
 _COMPRESSED = "rsv1z."
@@ -28,7 +30,8 @@ _RAW_DEFLATE = -zlib.MAX_WBITS
 # Fixed, because the same proof must be written with the same bytes in every turn.
 _LEVEL = 6
 
-_is_base64url = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+# To the standard alphabet; what is foreign to ours (`+`, `/` and padding) becomes foreign to the reader too.
+_TO_STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
@@ -80,20 +83,28 @@ def unseal(text: str) -> Envelope | None:
         members = decode(content)
     except WireError:
         return None
-    if not isinstance(members, dict) or len(members) != 5:
+    return _from_members(members) if isinstance(members, dict) else None
+
+
+def _from_members(members: JsonObject) -> Envelope | None:
+    if members.keys() != _MEMBERS:
         return None
-    match members:
-        case {"o": str(origin), "m": str(model), "u": str(upstream), "k": str(kind), "d": dict(data)}:
-            if origin in ORIGINS and kind in KINDS:
-                return Envelope(origin=origin, model=model, upstream=upstream, kind=kind, data=data)
-    return None
+    origin, model, upstream, kind, data = (members["o"], members["m"], members["u"], members["k"], members["d"])
+    if not (isinstance(origin, str) and isinstance(model, str) and isinstance(upstream, str)):
+        return None
+    if not (isinstance(kind, str) and isinstance(data, dict)) or origin not in ORIGINS or kind not in KINDS:
+        return None
+    return Envelope(origin=origin, model=model, upstream=upstream, kind=kind, data=data)
 
 
 def _from_base64url(text: str) -> bytes | None:
-    # The decoder skips what it does not know and accepts padding; ours has neither.
-    if not _is_base64url(text) or len(text) % 4 == 1:
+    if not text.isascii() or not text:
         return None
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    octets = text.encode().translate(_TO_STANDARD)
+    try:
+        return a2b_base64(octets + b"=" * (-len(octets) % 4), strict_mode=True)
+    except Base64Error:
+        return None
 
 
 def _inflate(content: bytes) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as standard_json
+import re
 
 import msgspec
 from msgspec import Raw
@@ -49,19 +49,18 @@ def decode_lenient(text: bytes) -> JsonValue:
     """Read what a provider streamed: lone surrogates and broken UTF-8 become U+FFFD instead of ending the stream."""
     try:
         return _DECODER.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        first = str(error)
-    try:
-        value = standard_json.loads(
-            text.decode("utf-8", "replace"), parse_float=Number, parse_constant=_refuse_constant
-        )
-        return _DECODER.decode(standard_json.dumps(value, default=float, ensure_ascii=False).encode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        raise WireError("", "JSON", first) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return decode(_ESCAPE.sub(_mended, text.decode("utf-8", "replace")))
 
 
-def _refuse_constant(name: str) -> Number:
-    raise ValueError(name)
+# A surrogate pair, half of one, or any other escape: taken in this order, so that `\\\\ud800` stays what it is.
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+
+
+def _mended(escape: re.Match[str]) -> str:
+    return escape[0] if escape["half"] is None else "\\ufffd"
 
 
 def encode(value: JsonValue) -> bytes:

@@ -1,0 +1,49 @@
+"""Every pitfall that concerns translation has a test by its number, or a reason why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# Groups A to O and the stream half of Q concern translation; P, R and the rest of Q are the gateway's.
+TRANSLATION = set(range(1, 183)) | set(range(192, 199))
+
+
+def known() -> set[int]:
+    text = (ROOT / "docs/protocols/pitfalls.md").read_text(encoding="utf-8")
+    return {int(number) for number in re.findall(r"^(\d+)\. \*\*", text, re.MULTILINE)}
+
+
+def tested() -> set[int]:
+    found: set[int] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for numbers in re.findall(r"def test_pitfall((?:_\d{3})+)_", path.read_text(encoding="utf-8")):
+            found.update(int(number) for number in numbers.strip("_").split("_"))
+    return found
+
+
+def excused() -> dict[int, str]:
+    text = (ROOT / "docs/pitfalls-not-covered.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|$", text, re.MULTILINE)
+    return {int(number): reason for number, reason in rows}
+
+
+def test_the_page_lists_all_212() -> None:
+    assert known() == set(range(1, 213))
+
+
+def test_every_pitfall_of_translation_is_tested_or_excused() -> None:
+    missing = TRANSLATION - tested() - set(excused())
+    assert not missing, f"no test named after pitfalls {sorted(missing)}"
+
+
+def test_excuses_have_reasons_and_are_needed() -> None:
+    excuses = excused()
+    assert all(len(reason) > 20 for reason in excuses.values())
+    assert not set(excuses) & tested(), "tested after all: take them off the page"
+    assert set(excuses) <= TRANSLATION
+
+
+def test_no_test_names_a_pitfall_that_does_not_exist() -> None:
+    assert tested() <= known()

@@ -1,0 +1,74 @@
+"""The house in order: every source file has its test, every public name is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dragoman
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src/dragoman"
+# Values without behaviour of their own: what reads and writes them is tested.
+PLAIN = {
+    "model/jsonvalue.py",
+    "model/features.py",
+    "model/parts.py",
+    "model/tools.py",
+    "model/request.py",
+    "model/response.py",
+    "model/failure.py",
+    "protocols/codec.py",
+    "protocols/anthropic_messages/shapes.py",
+    "protocols/openai_chat/shapes.py",
+    "protocols/openai_responses/shapes.py",
+    "__main__.py",
+}
+
+
+def test_every_source_file_has_a_test_beside_its_name() -> None:
+    missing = []
+    for source in sorted(SOURCES.rglob("*.py")):
+        name = source.relative_to(SOURCES)
+        if name.name == "__init__.py" or name.as_posix() in PLAIN:
+            continue
+        test = ROOT / "tests" / name.parent / f"test_{name.name}"
+        if not test.exists():
+            missing.append(name.as_posix())
+    assert not missing
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(dragoman.__all__) == [
+        "Abilities",
+        "DragomanError",
+        "LossLine",
+        "Mint",
+        "RefusedError",
+        "Row",
+        "StreamTranslator",
+        "StrictError",
+        "TranslatedRequest",
+        "TranslatedResponse",
+        "WireError",
+        "abilities_of",
+        "system_mint",
+        "translate_failure",
+        "translate_headers",
+        "translate_request",
+        "translate_response",
+    ]
+
+
+def test_the_package_is_typed_for_its_users() -> None:
+    assert (SOURCES / "py.typed").exists()
+
+
+def test_no_path_of_a_machine_and_no_registry_is_named() -> None:
+    own = Path(__file__).name
+    for path in ROOT.rglob("*"):
+        if path.suffix not in {".py", ".md", ".toml", ".txt", ".json", ".txtar", ".yaml"} or path.name == own:
+            continue
+        if any(part.startswith(".") and part != ".ci" for part in path.relative_to(ROOT).parts):
+            continue
+        text = path.read_text(encoding="utf-8")
+        assert text is not None

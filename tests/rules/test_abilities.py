@@ -1,0 +1,59 @@
+"""What is known of models: mapping.md §1.1 and the matrix of anthropic-messages.md §23."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.errors import DragomanError
+from dragoman.rules.abilities import Row, abilities_of
+
+MESSAGES = "anthropic-messages"
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "sampling", "late_system", "forced"),
+    [
+        ("claude-opus-5-5", ("adaptive",), False, True, False),
+        ("claude-sonnet-5-5", ("adaptive", "between_tools"), False, True, False),
+        ("claude-haiku-5-5", ("adaptive", "disabled"), False, True, True),
+        ("claude-opus-5", ("adaptive", "disabled"), False, True, True),
+        ("claude-sonnet-5", ("adaptive", "disabled"), False, False, True),
+        ("claude-opus-4-8", ("adaptive", "disabled"), False, True, True),
+        ("claude-opus-4-7", ("adaptive", "disabled"), False, False, True),
+        ("claude-opus-4-6", ("adaptive", "enabled", "disabled"), True, False, True),
+        ("claude-opus-4-5-20251101", ("enabled", "disabled"), True, False, True),
+        ("claude-sonnet-4-5", ("enabled", "disabled"), True, False, True),
+        ("anthropic.claude-3-7-sonnet-v1:0", ("enabled", "disabled"), True, False, True),
+        ("claude-something-new", ("adaptive", "disabled"), False, False, True),
+        ("kimi-k2", ("enabled", "disabled"), True, False, True),
+    ],
+)
+def test_the_matrix_of_claude_models(
+    model: str, thinking: tuple[str, ...], sampling: bool, late_system: bool, forced: bool
+) -> None:
+    known = abilities_of(MESSAGES, model)
+    assert (known.thinking, known.sampling, known.late_system, known.forced_choice) == (
+        thinking,
+        sampling,
+        late_system,
+        forced,
+    )
+
+
+def test_openais_own_chat_takes_what_others_may_not() -> None:
+    assert abilities_of("openai-chat", "gpt-4.1", "openai").developer_role
+    assert not abilities_of("openai-chat", "gpt-4.1", "vllm").developer_role
+    assert abilities_of("openai-chat", "gpt-5.1", "proxy").max_completion_tokens
+
+
+def test_rows_of_the_caller_have_the_last_word() -> None:
+    row = Row(protocol=MESSAGES, model="claude-opus-5-5", changes={"max_output": 7})
+    assert abilities_of(MESSAGES, "claude-opus-5-5", rows=(row,)).max_output == 7
+    assert abilities_of(MESSAGES, "claude-opus-5", rows=(row,)).max_output == 128000
+
+
+@pytest.mark.parametrize("changes", [{"no_such_ability": True}, {"max_output": "many"}])
+def test_a_wrong_row_is_an_error_that_names_it(changes: dict[str, bool | str]) -> None:
+    row = Row(protocol=MESSAGES, changes=dict(changes))
+    with pytest.raises(DragomanError, match="ability"):
+        abilities_of(MESSAGES, "claude", rows=(row,))

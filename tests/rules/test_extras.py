@@ -1,0 +1,46 @@
+"""What only its own protocol knows: rule 2 of mapping.md §1."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras, Foreign
+from dragoman.model.request import Demand, Request
+from dragoman.rules.extras import drop_extras, foreign_text, refuse_demands
+
+
+def test_every_member_left_out_is_reported_at_its_place() -> None:
+    ledger = Ledger()
+    drop_extras(Extras(origin="openai-chat", fields={"prediction": {}, "new_thing": 1}), ("messages", 2), ledger)
+    assert [(loss.feature, loss.at) for loss in ledger.losses] == [
+        (Feature.PREDICTION, "messages[2].extras.prediction"),
+        (Feature.UNKNOWN_FIELD, "messages[2].extras.new_thing"),
+    ]
+
+
+def test_a_demand_is_refused_by_name() -> None:
+    demand = Demand(feature=Feature.PROMPT_TEMPLATE, member="prompt", note="stored templates stay at their provider")
+    with pytest.raises(RefusedError, match="stored templates") as caught:
+        refuse_demands(Request(origin="openai-responses", model="m", demands=(demand,)))
+    assert caught.value.at == "prompt"
+
+
+def test_pitfall_018_foreign_content_is_text_or_refused_but_never_dumped() -> None:
+    ledger = Ledger()
+    readable = Foreign(origin="a", kind="search_result", body={"x": 1}, text="title\nbody")
+    assert foreign_text(readable, ("messages", 0), ledger, said_by_user=True) == "title\nbody"
+    opaque = Foreign(origin="a", kind="container_upload", body={"file_id": "f"})
+    assert foreign_text(opaque, ("messages", 0), ledger, said_by_user=False) is None
+    with pytest.raises(RefusedError, match="container_upload"):
+        foreign_text(opaque, ("messages", 0), ledger, said_by_user=True)
+    assert [loss.fate.value for loss in ledger.losses] == ["approximated", "dropped"]
+
+
+def test_an_item_that_steers_is_reported_as_applied() -> None:
+    ledger = Ledger()
+    steering = Foreign(origin="r", kind="additional_tools", body={}, applied="its tools are sent with the others")
+    assert foreign_text(steering, ("messages", 0), ledger, said_by_user=True) is None
+    assert ledger.losses[0].note == "its tools are sent with the others"

@@ -1,0 +1,47 @@
+"""Seals come back to their issuer and to nobody else: V2 of mapping.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.model.parts import Seal
+from dragoman.rules.abilities import Abilities
+from dragoman.rules.seals import from_envelope, issued_by, opens, to_envelope
+
+SEAL = Seal(
+    origin="anthropic-messages",
+    kind="thinking",
+    body={"type": "thinking", "thinking": "", "signature": "EosnCkYICxIM"},
+    model="claude-opus-5-5",
+    upstream="anthropic",
+)
+
+
+def test_a_seal_survives_its_envelope() -> None:
+    assert from_envelope(to_envelope(SEAL)) == SEAL
+
+
+@pytest.mark.parametrize("text", ["", "EosnCkYICxIM", "rsv1.", "rsv1.!!!", "rsv1.e30", "rsv1z.AAAA"])
+def test_anything_else_belongs_to_the_wire_it_came_on(text: str) -> None:
+    assert from_envelope(text) is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "model", "shares", "expected"),
+    [
+        ("anthropic-messages", "claude-opus-5-5", (), True),
+        ("anthropic-messages", "claude-haiku-5-5", (), False),
+        ("anthropic-messages", "claude-haiku-5-5", ("claude-opus-5-5",), True),
+        ("openai-responses", "claude-opus-5-5", (), False),
+    ],
+)
+def test_pitfall_104_only_its_issuer_gets_it(
+    protocol: str, model: str, shares: tuple[str, ...], expected: bool
+) -> None:
+    assert opens(SEAL, protocol, model, Abilities(shares_thinking_with=shares)) is expected
+
+
+def test_chat_reasoning_is_bound_to_the_upstream_too() -> None:
+    seal = issued_by(Seal(origin="openai-chat", kind="text", body={}), "m", "deepseek")
+    assert opens(seal, "openai-chat", "m", Abilities(), "deepseek")
+    assert not opens(seal, "openai-chat", "m", Abilities(), "vllm")

@@ -1,0 +1,59 @@
+"""JSON in and out: spelling, depth, and one kind of error."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonValue, Number
+from dragoman.wire.json import check_depth, decode, decode_lenient, decode_object, encode, encode_text
+
+
+@pytest.mark.parametrize(
+    "text", ["1.0", "1e400", "10.50", "-0.0", "9007199254740993", "123456789012345678901234567890", '{"b":1,"a":2}']
+)
+def test_pitfall_052_numbers_and_order_keep_their_spelling(text: str) -> None:
+    assert encode_text(decode(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"NaN", b'"\\ud800"', b'"\xff"', b"[" * 5000 + b"]" * 5000, b"1" * 5000, b"\xef\xbb\xbf{}", b"01"],
+)
+def test_what_is_not_json_is_one_kind_of_error(text: bytes) -> None:
+    with pytest.raises(WireError):
+        decode(text)
+
+
+def test_the_last_of_duplicate_members_counts() -> None:
+    assert decode('{"a":1,"a":2}') == {"a": 2}
+
+
+@pytest.mark.parametrize("body", ["[]", '"x"', "1", "null"])
+def test_a_document_must_be_an_object(body: str) -> None:
+    with pytest.raises(WireError, match="expected object"):
+        decode_object(body)
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"a": "\udc00"}])
+def test_a_lone_surrogate_cannot_be_written(value: JsonValue) -> None:
+    with pytest.raises(WireError, match="lone surrogate"):
+        encode(value)
+
+
+def test_a_provider_may_stream_lone_surrogates() -> None:
+    assert decode_lenient(b'{"a":"\\ud83d"}') == {"a": "\ufffd"}
+    assert decode_lenient(b'{"a":"\xff"}') == {"a": "\ufffd"}
+    assert decode_lenient(b'{"n":1.50,"a":"\\ud83d"}') == {"n": Number("1.50"), "a": "\ufffd"}
+    assert decode_lenient(b'{"a":"\\\\ud800 \\ud83d\\ude00 \\ude00"}') == {"a": "\\ud800 \U0001f600 \ufffd"}
+    with pytest.raises(WireError):
+        decode_lenient(b"{")
+
+
+def test_depth_is_bounded() -> None:
+    value: JsonValue = []
+    for _ in range(300):
+        value = [value]
+    with pytest.raises(WireError, match="levels"):
+        check_depth(value)
+    check_depth([[[{}]]])
