@@ -49,7 +49,7 @@ docs: $(STAMP) ## regenerate docs/mapping.md from the table of features
 	$(BIN)/python tools/mapping_page.py
 
 bench: $(STAMP) ## measure the hot paths
-	$(BIN)/python bench/run.py
+	$(BIN)/python -m bench.run
 
 clean: ## remove caches and build output; the virtual environment stays
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,1 +1,44 @@
-"""Dragoman."""
+"""Dragoman: any program that speaks to a language model, to any provider of one.
+
+Three dialects (`anthropic-messages`, `openai-chat`, `openai-responses`), one model of what they say, and a ledger of
+what one of them cannot. The public names are these and no others.
+"""
+
+from __future__ import annotations
+
+from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
+from dragoman.mint import system_mint
+from dragoman.protocols.codec import Mint
+from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.streaming import StreamTranslator
+from dragoman.translate import (
+    LossLine,
+    TranslatedRequest,
+    TranslatedResponse,
+    translate_failure,
+    translate_headers,
+    translate_request,
+    translate_response,
+)
+
+__all__ = [
+    "Abilities",
+    "DragomanError",
+    "LossLine",
+    "Mint",
+    "RefusedError",
+    "Row",
+    "StreamTranslator",
+    "StrictError",
+    "TranslatedRequest",
+    "TranslatedResponse",
+    "WireError",
+    "abilities_of",
+    "system_mint",
+    "translate_failure",
+    "translate_headers",
+    "translate_request",
+    "translate_response",
+]
+
+__version__ = "0.1.0"

@@ -124,7 +124,10 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request, as it was said; `origin` is the protocol it was said in."""
+    """A request, as it was said; `origin` is the protocol it was said in.
+
+    `spellings` names the members whose older or vendor spelling the client used, for the way home.
+    """
 
     origin: str
     model: str
@@ -159,6 +162,7 @@ class Request(Struct, frozen=True, kw_only=True):
     continues: str | None = None
     conversation: JsonValue = None
     legacy_functions: bool = False
+    spellings: tuple[str, ...] = ()
     updates: Updates = Updates()
     demands: tuple[Demand, ...] = ()
     extras: Extras | None = None

@@ -32,6 +32,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     # Whether `output_config.effort` may stand beside a manual budget, and whether `thinking.display` is known.
     effort_beside_budget: bool = False
     display: bool = False
+    # Messages endpoints where the beta for `thinking.block_binding` is available (V6).
+    block_binding: bool = False
     # Sampling members at all; temperature and top_p together; top_k; the penalties (on Responses servers).
     sampling: bool = True
     sampling_pair: bool = True

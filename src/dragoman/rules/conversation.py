@@ -40,14 +40,16 @@ class Turn(Struct, kw_only=True):
     """A stretch of the conversation: parts, and for each the place it has in the request.
 
     `message` is the message it was made of, or the first of several. `exact` says that the parts of an assistant turn
-    were restored from a sealed turn and are to be written as the issuer first said them.
+    were restored from a sealed turn and are to be written as the issuer first said them; `pairs` that calls or results
+    are among them.
     """
 
     kind: TurnKind
-    parts: list[Part]
-    places: list[Place]
+    parts: list[Part] = []
+    places: list[Place] = []
     message: Message | None = None
     exact: bool = False
+    pairs: bool = False
 
 
 # Gives the parts of a sealed turn if this wire issued it, else None.
@@ -70,61 +72,69 @@ def _collect(
     messages: tuple[Message, ...], ledger: Ledger, blank_is_empty: bool, restore: Restore | None
 ) -> list[Turn]:
     turns: list[Turn] = []
-    last_user = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=-1)
+    last_user = _last_user(messages)
     open_turn: Turn | None = None
     for index, message in enumerate(messages):
-        at: Place = ("messages", index)
         if message.transient and index < last_user:
-            ledger.dropped(Feature.LATE_INSTRUCTIONS, at, "counts only until the next user message")
+            note = "counts only until the next user message"
+            ledger.dropped(Feature.LATE_INSTRUCTIONS, ("messages", index), note)
             continue
         if message.name is not None:
-            ledger.dropped(Feature.PARTICIPANT_NAME, (*at, "name"), "participant names are not carried over")
-        if message.role is Role.ASSISTANT:
-            parts, places, exact = _assistant_parts(message, at, ledger, blank_is_empty, restore)
-            if not parts:
-                continue
-            if open_turn is None:
-                open_turn = Turn(kind=TurnKind.ASSISTANT, parts=parts, places=places, message=message, exact=exact)
-                turns.append(open_turn)
-            else:
-                open_turn.parts += parts
-                open_turn.places += places
-                open_turn.exact = open_turn.exact and exact
+            note = "participant names are not carried over"
+            ledger.dropped(Feature.PARTICIPANT_NAME, ("messages", index, "name"), note)
+        turn = Turn(kind=_KINDS[message.role], message=message)
+        if message.turn is None or not _restored(turn, index, message, ledger, restore):
+            _keep(turn, index, message.parts, ledger, blank_is_empty)
+        if turn.kind is not TurnKind.ASSISTANT:
+            open_turn = None
+            turns.append(turn)
+        elif not turn.parts:
             continue
-        open_turn = None
-        parts, places = _kept(message.parts, at, ledger, blank_is_empty)
-        turns.append(Turn(kind=_KINDS[message.role], parts=parts, places=places, message=message))
+        elif open_turn is None:
+            open_turn = turn
+            turns.append(turn)
+        else:
+            open_turn.parts += turn.parts
+            open_turn.places += turn.places
+            open_turn.exact = open_turn.exact and turn.exact
+            open_turn.pairs = open_turn.pairs or turn.pairs
     return turns
 
 
-def _assistant_parts(
-    message: Message, at: Place, ledger: Ledger, blank_is_empty: bool, restore: Restore | None
-) -> tuple[list[Part], list[Place], bool]:
-    if message.turn is not None and restore is not None:
-        sealed = restore(message.turn)
-        if sealed is not None and _says_the_same(sealed, message.parts):
-            return list(sealed), [(*at, "turn")] * len(sealed), True
-    if message.turn is not None:
-        ledger.dropped(
-            Feature.THINKING_SEAL, (*at, "turn"), "the sealed turn is another issuer's or no longer what was said"
-        )
-    parts, places = _kept(message.parts, at, ledger, blank_is_empty)
-    return parts, places, False
+def _last_user(messages: tuple[Message, ...]) -> int:
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role is Role.USER:
+            return index
+    return -1
 
 
-def _kept(parts: tuple[Part, ...], at: Place, ledger: Ledger, blank_is_empty: bool) -> tuple[list[Part], list[Place]]:
-    kept: list[Part] = []
-    places: list[Place] = []
-    for index, part in enumerate(parts):
-        if type(part) is Text and (not part.text or (blank_is_empty and part.text.isspace())):
+def _restored(turn: Turn, index: int, message: Message, ledger: Ledger, restore: Restore | None) -> bool:
+    """Whether the sealed form of a turn stands for what the client echoed of it (V1)."""
+    sealed = restore(message.turn) if restore is not None and message.turn is not None else None
+    if sealed is None or not _says_the_same(sealed, message.parts):
+        note = "the sealed turn is another issuer's or no longer what was said"
+        ledger.dropped(Feature.THINKING_SEAL, ("messages", index, "turn"), note)
+        return False
+    turn.parts += sealed
+    turn.places += [("messages", index, "turn")] * len(sealed)
+    turn.pairs = any(type(part) is ToolCall for part in sealed)
+    turn.exact = True
+    return True
+
+
+def _keep(turn: Turn, index: int, parts: tuple[Part, ...], ledger: Ledger, blank_is_empty: bool) -> None:
+    """Take over the parts of a message, but for empty text."""
+    for number, part in enumerate(parts):
+        kind = type(part)
+        if isinstance(part, Text) and (not part.text or (blank_is_empty and part.text.isspace())):
             if part.text:
-                ledger.dropped(
-                    Feature.EMPTY_TEXT, (*at, "parts", index), "text of white space only is refused by the provider"
-                )
-            continue
-        kept.append(part)
-        places.append((*at, "parts", index))
-    return kept, places
+                note = "text of white space only is refused by the provider"
+                ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "parts", number), note)
+        else:
+            if kind is ToolCall or kind is ToolResult:
+                turn.pairs = True
+            turn.parts.append(part)
+            turn.places.append(("messages", index, "parts", number))
 
 
 def _says_the_same(sealed: tuple[Part, ...], said: tuple[Part, ...]) -> bool:
@@ -166,9 +176,11 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
         turn = turns[position]
         position += 1
         if turn.kind is not TurnKind.ASSISTANT:
-            paired.append(turn if turn.kind is not TurnKind.USER else _without_results(turn, ledger))
+            paired.append(_without_results(turn, ledger) if turn.pairs else turn)
             continue
         paired.append(turn)
+        if not turn.pairs:
+            continue
         waiting = _open_calls(turn, ids, ledger)
         following: list[Turn] = []
         moved = False
@@ -208,9 +220,9 @@ def _open_calls(turn: Turn, ids: dict[str, int], ledger: Ledger) -> list[_Open]:
 
 def _take_results(turn: Turn, waiting: list[_Open], late: bool, ledger: Ledger) -> tuple[Turn | None, bool]:
     """Take the awaited results out of a turn; give what is left of it, and whether a result stood too late."""
-    if turn.kind is not TurnKind.USER or not any(type(part) is ToolResult for part in turn.parts):
+    if not turn.pairs:
         return turn, False
-    rest = Turn(kind=turn.kind, parts=[], places=[], message=turn.message)
+    rest = Turn(kind=turn.kind, message=turn.message)
     moved = False
     for part, place in zip(turn.parts, turn.places, strict=True):
         if type(part) is not ToolResult:
@@ -228,7 +240,7 @@ def _take_results(turn: Turn, waiting: list[_Open], late: bool, ledger: Ledger) 
 
 
 def _results(waiting: list[_Open], turn: Turn, ledger: Ledger) -> Turn:
-    results = Turn(kind=TurnKind.RESULTS, parts=[], places=[])
+    results = Turn(kind=TurnKind.RESULTS)
     ids = [part.call_id for part in turn.parts if type(part) is ToolCall]
     for call_id, one in zip(ids, waiting, strict=True):
         result = one.result
@@ -244,9 +256,7 @@ def _results(waiting: list[_Open], turn: Turn, ledger: Ledger) -> Turn:
 
 def _without_results(turn: Turn, ledger: Ledger) -> Turn:
     """A user turn before any call: every result in it is an orphan."""
-    if not any(type(part) is ToolResult for part in turn.parts):
-        return turn
-    rest = Turn(kind=turn.kind, parts=[], places=[], message=turn.message)
+    rest = Turn(kind=turn.kind, message=turn.message)
     for part, place in zip(turn.parts, turn.places, strict=True):
         if type(part) is ToolResult:
             _append_orphan(rest, part, place, ledger)

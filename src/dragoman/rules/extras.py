@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonValue
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.model.parts import Extras, Foreign
 from dragoman.model.request import Request
@@ -28,12 +29,36 @@ FEATURES: dict[str, Feature] = {
     "async": Feature.TOOL_OPTIONS,
 }
 
+# Members that ask for nothing, or for what every translation does anyway: leaving them out loses nothing.
+NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
+    "truncation": ("disabled",),
+    "background": (False,),
+    "include": ("reasoning.encrypted_content", "message.output_text.logprobs"),
+    "status": ("completed",),
+    "prewarm": (False,),
+    "format": ({"type": "text"},),
+    "filters": ({},),
+}
+
+
+def _is_neutral(key: str, value: JsonValue) -> bool:
+    if value is None:
+        return True
+    neutral = NEUTRAL.get(key, ())
+    return value in neutral or (isinstance(value, list) and bool(neutral) and all(one in neutral for one in value))
+
 
 def drop_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None:
     """Report that another protocol's members are left out; call it only for extras that are not at home."""
     if extras is None:
         return
-    for key in extras.fields:
+    if "object" in extras.fields:
+        # A whole answer around its content: the settings that it tells back are one thing, and the client has them.
+        ledger.dropped(Feature.UNKNOWN_FIELD, (*at, "extras"), f"the settings that only {extras.origin} tells back")
+        return
+    for key, value in extras.fields.items():
+        if _is_neutral(key, value):
+            continue
         ledger.dropped(
             FEATURES.get(key, Feature.UNKNOWN_FIELD), (*at, "extras", key), f"only {extras.origin} knows {key!r}"
         )

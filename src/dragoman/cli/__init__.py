@@ -1,0 +1,46 @@
+"""The command line: thin. Each command is a module with `add` (its arguments) and `run` (its work).
+
+Exit statuses: 0 done, 1 the input was refused, 2 wrong usage, 3 strict mode found a loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from dragoman.cli import explain, translate
+from dragoman.errors import DragomanError, StrictError
+
+COMMANDS = (translate, explain)
+
+REFUSED = 1
+LOST = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="dragoman",
+        description="Translate between Anthropic Messages, OpenAI Chat Completions and OpenAI Responses.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add(commands)
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except StrictError as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        return LOST
+    except DragomanError as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        return REFUSED
+    except OSError as error:
+        print(f"dragoman: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        if isinstance(error, BrokenPipeError):
+            # The reader has gone: keep the interpreter from complaining about it once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return REFUSED
+    return status

@@ -1,0 +1,31 @@
+"""Documents: where a command reads from and what it looks at first."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_CHUNK = 65536
+
+
+def read(name: str) -> bytes:
+    """The whole of a file, or of the standard input for `-`."""
+    return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+
+
+def chunks(name: str) -> Iterator[bytes]:
+    """A file or the standard input as it comes."""
+    if name == "-":
+        while chunk := sys.stdin.buffer.read1(_CHUNK):
+            yield chunk
+        return
+    with Path(name).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def write(data: bytes) -> None:
+    """Write to the standard output at once."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

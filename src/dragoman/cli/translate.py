@@ -1,0 +1,132 @@
+"""`dragoman translate`: a request, an answer or a stream in another dialect, with the ledger of losses."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator
+
+from dragoman.cli import documents, ledger
+from dragoman.errors import WireError
+from dragoman.mint import system_mint
+from dragoman.protocols.registry import PROTOCOLS, recognise_answer
+from dragoman.streaming import StreamTranslator
+from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
+from dragoman.wire.json import decode_object
+from dragoman.wire.sse import SseReader
+
+NAMES = tuple(codec.name for codec in PROTOCOLS)
+
+LOST = 3
+FAILED = 1
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "translate",
+        help="translate a request, an answer or a stream",
+        description="Translated JSON on standard output, the ledger of losses on standard error.",
+    )
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="what to translate; - is standard input")
+    parser.add_argument(
+        "--from", dest="source", choices=NAMES, help="its dialect; recognised from the shape if left out"
+    )
+    parser.add_argument("--to", dest="target", choices=NAMES, required=True, help="the dialect to translate to")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--answer", action="store_true", help="it is a provider's answer, not a request")
+    kind.add_argument("--stream", action="store_true", help="it is a provider's stream of events")
+    parser.add_argument("--request", metavar="FILE", help="with --answer or --stream: the client's request it answers")
+    parser.add_argument("--model", help="the model's name at the provider, if it is another")
+    parser.add_argument("--upstream", help="the provider's label, for example openai or deepseek")
+    parser.add_argument("--strict", action="store_true", help=f"exit with status {LOST} if anything is lost")
+    parser.add_argument("--json", action="store_true", help="the ledger as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Translate one document."""
+    if options.stream:
+        return _stream(options)
+    if options.answer:
+        return _answer(options)
+    out = translate_request(
+        documents.read(options.file),
+        source=options.source,
+        target=options.target,
+        model=options.model,
+        upstream=options.upstream,
+    )
+    return _told(options, out.body + b"\n", out.losses)
+
+
+def _answer(options: argparse.Namespace) -> int:
+    body = documents.read(options.file)
+    source = options.source or _recognised(body)
+    out = translate_response(
+        body, source=source, target=options.target, request=_asked(options, source), mint=system_mint()
+    )
+    return _told(options, out.body + b"\n", out.losses)
+
+
+def _stream(options: argparse.Namespace) -> int:
+    """Translate as it comes; what is written is written, so strict mode can only tell by its exit status."""
+    chunks = documents.chunks(options.file)
+    source = options.source
+    if source is None:
+        source, chunks = _recognised_stream(chunks)
+    stream = StreamTranslator(source=source, target=options.target, request=_asked(options, source), mint=system_mint())
+    for chunk in chunks:
+        documents.write(stream.feed(chunk))
+        if stream.finished:
+            break
+    documents.write(stream.close())
+    _tell(options, stream.losses)
+    if stream.failure is not None:
+        print(f"dragoman: {stream.failure.message}", file=sys.stderr)
+        return FAILED
+    return LOST if options.strict and stream.losses else 0
+
+
+def _asked(options: argparse.Namespace, source: str) -> TranslatedRequest | None:
+    if options.request is None:
+        return None
+    return translate_request(
+        documents.read(options.request),
+        source=options.target,
+        target=source,
+        model=options.model,
+        upstream=options.upstream,
+    )
+
+
+def _recognised(body: bytes) -> str:
+    codec = recognise_answer(decode_object(body))
+    if codec is None:
+        raise WireError("", "an answer of one of the three dialects", "another document; say --from")
+    return codec.name
+
+
+def _recognised_stream(chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
+    """Read on until the first event shows whose stream it is."""
+    reader, seen = SseReader(), []
+    for chunk in chunks:
+        seen.append(chunk)
+        frames = reader.feed(chunk)
+        if frames:
+            return _recognised(frames[0].data), itertools.chain(seen, chunks)
+    raise WireError("", "a stream of events", "none; say --from")
+
+
+def _told(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]) -> int:
+    if options.strict and losses:
+        _tell(options, losses)
+        return LOST
+    documents.write(data)
+    _tell(options, losses)
+    return 0
+
+
+def _tell(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> None:
+    print(ledger.as_json(losses) if options.json else ledger.as_table(losses), file=sys.stderr)

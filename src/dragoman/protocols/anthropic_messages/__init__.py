@@ -1,0 +1,38 @@
+"""Anthropic Messages: https://platform.claude.com/docs/en/api/messages.
+
+Belongs here: everything that only this wire says. Does not: other protocols, I/O, abilities of models (`rules`).
+Requests and answers that were said in this protocol are encoded as they were; those of others by the `_abroad` modules.
+"""
+
+from __future__ import annotations
+
+from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
+from dragoman.protocols.anthropic_messages.request import decode_request, encode_request, recognises
+from dragoman.protocols.anthropic_messages.response import decode_response, decode_turn, encode_response, encode_turn
+from dragoman.protocols.anthropic_messages.shapes import LETTER, NAME, PATH, UPSTREAM
+from dragoman.protocols.anthropic_messages.stream import PING, MessagesStreamDecoder, MessagesStreamEncoder
+from dragoman.protocols.codec import Codec
+
+CODEC = Codec(
+    name=NAME,
+    letter=LETTER,
+    upstream=UPSTREAM,
+    serial=True,
+    path=PATH,
+    recognises=recognises,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    decode_failure=decode_failure,
+    encode_failure=encode_failure,
+    stream_decoder=MessagesStreamDecoder,
+    stream_encoder=MessagesStreamEncoder,
+    encode_turn=encode_turn,
+    decode_turn=decode_turn,
+    decode_limits=decode_limits,
+    encode_limits=encode_limits,
+    heartbeat=PING,
+)
+
+__all__ = ["CODEC", "NAME"]

@@ -1,0 +1,291 @@
+"""Parts of another protocol's answer, written as blocks for a Messages client (mapping.md §11, §13, §19)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.errors import WireError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.losses import Ledger, Place
+from dragoman.model.parts import (
+    Citation,
+    Compaction,
+    Foreign,
+    HostedCall,
+    HostedKind,
+    HostedResult,
+    InputForm,
+    Part,
+    Refusal,
+    Seal,
+    Text,
+    Thinking,
+    ToolCall,
+    WebSource,
+)
+from dragoman.model.tools import WebSearchTool
+from dragoman.protocols.anthropic_messages.hosted import hosted_id, mcp_call_block, mcp_result_block
+from dragoman.protocols.anthropic_messages.parts import encode_block, encode_compaction
+from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.protocols.codec import Asked
+from dragoman.rules import arguments
+from dragoman.rules.extras import drop_extras
+from dragoman.rules.ids import ANTHROPIC, call_id
+from dragoman.rules.seals import to_envelope
+from dragoman.rules.unwrap import wrap_input
+from dragoman.wire.json import decode
+
+_CITED_TEXT_LIMIT = 150
+
+
+class Answering:
+    """One answer being written: for which request, where losses go, and tool servers whose listings are to follow."""
+
+    __slots__ = ("asked", "ledger", "listing")
+
+    def __init__(self, asked: Asked, ledger: Ledger) -> None:
+        self.asked = asked
+        self.ledger = ledger
+        self.listing: dict[str, str] = {}
+
+
+def encode_answer_parts(parts: tuple[Part, ...], asked: Asked, ledger: Ledger) -> JsonList:
+    """All parts of an answer; what the client cannot be told is reported."""
+    answering = Answering(asked, ledger)
+    blocks: JsonList = []
+    for index, part in enumerate(parts):
+        at: Place = ("parts", index)
+        if isinstance(part, Text):
+            blocks.extend(_encode_text(part, at, ledger))
+        elif isinstance(part, Refusal):
+            if part.text.strip():
+                blocks.append({"type": "text", "text": part.text})
+        else:
+            block = encode_answer_part(part, at, answering)
+            if block is not None:
+                blocks.append(block)
+    return blocks
+
+
+def encode_answer_part(part: Part, at: Place, answering: Answering) -> JsonObject | None:
+    """A part that makes one block, or none."""
+    if is_at_home(part):
+        return encode_block(part)
+    encoder = _ENCODERS.get(type(part))
+    if encoder is not None:
+        return encoder(part, at, answering)
+    answering.ledger.dropped(Feature.FOREIGN_CONTENT, at, f"a Messages client knows no {type(part).__name__.lower()}")
+    return None
+
+
+def is_at_home(part: Part) -> bool:
+    """Whether a part holds its whole block of this protocol."""
+    if isinstance(part, Foreign):
+        return part.origin == NAME
+    return isinstance(part, HostedCall | HostedResult) and part.extras is not None and part.extras.origin == NAME
+
+
+def _encode_text(part: Text, at: Place, ledger: Ledger) -> JsonList:
+    if part.logprobs is not None:
+        ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "Messages answers have no log probabilities")
+    drop_extras(part.extras, at, ledger)
+    if not part.text.strip():
+        if part.text:
+            ledger.dropped(Feature.EMPTY_TEXT, at, "text of white space only makes no block")
+        return []
+    if not part.citations:
+        return [{"type": "text", "text": part.text}]
+    return split_citations(part, at, ledger)
+
+
+def split_citations(part: Text, at: Place, ledger: Ledger) -> JsonList:
+    """Text cut at the spans of its citations, because here a citation belongs to a whole block (§19)."""
+    text = part.text
+    cuts = {0, len(text)}
+    cited: list[tuple[tuple[int, int], Citation]] = []
+    for index, citation in enumerate(part.citations):
+        if citation.url is None:
+            ledger.dropped(Feature.CITATIONS, (*at, "citations", index), "only web pages can be cited here")
+            continue
+        start, end = _bounded(citation.span, len(text))
+        cited.append(((start, end), citation))
+        cuts |= {start, end}
+    if not cited:
+        return [{"type": "text", "text": text}]
+    ledger.approximated(Feature.CITATIONS, (*at, "citations"), "cited spans became blocks of their own")
+    blocks: JsonList = []
+    edges = sorted(cuts)
+    start = 0
+    for end in edges[1:]:
+        # A blank block would be refused when it comes back: it stays with its neighbour.
+        if not text[start:end].strip() or (end < len(text) and not text[end:].strip()):
+            continue
+        blocks.append(_cited_block(text, start, end, cited))
+        start = end
+    return blocks
+
+
+def _bounded(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
+    if span is None:
+        return 0, length
+    start = min(max(0, span[0]), length)
+    end = min(max(start, span[1]), length)
+    return (start, end) if start < end else (0, length)
+
+
+def _cited_block(text: str, start: int, end: int, cited: list[tuple[tuple[int, int], Citation]]) -> JsonObject:
+    block: JsonObject = {"type": "text", "text": text[start:end]}
+    citations: JsonList = [
+        encode_citation(citation, text[span[0] : span[1]])
+        for span, citation in cited
+        if span[0] < end and span[1] > start
+    ]
+    if citations:
+        block["citations"] = citations
+    return block
+
+
+def encode_citation(citation: Citation, cited_text: str) -> JsonObject:
+    """A citation of a web page; the empty index says that it is not this provider's own."""
+    return {
+        "type": "web_search_result_location",
+        "url": citation.url,
+        "title": citation.title or "",
+        "cited_text": (citation.cited_text or cited_text)[:_CITED_TEXT_LIMIT],
+        "encrypted_index": "",
+    }
+
+
+def signature_of(seal: Seal | None) -> str:
+    """The signature of a thinking block: the issuer's own, or an envelope that carries another issuer's proof."""
+    if seal is None:
+        return ""
+    if seal.origin == NAME:
+        signature = seal.body.get("signature")
+        return signature if isinstance(signature, str) else ""
+    return to_envelope(seal)
+
+
+def _encode_thinking(part: Part, at: Place, answering: Answering) -> JsonObject:
+    assert isinstance(part, Thinking)
+    drop_extras(part.extras, at, answering.ledger)
+    if part.seal is not None and part.seal.origin == NAME:
+        return part.seal.body
+    return {"type": "thinking", "thinking": part.text, "signature": signature_of(part.seal)}
+
+
+def call_opening(call: ToolCall) -> JsonObject:
+    """A call's block without its arguments."""
+    block: JsonObject = {
+        "type": "tool_use",
+        "id": call_id(call.call_id, ANTHROPIC),
+        "name": call.name,
+        "input": {},
+    }
+    if call.namespace is not None:
+        block["toolset_name"] = call.namespace
+    return block
+
+
+def _encode_call(part: Part, at: Place, answering: Answering) -> JsonObject:
+    assert isinstance(part, ToolCall)
+    text = wrap_input(part.arguments) if part.form is InputForm.TEXT else part.arguments
+    value, wrapping = arguments.to_object(text)
+    if wrapping is not arguments.Wrapping.NONE:
+        note = "arguments must be an object and are wrapped"
+        answering.ledger.approximated(Feature.ARGUMENTS, (*at, "arguments"), note)
+    if part.extras is not None and "type" not in part.extras.fields:
+        drop_extras(part.extras, at, answering.ledger)
+    block = call_opening(part)
+    block["input"] = value
+    return block
+
+
+def _searches(asked: Asked) -> bool:
+    return any(isinstance(tool, WebSearchTool) for tool in asked.request.tools)
+
+
+def _encode_hosted_call(part: Part, at: Place, answering: Answering) -> JsonObject | None:
+    assert isinstance(part, HostedCall)
+    if part.kind is HostedKind.WEB_SEARCH and _searches(answering.asked):
+        return {
+            "type": "server_tool_use",
+            "id": hosted_id(part.call_id, "srvtoolu_"),
+            "name": "web_search",
+            "input": arguments.to_object(part.arguments)[0],
+        }
+    if part.kind is HostedKind.MCP:
+        return mcp_call_block(part)
+    if part.kind is HostedKind.MCP_LISTING:
+        answering.listing[part.call_id] = part.server or ""
+        return None
+    answering.ledger.dropped(_HOSTED[part.kind], at, "the client did not declare what the provider ran")
+    return None
+
+
+def _encode_listing(part: HostedResult, server: str) -> JsonObject:
+    """The tools of a server, from the text of the list."""
+    try:
+        listed = decode(part.text or "[]")
+    except WireError:
+        listed = []
+    tools: JsonList = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+    return {"type": "mcp_tool_listing", "mcp_server_name": server, "tools": tools}
+
+
+def _encode_hosted_result(part: Part, at: Place, answering: Answering) -> JsonObject | None:
+    assert isinstance(part, HostedResult)
+    if part.kind is HostedKind.WEB_SEARCH and _searches(answering.asked):
+        content: JsonList = [_encode_source(source, answering.asked) for source in part.sources]
+        error: JsonObject = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+        return {
+            "type": "web_search_tool_result",
+            "tool_use_id": hosted_id(part.call_id, "srvtoolu_"),
+            "content": error if part.is_error else content,
+        }
+    if part.kind is HostedKind.MCP:
+        return mcp_result_block(part)
+    if part.kind is HostedKind.MCP_LISTING and not part.is_error and part.call_id in answering.listing:
+        return _encode_listing(part, answering.listing.pop(part.call_id))
+    answering.ledger.dropped(_HOSTED[part.kind], at, "the client did not declare what the provider ran")
+    return None
+
+
+def _encode_source(source: WebSource, asked: Asked) -> JsonObject:
+    seal = source.seal or Seal(
+        origin=asked.request.origin,
+        kind="web",
+        body={"url": source.url, "title": source.title},
+        model=asked.target.model,
+        upstream=asked.target.upstream,
+    )
+    return {
+        "type": "web_search_result",
+        "url": source.url,
+        "title": source.title,
+        "encrypted_content": to_envelope(seal),
+        "page_age": None,
+    }
+
+
+_HOSTED: dict[HostedKind, Feature] = {
+    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
+    HostedKind.CODE: Feature.CODE_EXECUTION,
+    HostedKind.MCP: Feature.MCP,
+    HostedKind.MCP_LISTING: Feature.MCP,
+}
+
+
+def _encode_compaction(part: Part, _at: Place, _answering: Answering) -> JsonObject:
+    assert isinstance(part, Compaction)
+    return encode_compaction(part)
+
+
+_ENCODERS: dict[type, Callable[[Part, Place, Answering], JsonObject | None]] = {
+    Thinking: _encode_thinking,
+    ToolCall: _encode_call,
+    HostedCall: _encode_hosted_call,
+    HostedResult: _encode_hosted_result,
+    Compaction: _encode_compaction,
+}

@@ -1,0 +1,276 @@
+"""Errors and rate limits, both ways, each as one table (mapping.md §21, §22)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from dragoman.errors import WireError
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.parts import Extras
+from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.rules.overflow import anthropic_overflow_message, is_context_overflow
+from dragoman.wire.json import decode_lenient
+
+_MESSAGE_LIMIT = 500
+
+# What a client is told of each kind: status and type.
+_TOLD: dict[FailureKind, tuple[int, str]] = {
+    FailureKind.INVALID: (400, "invalid_request_error"),
+    FailureKind.CONTEXT_OVERFLOW: (400, "invalid_request_error"),
+    FailureKind.UNSUPPORTED: (400, "invalid_request_error"),
+    FailureKind.UNAUTHENTICATED: (401, "authentication_error"),
+    FailureKind.QUOTA: (402, "billing_error"),
+    FailureKind.FORBIDDEN: (403, "permission_error"),
+    FailureKind.NOT_FOUND: (404, "not_found_error"),
+    FailureKind.CONFLICT: (409, "conflict_error"),
+    FailureKind.TOO_LARGE: (413, "request_too_large"),
+    FailureKind.UNPROCESSABLE: (400, "invalid_request_error"),
+    FailureKind.RATE_LIMITED: (429, "rate_limit_error"),
+    FailureKind.INTERNAL: (500, "api_error"),
+    FailureKind.BAD_GATEWAY: (502, "api_error"),
+    FailureKind.UPSTREAM_AUTH: (502, "api_error"),
+    FailureKind.BAD_CODING: (400, "invalid_request_error"),
+    FailureKind.OVERLOADED: (529, "overloaded_error"),
+    FailureKind.UNAVAILABLE: (503, "api_error"),
+    FailureKind.TIMEOUT: (504, "timeout_error"),
+}
+# What a provider's type means, and the status it has where none is known (an error inside a stream).
+_TYPES: dict[str, tuple[FailureKind, int]] = {
+    "invalid_request_error": (FailureKind.INVALID, 400),
+    "authentication_error": (FailureKind.UNAUTHENTICATED, 401),
+    "billing_error": (FailureKind.QUOTA, 402),
+    "permission_error": (FailureKind.FORBIDDEN, 403),
+    "not_found_error": (FailureKind.NOT_FOUND, 404),
+    "conflict_error": (FailureKind.CONFLICT, 409),
+    "request_too_large": (FailureKind.TOO_LARGE, 413),
+    "rate_limit_error": (FailureKind.RATE_LIMITED, 429),
+    "api_error": (FailureKind.INTERNAL, 500),
+    "timeout_error": (FailureKind.TIMEOUT, 504),
+    "overloaded_error": (FailureKind.OVERLOADED, 529),
+}
+# What a status means where the type says nothing, or less.
+_STATUSES: dict[int, FailureKind] = {
+    400: FailureKind.INVALID,
+    401: FailureKind.UNAUTHENTICATED,
+    402: FailureKind.QUOTA,
+    403: FailureKind.FORBIDDEN,
+    404: FailureKind.NOT_FOUND,
+    408: FailureKind.TIMEOUT,
+    409: FailureKind.CONFLICT,
+    413: FailureKind.TOO_LARGE,
+    415: FailureKind.BAD_CODING,
+    422: FailureKind.UNPROCESSABLE,
+    429: FailureKind.RATE_LIMITED,
+    500: FailureKind.INTERNAL,
+    502: FailureKind.BAD_GATEWAY,
+    503: FailureKind.UNAVAILABLE,
+    504: FailureKind.TIMEOUT,
+    529: FailureKind.OVERLOADED,
+}
+_QUOTA_WORDS = ("quota", "billing", "credit", "spend")
+
+
+def decode_failure(status: int, body: bytes) -> Failure:
+    """Read an error answer, JSON or not."""
+    try:
+        value = decode_lenient(body)
+    except WireError:
+        value = None
+    if isinstance(value, dict):
+        return _read(value, status)
+    text = body[: _MESSAGE_LIMIT * 4].decode("utf-8", "replace").strip()[:_MESSAGE_LIMIT]
+    kind = _STATUSES.get(status, FailureKind.OTHER)
+    if is_context_overflow(status, None, text):
+        kind = FailureKind.CONTEXT_OVERFLOW
+    return Failure(kind=kind, status=status, message=text or _silent(status))
+
+
+def failure_in_body(body: JsonObject) -> Failure:
+    """Read an error that came as a success or inside a stream (O2)."""
+    return _read(body, None)
+
+
+def _silent(status: int | None) -> str:
+    return f"upstream answered {status}" if status is not None else "upstream reported an error without a message"
+
+
+def _read(body: JsonObject, status: int | None) -> Failure:
+    error = body.get("error")
+    inner: JsonObject = error if isinstance(error, dict) else {}
+    message = _text(inner.get("message")) or (_text(error) or _text(body.get("message")) or "")
+    native = _text(inner.get("type")) or ""
+    details = inner.get("details")
+    code = _text(details.get("error_code")) if isinstance(details, dict) else None
+    code = code or _text(inner.get("code"))
+    typed = _TYPES.get(native)
+    if status is None:
+        status = _own_status(inner, body) or (typed[1] if typed is not None else 500)
+    kind = _kind(status, native, code)
+    if is_context_overflow(status, code, message):
+        kind = FailureKind.CONTEXT_OVERFLOW
+    request_id = _text(body.get("request_id"))
+    extras: JsonObject = {"details": details} if details is not None else {}
+    return Failure(
+        kind=kind,
+        message=message or _silent(status),
+        status=status,
+        native=native,
+        code=code,
+        request_id=request_id,
+        extras=Extras(origin=NAME, fields=extras) if extras else None,
+    )
+
+
+def _kind(status: int, native: str, code: str | None) -> FailureKind:
+    named = f"{native} {code or ''}".lower()
+    if status in (400, 402, 403, 429) and any(word in named for word in _QUOTA_WORDS):
+        return FailureKind.QUOTA
+    typed = _TYPES.get(native)
+    by_status = _STATUSES.get(status)
+    # `api_error` and `invalid_request_error` are said of many statuses, which then tell more.
+    if typed is None or (by_status is not None and native in ("api_error", "invalid_request_error")):
+        return by_status or FailureKind.OTHER
+    return typed[0]
+
+
+def _own_status(inner: JsonObject, body: JsonObject) -> int | None:
+    for value in (inner.get("code"), inner.get("status"), body.get("status")):
+        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
+            return value
+    return None
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonObject]:
+    """An error answer as a Messages client expects it: status and body."""
+    status, _ = _told(failure)
+    body: JsonObject = {"type": "error", "error": error_object(failure)}
+    body["request_id"] = request_id if request_id is not None else failure.request_id
+    return status, body
+
+
+def error_object(failure: Failure) -> JsonObject:
+    """The inner object of an error, the same in bodies and in streams."""
+    message = failure.message or _silent(failure.status)
+    if failure.kind is FailureKind.CONTEXT_OVERFLOW:
+        message = anthropic_overflow_message(message)
+    error: JsonObject = {"type": _told(failure)[1], "message": message}
+    if failure.extras is not None and failure.extras.origin == NAME:
+        error.update(failure.extras.fields)
+    return error
+
+
+def _told(failure: Failure) -> tuple[int, str]:
+    told = _TOLD.get(failure.kind)
+    if told is not None:
+        return told
+    if 500 <= failure.status <= 599:
+        return failure.status, "api_error"
+    return (failure.status if 400 <= failure.status <= 499 else 400), "invalid_request_error"
+
+
+# Headers that mean the same everywhere.
+_SHARED = ("retry-after", "retry-after-ms", "x-should-retry")
+_FIELDS = ("limit", "remaining", "reset")
+
+
+def decode_limits(headers: Mapping[str, str], now: int) -> dict[str, str]:
+    """Rate-limit headers of an answer in the common form: OpenAI's names, resets in seconds from now."""
+    given = {name.lower(): value for name, value in headers.items()}
+    common = {name: given[name] for name in _SHARED if name in given}
+    for ours, theirs in (("requests", "requests"), ("tokens", "tokens"), ("input-tokens", "tokens")):
+        for field in _FIELDS:
+            value = given.get(f"anthropic-ratelimit-{ours}-{field}")
+            name = f"x-ratelimit-{field}-{theirs}"
+            if value is None or name in common:
+                continue
+            if field == "reset":
+                instant = parse_instant(value)
+                if instant is None:
+                    continue
+                value = _plain(max(0.0, instant - now))
+            common[name] = value
+    return common
+
+
+def encode_limits(common: Mapping[str, str], now: int) -> dict[str, str]:
+    """The common form as this protocol's headers; resets are instants, rounded up to whole seconds."""
+    headers = {name: common[name] for name in _SHARED if name in common}
+    if "retry-after" not in headers and "retry-after-ms" in headers:
+        milliseconds = _number(headers["retry-after-ms"])
+        if milliseconds is not None:
+            headers["retry-after"] = str(math.ceil(milliseconds / 1000))
+    for bucket in ("requests", "tokens"):
+        for field in _FIELDS:
+            value = common.get(f"x-ratelimit-{field}-{bucket}")
+            if value is None:
+                continue
+            if field == "reset":
+                seconds = _number(value)
+                if seconds is None:
+                    continue
+                value = format_instant(math.ceil(now + max(0.0, seconds)))
+            headers[f"anthropic-ratelimit-{bucket}-{field}"] = value
+    return headers
+
+
+_is_number = re.compile(r"\d{1,12}(?:\.\d{1,9})?", re.ASCII).fullmatch
+_instant = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+).fullmatch
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _is_number(text.strip()) else None
+
+
+def _plain(seconds: float) -> str:
+    return str(int(seconds)) if seconds.is_integer() else f"{seconds:.3f}".rstrip("0")
+
+
+def parse_instant(text: str) -> float | None:
+    """Seconds since 1970 of an RFC 3339 instant; None for anything else."""
+    found = _instant(text.strip())
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(found[group]) for group in range(1, 7))
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    seconds = _days(year, month, day) * 86400.0 + hour * 3600 + minute * 60 + second
+    seconds += float(found[7]) if found[7] else 0.0
+    if found[8]:
+        offset = int(found[9]) * 3600 + int(found[10]) * 60
+        seconds += -offset if found[8] == "+" else offset
+    return seconds
+
+
+def format_instant(seconds: int) -> str:
+    """An instant in UTC, as RFC 3339 writes it."""
+    days, rest = divmod(seconds, 86400)
+    year, month, day = _date(days)
+    return f"{year:04}-{month:02}-{day:02}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970 in the Gregorian calendar; years begin in March, so that leap days come last."""
+    year -= month <= 2
+    era, of_era = divmod(year, 400)
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """The date of a day since 1970: the inverse of `_days`."""
+    era, of_era = divmod(days + 719468, 146097)
+    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    shifted = (5 * of_year + 2) // 153
+    day = of_year - (153 * shifted + 2) // 5 + 1
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return year + era * 400 + (month <= 2), month, day

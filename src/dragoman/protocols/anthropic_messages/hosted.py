@@ -1,0 +1,161 @@
+"""Blocks of tools that the provider runs itself: searches, code, Model Context Protocol (mapping.md §13).
+
+Each block is kept whole beside what others can tell of it, because results hold ciphertext that must return unmodified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Extras, HostedCall, HostedKind, HostedResult, Part, Seal, WebSource
+from dragoman.protocols.anthropic_messages.shapes import CODE_TOOLS, NAME
+from dragoman.rules.arguments import to_object
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import encode_text
+
+
+def decode_hosted(block: Fields, kind: str) -> Part | None:
+    """A call or result that more than one protocol can tell of; None for every other block."""
+    decoder = _DECODERS.get(kind)
+    return decoder(block) if decoder is not None else None
+
+
+def _whole(block: Fields) -> Extras:
+    return Extras(origin=NAME, fields=block.value)
+
+
+def _decode_server_tool_use(block: Fields) -> HostedCall | None:
+    name = block.text("name")
+    arguments = block.object("input")
+    if name == "web_search":
+        kind = HostedKind.WEB_SEARCH
+    elif name in CODE_TOOLS:
+        kind = HostedKind.CODE
+        # Shell commands are code to everybody else.
+        arguments = {"code": arguments.get("code", arguments.get("command", ""))}
+    else:
+        return None
+    return HostedCall(
+        call_id=block.text("id"), kind=kind, name=name, arguments=encode_text(arguments), extras=_whole(block)
+    )
+
+
+def _decode_web_search_result(block: Fields) -> HostedResult:
+    call_id = block.text("tool_use_id")
+    content = block.raw("content")
+    if isinstance(content, dict):
+        code = Fields(content, (block.path, "content")).optional_text("error_code")
+        return HostedResult(
+            call_id=call_id, kind=HostedKind.WEB_SEARCH, text=code or "", is_error=True, extras=_whole(block)
+        )
+    sources = tuple(
+        WebSource(
+            url=found.optional_text("url") or "",
+            title=found.optional_text("title") or "",
+            seal=Seal(origin=NAME, kind="web", body=found.value),
+        )
+        for found in block.each("content")
+    )
+    return HostedResult(call_id=call_id, kind=HostedKind.WEB_SEARCH, sources=sources, extras=_whole(block))
+
+
+def _decode_code_result(block: Fields) -> HostedResult:
+    content = block.fields("content")
+    code = content.optional_text("error_code")
+    text = (content.optional_text("stdout") or "") + (content.optional_text("stderr") or "")
+    return HostedResult(
+        call_id=block.text("tool_use_id"),
+        kind=HostedKind.CODE,
+        text=code if code is not None else text,
+        is_error=code is not None,
+        extras=_whole(block),
+    )
+
+
+def _decode_mcp_tool_use(block: Fields) -> HostedCall:
+    return HostedCall(
+        call_id=block.text("id"),
+        kind=HostedKind.MCP,
+        name=block.text("name"),
+        arguments=encode_text(block.object("input")),
+        server=block.optional_text("server_name"),
+        extras=_whole(block),
+    )
+
+
+def _decode_mcp_tool_result(block: Fields) -> HostedResult:
+    content = block.raw("content")
+    if isinstance(content, str):
+        text = content
+    else:
+        text = "\n".join([part.optional_text("text") or "" for part in block.each("content")])
+    return HostedResult(
+        call_id=block.text("tool_use_id"),
+        kind=HostedKind.MCP,
+        text=text,
+        is_error=block.optional_flag("is_error") or False,
+        extras=_whole(block),
+    )
+
+
+def _decode_mcp_listing(block: Fields) -> HostedCall:
+    for tool in block.each("tools"):
+        tool.text("name")
+    return HostedCall(
+        call_id="",
+        kind=HostedKind.MCP_LISTING,
+        name="mcp_tool_listing",
+        arguments="{}",
+        server=block.text("mcp_server_name"),
+        extras=_whole(block),
+    )
+
+
+def listing_result(part: Part) -> HostedResult | None:
+    """What a listing gave, beside the part that holds its whole block: others tell the two apart."""
+    if not isinstance(part, HostedCall) or part.kind is not HostedKind.MCP_LISTING or part.extras is None:
+        return None
+    tools = part.extras.fields.get("tools", [])
+    return HostedResult(call_id=part.call_id, kind=HostedKind.MCP_LISTING, text=encode_text(tools))
+
+
+_DECODERS: dict[str, Callable[[Fields], Part | None]] = {
+    "server_tool_use": _decode_server_tool_use,
+    "web_search_tool_result": _decode_web_search_result,
+    "code_execution_tool_result": _decode_code_result,
+    "bash_code_execution_tool_result": _decode_code_result,
+    "mcp_tool_use": _decode_mcp_tool_use,
+    "mcp_tool_result": _decode_mcp_tool_result,
+    "mcp_tool_listing": _decode_mcp_listing,
+}
+
+
+def hosted_id(call_id: str, prefix: str) -> str:
+    """The id of a provider's own call as this protocol spells it: no other protocol's prefix reaches a client (N4)."""
+    if call_id.startswith(prefix):
+        return call_id
+    _, _, suffix = call_id.partition("_")
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in suffix or call_id)
+    return prefix + plain
+
+
+def mcp_call_block(part: HostedCall) -> JsonObject:
+    """A call to a tool server, in this protocol's words."""
+    return {
+        "type": "mcp_tool_use",
+        "id": hosted_id(part.call_id, "mcptoolu_"),
+        "name": part.name,
+        "server_name": part.server or "",
+        "input": to_object(part.arguments)[0],
+    }
+
+
+def mcp_result_block(part: HostedResult) -> JsonObject:
+    """What a tool server answered, in this protocol's words."""
+    return {
+        "type": "mcp_tool_result",
+        "tool_use_id": hosted_id(part.call_id, "mcptoolu_"),
+        "is_error": part.is_error,
+        "content": [{"type": "text", "text": part.text}] if part.text else [],
+    }

@@ -1,0 +1,314 @@
+"""Parts of other protocols, written as blocks for a Messages provider (mapping.md §6, §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Place
+from dragoman.model.parts import (
+    Audio,
+    Compaction,
+    Document,
+    FileRef,
+    Foreign,
+    HostedCall,
+    HostedKind,
+    HostedResult,
+    Image,
+    Inline,
+    InputForm,
+    Part,
+    Passages,
+    PlainText,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Url,
+)
+from dragoman.protocols.anthropic_messages.hosted import mcp_call_block, mcp_result_block
+from dragoman.protocols.anthropic_messages.parts import encode_block, encode_compaction, encode_source, is_plain
+from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
+from dragoman.protocols.anthropic_messages.writing import Writing
+from dragoman.rules import arguments
+from dragoman.rules.extras import foreign_text
+from dragoman.rules.seals import opens
+from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.unwrap import wrap_input, wrap_value
+from dragoman.wire import media
+
+
+def encode_part(part: Part, at: Place, writing: Writing, *, by_user: bool) -> JsonObject | None:
+    """A part as a block, or None if nothing of it is said; `by_user` decides whether that is allowed."""
+    if isinstance(part, Foreign):
+        text = foreign_text(part, at, writing.ledger, said_by_user=by_user)
+        return _text_block(text) if text else None
+    return _ENCODERS[type(part)](part, at, writing)
+
+
+def _text_block(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _encode_text(part: Part, at: Place, writing: Writing) -> JsonObject:
+    assert isinstance(part, Text)
+    block = _text_block(part.text)
+    if part.citations or part.logprobs or part.cache is not None or part.extras is not None:
+        _encode_text_options(part, block, at, writing)
+    return block
+
+
+def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: Writing) -> None:
+    # A citation that this provider made may return; others it could not verify.
+    own = [citation.native for citation in part.citations if citation.origin == NAME]
+    if own:
+        block["citations"] = [*own]
+    if len(own) < len(part.citations):
+        writing.ledger.dropped(Feature.CITATIONS, (*at, "citations"), "citations of another provider are not sent back")
+    if part.logprobs is not None:
+        writing.ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "log probabilities are not sent back")
+    writing.mark(block, part.cache, at)
+    writing.drop(part.extras, at)
+
+
+def _encode_refusal(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+    assert isinstance(part, Refusal)
+    writing.drop(part.extras, at)
+    if not part.text.strip():
+        return None
+    writing.ledger.approximated(Feature.REFUSAL, at, "a refusal is sent back as the assistant's text")
+    if part.logprobs is not None:
+        writing.ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "log probabilities are not sent back")
+    return _text_block(part.text)
+
+
+def _encode_image(part: Part, at: Place, writing: Writing) -> JsonObject:
+    assert isinstance(part, Image)
+    source = part.source
+    if isinstance(source, Inline):
+        declared = media.normal_media_type(source.media_type)
+        if declared == PDF:
+            block: JsonObject = {"type": "document", "source": encode_source(Inline(media_type=PDF, data=source.data))}
+        else:
+            block = {"type": "image", "source": encode_source(_checked_image(declared, source, at, writing))}
+    else:
+        _refuse_file(source, at, writing)
+        block = {"type": "image", "source": encode_source(source)}
+    if not writing.target.abilities.images:
+        raise writing.refuse(Feature.IMAGE, at, "this model takes no images")
+    if part.detail is not None and part.detail != "auto":
+        writing.ledger.dropped(Feature.IMAGE_DETAIL, (*at, "detail"), "this provider has no level of detail")
+    writing.mark(block, part.cache, at)
+    writing.drop(part.extras, at)
+    return block
+
+
+def _checked_image(declared: str, source: Inline, at: Place, writing: Writing) -> Inline:
+    """The image under the type that its first bytes prove; a wrong label is refused by the provider (pitfall 166)."""
+    media_type = media.sniff_image(source.data) or declared
+    if media_type not in IMAGE_TYPES:
+        raise writing.refuse(Feature.IMAGE, at, f"this provider takes no images of type {media_type!r}")
+    return source if media_type == source.media_type else Inline(media_type=media_type, data=source.data)
+
+
+def _refuse_file(source: Url | FileRef | PlainText | Passages, at: Place, writing: Writing) -> None:
+    if isinstance(source, FileRef) and source.issuer != writing.target.upstream:
+        raise writing.refuse(Feature.FILE_ID, (*at, "source"), f"file {source.file_id!r} is kept by {source.issuer}")
+
+
+def _encode_document(part: Part, at: Place, writing: Writing) -> JsonObject:
+    assert isinstance(part, Document)
+    source = part.source
+    if isinstance(source, Inline):
+        written = _inline_document(source, at, writing)
+    elif isinstance(source, Passages):
+        blocks = [
+            encode_part(one, (*at, "source", "parts", i), writing, by_user=True) for i, one in enumerate(source.parts)
+        ]
+        written = {"type": "content", "content": [block for block in blocks if block is not None]}
+    else:
+        _refuse_file(source, at, writing)
+        written = encode_source(source)
+    block: JsonObject = {"type": "document", "source": written}
+    if part.title is not None:
+        block["title"] = part.title
+    if part.context is not None:
+        block["context"] = part.context
+    if part.citable is not None:
+        block["citations"] = {"enabled": part.citable}
+    writing.mark(block, part.cache, at)
+    writing.drop(part.extras, at)
+    return block
+
+
+def _inline_document(source: Inline, at: Place, writing: Writing) -> JsonObject:
+    declared = media.normal_media_type(source.media_type)
+    if declared == PDF:
+        return {"type": "base64", "media_type": PDF, "data": source.data}
+    text = media.decode_text(source.data) if declared.startswith("text/") else None
+    if text is None:
+        raise writing.refuse(Feature.DOCUMENT, at, f"this provider takes no files of type {declared!r}")
+    writing.ledger.approximated(Feature.TEXT_DOCUMENT, at, f"a file of type {declared!r} is sent as plain text")
+    return {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def _refuse_audio(_part: Part, at: Place, writing: Writing) -> JsonObject:
+    raise writing.refuse(Feature.AUDIO, at, "this provider takes no audio")
+
+
+def _encode_thinking(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+    """Sealed reasoning goes back to its issuer byte for byte; to anybody else it is not sent (V2, V3)."""
+    assert isinstance(part, Thinking)
+    target = writing.target
+    writing.drop(part.extras, at)
+    seal = part.seal
+    if seal is not None and seal.kind in ("thinking", "redacted") and opens(seal, NAME, target.model, target.abilities):
+        return seal.body
+    feature = Feature.THINKING if seal is None else Feature.THINKING_SEAL
+    writing.ledger.dropped(feature, at, "this provider cannot open the reasoning of another")
+    return None
+
+
+def _encode_call(part: Part, at: Place, writing: Writing) -> JsonObject:
+    assert isinstance(part, ToolCall)
+    if not part.name:
+        raise writing.refuse(Feature.TOOL_NAME, (*at, "name"), "a call needs the name of its tool")
+    entry = writing.table.entry(part.name, part.namespace)
+    text = part.arguments
+    if part.form is InputForm.TEXT:
+        text = wrap_input(text)
+    elif entry is not None and entry.wrapped is Wrapped.VALUE:
+        text = wrap_value(text)
+    value, wrapping = arguments.to_object(text)
+    if wrapping is not arguments.Wrapping.NONE:
+        writing.ledger.approximated(
+            Feature.ARGUMENTS, (*at, "arguments"), "arguments must be an object and are wrapped"
+        )
+    block: JsonObject = {
+        "type": "tool_use",
+        "id": writing.call_id(part.call_id),
+        "name": entry.wire if entry is not None else writing.table.wire(part.name, part.namespace),
+        "input": value,
+    }
+    writing.mark(block, part.cache, at)
+    extras = part.extras
+    if extras is not None:
+        if extras.origin == NAME:
+            block.update(extras.fields)
+        elif "type" in extras.fields:
+            writing.ledger.approximated(Feature.VENDOR_TOOL, at, "sent back as a call to a function")
+        else:
+            writing.drop(extras, at)
+    return block
+
+
+def encode_result(result: ToolResult, at: Place, writing: Writing) -> JsonObject:
+    """A result; text that is empty stands as a string, never as a block (T7)."""
+    block: JsonObject = {"type": "tool_result", "tool_use_id": writing.call_id(result.call_id)}
+    content = _result_content(result, at, writing)
+    if content is not None:
+        block["content"] = content
+    if result.is_error:
+        block["is_error"] = True
+    writing.mark(block, result.cache, at)
+    if writing.is_native(result.extras):
+        writing.ledger.approximated(Feature.VENDOR_TOOL, at, "sent back as the result of a function")
+    else:
+        writing.drop(result.extras, at)
+    return block
+
+
+def _result_content(result: ToolResult, at: Place, writing: Writing) -> JsonValue:
+    parts = result.parts
+    if not parts:
+        return None
+    if len(parts) == 1 and is_plain(parts[0]):
+        only = parts[0]
+        assert isinstance(only, Text)
+        return only.text
+    blocks: list[JsonValue] = []
+    for index, part in enumerate(parts):
+        if isinstance(part, Text) and not part.text.strip():
+            continue
+        block = encode_part(part, (*at, "parts", index), writing, by_user=True)
+        if block is not None:
+            blocks.append(block)
+    return blocks or ""
+
+
+def _encode_hosted_call(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+    assert isinstance(part, HostedCall)
+    if part.extras is not None and part.extras.origin == NAME:
+        return encode_block(part)
+    if part.kind is HostedKind.MCP and part.server in writing.servers:
+        writing.betas.add(BETA_MCP)
+        writing.ledger.approximated(Feature.MCP, at, "another provider's call to a tool server")
+        writing.calls.add(part.call_id)
+        return mcp_call_block(part)
+    writing.ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not sent back")
+    return None
+
+
+def _encode_hosted_result(part: Part, at: Place, writing: Writing) -> JsonObject | None:
+    assert isinstance(part, HostedResult)
+    if part.extras is not None and part.extras.origin == NAME:
+        return encode_block(part)
+    if part.kind is HostedKind.MCP and part.call_id in writing.calls:
+        return mcp_result_block(part)
+    writing.ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not sent back")
+    return None
+
+
+_HOSTED: dict[HostedKind, Feature] = {
+    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
+    HostedKind.CODE: Feature.CODE_EXECUTION,
+    HostedKind.MCP: Feature.MCP,
+    HostedKind.MCP_LISTING: Feature.MCP,
+}
+
+
+def _restored_compaction(part: Compaction, at: Place, writing: Writing) -> JsonObject | None:
+    """The compaction block that this provider issued; None if it issued none (V9)."""
+    target = writing.target
+    if part.seal is None or not opens(part.seal, NAME, target.model, target.abilities):
+        return None
+    if part.seal.body.get("type") != "compaction":
+        return None
+    writing.betas.add(BETA_COMPACT)
+    writing.drop(part.extras, at)
+    return encode_compaction(part)
+
+
+def _encode_compaction(part: Part, at: Place, writing: Writing) -> JsonObject:
+    """Another provider's compaction: its summary as the user's words, if it has one that can be read."""
+    assert isinstance(part, Compaction)
+    native = _restored_compaction(part, at, writing)
+    if native is not None:
+        return native
+    if not part.summary:
+        raise writing.refuse(Feature.COMPACTION, at, "the compacted conversation can be read only by who compacted it")
+    writing.ledger.approximated(Feature.COMPACTION, at, "the summary is told as the user's text")
+    return _text_block(SUMMARY_OPENING + part.summary)
+
+
+def _encode_result_part(part: Part, at: Place, writing: Writing) -> JsonObject:
+    assert isinstance(part, ToolResult)
+    return encode_result(part, at, writing)
+
+
+_ENCODERS: dict[type, Callable[[Part, Place, Writing], JsonObject | None]] = {
+    Text: _encode_text,
+    Refusal: _encode_refusal,
+    Image: _encode_image,
+    Document: _encode_document,
+    Audio: _refuse_audio,
+    Thinking: _encode_thinking,
+    ToolCall: _encode_call,
+    ToolResult: _encode_result_part,
+    HostedCall: _encode_hosted_call,
+    HostedResult: _encode_hosted_result,
+    Compaction: _encode_compaction,
+}

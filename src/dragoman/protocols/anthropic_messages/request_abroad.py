@@ -1,0 +1,246 @@
+"""Requests of other protocols, written for a Messages provider from an allow-list, member by member."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.request import OutputFormat, OutputKind, Request
+from dragoman.protocols.anthropic_messages.reasoning import Depth, encode_cap, encode_depth, encode_sampling
+from dragoman.protocols.anthropic_messages.shapes import (
+    BETA_COMPACT,
+    BETA_FAST,
+    BETA_MCP,
+    CACHE_MARKS_LIMIT,
+    COMPACT_EDIT,
+    JSON_ONLY,
+    SAMPLING_VERSION,
+    USER_ID_LIMIT,
+)
+from dragoman.protocols.anthropic_messages.tools_abroad import encode_choice, encode_tools
+from dragoman.protocols.anthropic_messages.turns import (
+    Conversation,
+    encode_conversation,
+    in_tool_loop_without_thinking,
+    shortened,
+)
+from dragoman.protocols.anthropic_messages.writing import Writing
+from dragoman.protocols.codec import Encoded, Target
+from dragoman.rules.extras import refuse_demands
+from dragoman.rules.schemas import for_anthropic
+from dragoman.rules.updates import effective
+from dragoman.wire.json import encode_text
+
+_FAST_TIERS = ("fast", "priority", "ultrafast")
+_LONG = ("12h", "24h")
+
+
+def encode_foreign_request(said: Request, target: Target, ledger: Ledger) -> Encoded:
+    """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
+    refuse_demands(said)
+    request = effective(said)
+    writing = Writing(target, ledger)
+    writing.drop(request.extras, ())
+    cap = encode_cap(request, writing)
+    body: JsonObject = {"model": target.model, "max_tokens": cap}
+    # Marks are counted in the order of the prefix: tools, system, messages.
+    offers = encode_tools(request, said, writing)
+    choice = encode_choice(request, offers, writing)
+    conversation = encode_conversation(request, writing)
+    depth = encode_depth(request, cap, writing)
+    _settle_thinking(depth, choice, cap, conversation, writing)
+    config: JsonObject = {}
+    if depth.effort is not None:
+        config["effort"] = depth.effort
+    if request.output is not None:
+        _encode_format(request.output, config, conversation, writing)
+    if conversation.system:
+        body["system"] = shortened(conversation.system)
+    body["messages"] = [_shortened(message) for message in conversation.messages]
+    if offers.declarations:
+        body["tools"] = offers.tools()
+    servers = offers.offered_servers()
+    if servers:
+        body["mcp_servers"] = servers
+        writing.betas.add(BETA_MCP)
+    if choice is not None:
+        body["tool_choice"] = choice
+    if depth.thinking is not None:
+        body["thinking"] = depth.thinking
+    if config:
+        body["output_config"] = config
+    sampled = encode_sampling(request.sampling, depth, body, writing)
+    _encode_scalars(request, body, writing)
+    _encode_caching(request, body, writing)
+    _report_unsaid(request, writing)
+    stops = _encode_stops(request, body, writing)
+    headers = {"anthropic-version": SAMPLING_VERSION if sampled else target.abilities.version}
+    if writing.betas:
+        headers["anthropic-beta"] = ",".join(sorted(writing.betas))
+    return Encoded(body=body, table=writing.table, stops=stops, headers=headers)
+
+
+def _shortened(message: JsonObject) -> JsonObject:
+    content = message["content"]
+    return {"role": message["role"], "content": shortened(content)} if isinstance(content, list) else message
+
+
+def _settle_thinking(
+    depth: Depth, choice: JsonObject | None, cap: int, conversation: Conversation, writing: Writing
+) -> None:
+    """Manual thinking goes with neither a forced choice (§8) nor a tool loop whose reasoning is gone (V5)."""
+    if depth.mode != "enabled":
+        return
+    forced = choice is not None and choice["type"] in ("any", "tool")
+    if forced and not writing.target.abilities.forced_with_thinking:
+        note = "off, because a tool is forced"
+    elif in_tool_loop_without_thinking(conversation.messages):
+        note = "off, because the reasoning behind the open calls is not there"
+    elif cap == 0:
+        note = "off, because nothing is generated"
+    else:
+        return
+    depth.switch_off()
+    writing.ledger.approximated(Feature.THINKING, ("reasoning",), note)
+
+
+def _encode_format(output: OutputFormat, config: JsonObject, conversation: Conversation, writing: Writing) -> None:
+    """The form of the answer: a schema the provider enforces (Z1), else an instruction (F2)."""
+    ledger = writing.ledger
+    writing.drop(output.extras, ("output",))
+    if output.kind is OutputKind.TEXT:
+        return
+    if output.kind is OutputKind.JSON or output.schema is None:
+        conversation.system.append({"type": "text", "text": JSON_ONLY})
+        ledger.approximated(Feature.JSON_MODE, ("output",), "asked for by an instruction")
+        return
+    if output.name is not None:
+        ledger.dropped(Feature.OUTPUT_SCHEMA, ("output", "name"), "schemas have no name here")
+    schema = output.schema
+    if output.description:
+        own = schema.get("description")
+        told = f"{output.description}\n\n{own}" if isinstance(own, str) and own else output.description
+        schema = {**schema, "description": told}
+        ledger.approximated(Feature.OUTPUT_SCHEMA, ("output", "description"), "told in the schema's own description")
+    enforced = for_anthropic(schema) if writing.target.abilities.output_schema else None
+    if enforced is None:
+        text = f"{JSON_ONLY} It must conform to this JSON schema:\n{encode_text(schema)}"
+        conversation.system.append({"type": "text", "text": text})
+        ledger.approximated(Feature.OUTPUT_SCHEMA, ("output",), "asked for by an instruction")
+        return
+    config["format"] = {"type": "json_schema", "schema": enforced[0]}
+    if enforced[1]:
+        note = "limits the provider cannot enforce are told in descriptions"
+        ledger.approximated(Feature.OUTPUT_SCHEMA, ("output", "schema"), note)
+    if output.strict is not True:
+        ledger.approximated(Feature.OUTPUT_SCHEMA, ("output",), "the answer is held to the schema strictly")
+
+
+def _encode_scalars(request: Request, body: JsonObject, writing: Writing) -> None:
+    ledger, abilities = writing.ledger, writing.target.abilities
+    if request.stream:
+        body["stream"] = True
+    if request.end_user is not None:
+        user = request.end_user
+        if len(user) > USER_ID_LIMIT:
+            user = sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
+            ledger.approximated(Feature.END_USER, ("end_user",), "hashed, because it is too long here")
+        body["metadata"] = {"user_id": user}
+    _encode_tier(request, body, writing)
+    if request.compact_at is not None:
+        if abilities.official:
+            body["context_management"] = encode_management(request.compact_at)
+            writing.betas.add(BETA_COMPACT)
+            ledger.approximated(Feature.CONTEXT_MANAGEMENT, ("compact_at",), "compacted in this provider's own way")
+        else:
+            ledger.dropped(Feature.CONTEXT_MANAGEMENT, ("compact_at",), "this provider compacts nothing")
+
+
+def encode_management(compact_at: int) -> JsonObject:
+    """Context management that compacts the conversation at a size."""
+    trigger: JsonObject = {"type": "input_tokens", "value": compact_at}
+    return {"edits": [{"type": COMPACT_EDIT, "trigger": trigger}]}
+
+
+def _encode_tier(request: Request, body: JsonObject, writing: Writing) -> None:
+    tier, abilities = request.service_tier, writing.target.abilities
+    if tier is None:
+        return
+    if tier in _FAST_TIERS and abilities.fast:
+        body["speed"] = "fast"
+        writing.betas.add(BETA_FAST)
+        writing.ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), "asked for as fast speed")
+    elif tier == "auto" and abilities.official:
+        body["service_tier"] = "auto"
+    elif tier == "default" and abilities.official:
+        body["service_tier"] = "standard_only"
+    else:
+        writing.ledger.dropped(Feature.SERVICE_TIER, ("service_tier",), f"this provider has no tier {tier!r}")
+
+
+def _encode_caching(request: Request, body: JsonObject, writing: Writing) -> None:
+    """The automatic mark that OpenAI clients expect of every provider (§15)."""
+    marks = writing.settle_marks()
+    options = request.cache
+    abilities, ledger = writing.target.abilities, writing.ledger
+    wanted = abilities.automatic_cache and not writing.breakpoints and not (options is not None and options.explicit)
+    placed = wanted and marks < CACHE_MARKS_LIMIT
+    control: JsonObject = {"type": "ephemeral"}
+    for member, value in (("ttl", options.ttl), ("retention", options.retention)) if options is not None else ():
+        if value is None:
+            continue
+        if placed and value in _LONG:
+            control["ttl"] = "1h"
+            ledger.approximated(Feature.CACHE_MARK, ("cache", member), "kept for an hour")
+        elif value not in ("in_memory", "in-memory"):
+            ledger.dropped(Feature.CACHE_MARK, ("cache", member), "this provider keeps what it caches as it sees fit")
+    if options is not None:
+        writing.drop(options.extras, ("cache",))
+    if placed:
+        body["cache_control"] = control
+
+
+def _encode_stops(request: Request, body: JsonObject, writing: Writing) -> tuple[str, ...]:
+    """Stop strings; blank ones are refused by the provider, surplus ones are left to emulate."""
+    stops: list[str] = []
+    for index, stop in enumerate(request.stop):
+        if stop.strip():
+            stops.append(stop)
+        else:
+            writing.ledger.dropped(Feature.STOP_SEQUENCES, ("stop", index), "a stop string must hold more than blanks")
+    limit = writing.target.abilities.stop_limit
+    taken = stops if limit is None else stops[:limit]
+    if taken:
+        body["stop_sequences"] = [*taken]
+    if len(taken) < len(stops):
+        writing.ledger.approximated(Feature.STOP_SEQUENCES, ("stop",), "the provider takes fewer; the rest is emulated")
+    return tuple(stops[len(taken) :])
+
+
+def _report_unsaid(request: Request, writing: Writing) -> None:
+    """Report the members of a request for which this protocol has no word."""
+    dropped = writing.ledger.dropped
+    if request.choices is not None and request.choices > 1:
+        raise writing.refuse(Feature.CHOICES, ("choices",), "this provider gives one answer")
+    if request.verbosity is not None:
+        dropped(Feature.VERBOSITY, ("verbosity",), "this provider has no such setting")
+    if request.logprobs:
+        dropped(Feature.LOGPROBS, ("logprobs",), "this provider tells no log probabilities")
+    if request.top_logprobs:
+        dropped(Feature.LOGPROBS, ("top_logprobs",), "this provider tells no log probabilities")
+    if request.metadata is not None:
+        dropped(Feature.METADATA, ("metadata",), "this provider keeps no metadata but the user's id")
+    if request.store:
+        dropped(Feature.STORE, ("store",), "this provider stores no answers")
+    if request.cache_key is not None:
+        dropped(Feature.CACHE_KEY, ("cache_key",), "this provider's cache has no keys")
+    if request.moderation is not None:
+        dropped(Feature.MODERATION, ("moderation",), "this provider has no such setting")
+    if request.obfuscation:
+        dropped(Feature.STREAM_OPTIONS, ("obfuscation",), "this provider's streams are not padded")
+    if request.continues is not None:
+        raise writing.refuse(Feature.STORED_STATE, ("continues",), f"{request.continues!r} is kept by another provider")
+    if request.conversation is not None:
+        raise writing.refuse(Feature.STORED_STATE, ("conversation",), "the conversation is kept by another provider")

@@ -1,0 +1,248 @@
+"""Whole answers, both ways, with the stop reasons (mapping.md §16, §17, §20)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.model.failure import Failure
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import (
+    Compaction,
+    HostedResult,
+    InputForm,
+    Part,
+    Refusal,
+    Thinking,
+    ToolCall,
+)
+from dragoman.model.response import Response, Stop, StopReason
+from dragoman.protocols.anthropic_messages.answers import encode_answer_parts
+from dragoman.protocols.anthropic_messages.failure import failure_in_body
+from dragoman.protocols.anthropic_messages.hosted import listing_result
+from dragoman.protocols.anthropic_messages.parts import decode_block, encode_block, encode_blocks
+from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STOP_WORDS
+from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_home_usage, encode_usage
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.rules import arguments
+from dragoman.rules.extras import drop_extras
+from dragoman.rules.ids import legacy_call_id, object_suffix
+from dragoman.rules.seals import issued_by
+from dragoman.rules.toolnames import ToolEntry, Wrapped
+from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import encode_text
+
+
+def decode_response(body: JsonObject, asked: Asked) -> Response | Failure:
+    """Read a whole answer; an error inside a success is a failure (O2)."""
+    if body.get("type") == "error" or (body.get("error") is not None and "content" not in body):
+        return failure_in_body(body)
+    fields = Fields(body)
+    fields.skip("type", "role")
+    usage = fields.optional_fields("usage")
+    parts = decode_answer_parts(fields, asked)
+    return Response(
+        origin=NAME,
+        id=fields.optional_text("id") or "",
+        model=fields.optional_text("model") or "",
+        parts=parts,
+        stop=decode_stop(fields, parts),
+        usage=decode_usage(usage) if usage is not None else None,
+        extras=fields.rest(NAME),
+    )
+
+
+def decode_answer_parts(fields: Fields, asked: Asked) -> tuple[Part, ...]:
+    """The content of an answer: tools under the client's names, seals with their issuer."""
+    fields.skip("content")
+    if type(fields.value.get("content")) is not list:
+        raise fields.fail("content", "array", fields.value.get("content"))
+    parts: list[Part] = []
+    seen: set[str] = set()
+    for block in fields.each("content"):
+        if block.value.get("type") == "tool_use" and not block.value.get("id"):
+            block = Fields({**block.value, "id": ""}, block.path)
+        part = with_issuer(decode_block(block), asked)
+        if isinstance(part, ToolCall):
+            part = restored_call(part, asked, seen, len(parts))
+        parts.append(part)
+        result = listing_result(part)
+        if result is not None:
+            parts.append(result)
+    return tuple(parts)
+
+
+def with_issuer(part: Part, asked: Asked) -> Part:
+    """A part whose seal, if it is this provider's own, names who issued it."""
+    if isinstance(part, Thinking | Compaction) and part.seal is not None and part.seal.origin == NAME:
+        return replace(part, seal=issued_by(part.seal, asked.target.model, asked.target.upstream))
+    return part
+
+
+def restored_call(call: ToolCall, asked: Asked, seen: set[str], position: int) -> ToolCall:
+    """A call as the client knows the tool: its name, namespace and form of arguments (N1, S16)."""
+    call_id = call.call_id
+    if not call_id or call_id in seen:
+        call_id = legacy_call_id(call.name, position)
+    seen.add(call_id)
+    entry = asked.table.restored(call.name)
+    text = arguments.unwrapped(call.arguments)
+    if entry is None:
+        return replace(call, call_id=call_id, arguments=text)
+    unwrapper = unwrapper_for(entry)
+    if unwrapper is not None:
+        text = unwrapper.feed(call.arguments) + unwrapper.close()
+    return replace(call, call_id=call_id, name=entry.name, namespace=entry.namespace, form=entry.form, arguments=text)
+
+
+def unwrapper_for(entry: ToolEntry) -> InputUnwrapper | ValueUnwrapper | None:
+    """What takes the arguments of a tool out of their wrapping, if it was declared with one."""
+    if entry.wrapped is Wrapped.INPUT:
+        return InputUnwrapper()
+    if entry.wrapped is Wrapped.VALUE:
+        return ValueUnwrapper()
+    return None
+
+
+def decode_stop(fields: Fields, parts: tuple[Part, ...]) -> Stop:
+    """Why the answer ended: truncation before refusal before calls before the provider's word."""
+    word = fields.optional_text("stop_reason") or ""
+    sequence = fields.optional_text("stop_sequence")
+    details = None
+    if fields.value.get("stop_details") is not None:
+        details = fields.optional_fields("stop_details")
+    called = any(isinstance(part, ToolCall) for part in parts)
+    return make_stop(word, sequence, details, called=called)
+
+
+_BEFORE_CALLS = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.REFUSAL, StopReason.PAUSE)
+
+
+def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:
+    """The stop that the provider's word means beside what was assembled (§17)."""
+    reason = STOP_REASONS.get(word, StopReason.OTHER if word else StopReason.END)
+    if called and reason not in _BEFORE_CALLS:
+        reason = StopReason.TOOL_CALL
+    elif not called and reason is StopReason.TOOL_CALL:
+        # Nothing to run: an agent that is told to would wait for ever (pitfall 30).
+        reason = StopReason.END
+    explanation = category = None
+    extras = None
+    if details is not None:
+        explanation = details.optional_text("explanation")
+        category = details.optional_text("category")
+        details.skip("type")
+        extras = details.rest(NAME)
+    return Stop(
+        reason=reason, native=word, sequence=sequence, explanation=explanation, category=category, extras=extras
+    )
+
+
+def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
+    """Write a whole answer for a Messages client."""
+    if response.origin == NAME:
+        return _encode_home(response)
+    suffix = object_suffix(response.id) or mint.token(24)
+    if response.alternatives:
+        ledger.dropped(Feature.CHOICES, ("alternatives",), "this protocol gives one answer")
+    drop_extras(response.extras, (), ledger)
+    return {
+        "id": f"msg_{suffix}",
+        "type": "message",
+        "role": "assistant",
+        "model": asked.request.model or response.model,
+        "content": encode_answer_parts(response.parts, asked, ledger),
+        **encode_stop(response.stop, refusal_in(response.parts)),
+        "usage": encode_usage(response.usage, ledger),
+    }
+
+
+def refusal_in(parts: tuple[Part, ...]) -> str | None:
+    """The words of refusal in an answer, if it has any."""
+    texts = [part.text for part in parts if isinstance(part, Refusal)]
+    return "".join(texts) if texts else None
+
+
+def encode_stop(stop: Stop, refusal: str | None) -> JsonObject:
+    """Stop reason, stop string and details (§17, §20)."""
+    word = STOP_WORDS[stop.reason]
+    if stop.reason is StopReason.SEQUENCE and stop.sequence is None:
+        word = "end_turn"
+    if refusal is not None and stop.reason in (StopReason.END, StopReason.OTHER, StopReason.SEQUENCE):
+        word = "refusal"
+    details: JsonValue = None
+    if word == "refusal":
+        explanation = stop.explanation if stop.explanation is not None else refusal or None
+        details = {"type": "refusal", "category": stop.category, "explanation": explanation}
+    return {
+        "stop_reason": word,
+        "stop_sequence": stop.sequence if word == "stop_sequence" else None,
+        "stop_details": details,
+    }
+
+
+def _encode_home(response: Response) -> JsonObject:
+    stop = response.stop
+    body: JsonObject = {
+        "id": response.id,
+        "type": "message",
+        "role": "assistant",
+        "model": response.model,
+        "content": encode_blocks(response.parts),
+        "stop_reason": stop.native or None,
+        "stop_sequence": stop.sequence,
+    }
+    if stop.reason is StopReason.REFUSAL and (stop.explanation or stop.category or stop.extras):
+        body["stop_details"] = {
+            "type": "refusal",
+            "category": stop.category,
+            "explanation": stop.explanation,
+            **(stop.extras.fields if stop.extras is not None else {}),
+        }
+    if response.usage is not None:
+        body["usage"] = encode_home_usage(response.usage)
+    if response.extras is not None:
+        body.update(response.extras.fields)
+    return body
+
+
+# Beside a block of a sealed turn: how the client knows the call, where the block alone does not say it.
+_SAID = "said"
+
+
+def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
+    """An assistant turn as blocks, to be sealed (V1)."""
+    return [_encode_turn_part(part) for part in parts if type(part) is not HostedResult or part.extras is not None]
+
+
+def _encode_turn_part(part: Part) -> JsonObject:
+    block = encode_block(part)
+    if isinstance(part, ToolCall):
+        # The client echoes the arguments to the letter, and the turn counts only if they are the same.
+        text = encode_text(block["input"]) if part.form is InputForm.JSON else None
+        if text != part.arguments:
+            block[_SAID] = {"arguments": part.arguments, "form": part.form.value}
+    return block
+
+
+def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
+    """The parts of a sealed turn."""
+    parts: list[Part] = []
+    for block in blocks:
+        part = _decode_turn_block(block)
+        result = listing_result(part)
+        parts += (part,) if result is None else (part, result)
+    return tuple(parts)
+
+
+def _decode_turn_block(block: JsonObject) -> Part:
+    said = block.get(_SAID)
+    if not isinstance(said, dict):
+        return decode_block(Fields(block))
+    part = decode_block(Fields({key: value for key, value in block.items() if key != _SAID}))
+    text, form = said.get("arguments"), said.get("form")
+    if isinstance(part, ToolCall) and isinstance(text, str):
+        return replace(part, arguments=text, form=InputForm.TEXT if form == "text" else InputForm.JSON)
+    return part

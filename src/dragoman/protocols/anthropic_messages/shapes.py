@@ -1,0 +1,56 @@
+"""Literal names of the Messages wire: https://platform.claude.com/docs/en/api/messages. No logic."""
+
+from __future__ import annotations
+
+from dragoman.model.response import StopReason
+
+NAME = "anthropic-messages"
+LETTER = "a"
+UPSTREAM = "anthropic"
+PATH = "/v1/messages"
+
+# The version before `2026-10-21`: the only one under which sampling members are legal.
+SAMPLING_VERSION = "2023-06-01"
+
+# Betas that an emitted field needs: https://platform.claude.com/docs/en/api/beta-headers
+BETA_MCP = "mcp-client-2025-11-20"
+BETA_COMPACT = "compact-2026-01-12"
+BETA_FAST = "fast-mode-2026-02-01"
+BETA_BINDING = "thinking-binding-controls-2026-08-01"
+
+# The newest versions of the tools that the provider runs.
+WEB_SEARCH = "web_search_20260318"
+WEB_FETCH = "web_fetch_20260318"
+CODE_EXECUTION = "code_execution_20260521"
+TOOL_SEARCH = "tool_search_tool_bm25_20251119"
+
+COMPACT_EDIT = "compact_20260112"
+CACHE_MARKS_LIMIT = 4
+USER_ID_LIMIT = 256
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+PDF = "application/pdf"
+
+FILLER = "Continue."
+COMPACTED = "[compacted]"
+SUMMARY_OPENING = "Summary of the conversation so far:\n"
+JSON_ONLY = "Respond with a single JSON object and nothing else."
+
+# Stop reasons both ways; what is not listed is OTHER there and `end_turn` here (mapping.md §17).
+STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": StopReason.END,
+    "stop_sequence": StopReason.SEQUENCE,
+    "tool_use": StopReason.TOOL_CALL,
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.CONTEXT_FULL,
+    "refusal": StopReason.REFUSAL,
+    "pause_turn": StopReason.PAUSE,
+    "compaction": StopReason.COMPACTED,
+}
+STOP_WORDS: dict[StopReason, str] = {
+    **{reason: word for word, reason in STOP_REASONS.items()},
+    StopReason.FILTER: "refusal",
+    StopReason.OTHER: "end_turn",
+}
+
+# Members of `server_tool_use.name` whose calls more than one protocol can tell of.
+CODE_TOOLS = frozenset({"code_execution", "bash_code_execution"})

@@ -1,0 +1,372 @@
+"""Events to a Messages stream; they come one part after the other (`rules.serial`).
+
+    state       event          frames                                   then
+    (any)       Started        message_start                            idle
+    idle        PartStarted    content_block_start, or the whole block  open, or idle if it makes no block
+    open        PartGrew       content_block_delta                      open
+    open        PartEnded      what was held, content_block_stop        idle
+    (any)       Ended          message_delta, message_stop              over
+    (any)       Failed         error                                    over
+
+An open block is one of the writers below. The frames of deltas are a prefix fixed for the block, the text as JSON, and
+an ending, because nearly all of a stream is deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from dragoman.model.events import (
+    ArgumentsDelta,
+    CitationAdded,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Heartbeat,
+    PartEnded,
+    PartGrew,
+    PartStarted,
+    SealSet,
+    Started,
+    Stopped,
+    TextDelta,
+    UsageReported,
+)
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.response import Stop, StopReason, Usage
+from dragoman.protocols.anthropic_messages.answers import (
+    Answering,
+    call_opening,
+    encode_answer_part,
+    encode_citation,
+    signature_of,
+)
+from dragoman.protocols.anthropic_messages.failure import error_object
+from dragoman.protocols.anthropic_messages.response import encode_stop
+from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.protocols.anthropic_messages.usage import encode_usage
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.rules.arguments import to_object
+from dragoman.rules.ids import object_suffix
+from dragoman.rules.unwrap import InputWrapper
+from dragoman.wire.json import encode, encode_text
+from dragoman.wire.sse import frame
+
+PING = frame(b'{"type":"ping"}', "ping")
+
+_encode_string = msgspec.json.Encoder().encode
+_ENDING = b"}}\n\n"
+
+
+def _named(value: JsonObject) -> bytes:
+    """A frame whose event line repeats the type."""
+    kind = value["type"]
+    assert isinstance(kind, str)
+    return frame(encode(value), kind)
+
+
+def _start(index: int, block: JsonObject) -> bytes:
+    return _named({"type": "content_block_start", "index": index, "content_block": block})
+
+
+def _delta(index: int, delta: JsonObject) -> bytes:
+    return _named({"type": "content_block_delta", "index": index, "delta": delta})
+
+
+def _stop(index: int) -> bytes:
+    return b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % index
+
+
+def _prefix(index: int, kind: str, member: str) -> bytes:
+    return (
+        f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},'
+        f'"delta":{{"type":"{kind}","{member}":'
+    ).encode()
+
+
+class _Writer:
+    """An open block; this one came whole and only has to be closed."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def grow(self, delta: Delta) -> bytes:
+        """The frames that a delta makes."""
+        del delta
+        return b""
+
+    def close(self) -> bytes:
+        """The frames that end the block."""
+        return _stop(self.index)
+
+
+class _TextWriter(_Writer):
+    """Text or words of refusal; citations are attached without splitting the block (§19)."""
+
+    __slots__ = ("_ledger", "_pieces", "_prefix")
+
+    def __init__(self, index: int, ledger: Ledger) -> None:
+        super().__init__(index)
+        self._prefix = _prefix(index, "text_delta", "text")
+        self._pieces: list[str] = []
+        self._ledger = ledger
+
+    def grow(self, delta: Delta) -> bytes:
+        if type(delta) is TextDelta:
+            text = delta.text
+            self._pieces.append(text)
+            return self._prefix + _encode_string(text) + _ENDING if text else b""
+        if type(delta) is CitationAdded:
+            return self._cite(delta)
+        return b""
+
+    def _cite(self, delta: CitationAdded) -> bytes:
+        citation = delta.citation
+        if citation.origin == NAME:
+            return _delta(self.index, {"type": "citations_delta", "citation": citation.native})
+        at = ("parts", self.index, "citations")
+        if citation.url is None:
+            self._ledger.dropped(Feature.CITATIONS, at, "only web pages can be cited here")
+            return b""
+        self._ledger.approximated(Feature.CITATIONS, at, "a cited span became a citation of the whole block")
+        text = "".join(self._pieces)
+        cited = text[citation.span[0] : citation.span[1]] if citation.span is not None else text
+        return _delta(self.index, {"type": "citations_delta", "citation": encode_citation(citation, cited)})
+
+    @property
+    def text(self) -> str:
+        """What was written so far."""
+        return "".join(self._pieces)
+
+
+class _ThinkingWriter(_Writer):
+    """Thinking: always one signature before its end, possibly an empty one (pitfall 80)."""
+
+    __slots__ = ("_prefix", "_signature")
+
+    def __init__(self, index: int, part: Thinking) -> None:
+        super().__init__(index)
+        self._prefix = _prefix(index, "thinking_delta", "thinking")
+        self._signature = signature_of(part.seal)
+
+    def grow(self, delta: Delta) -> bytes:
+        if type(delta) is TextDelta:
+            return self._prefix + _encode_string(delta.text) + _ENDING if delta.text else b""
+        if type(delta) is SealSet:
+            self._signature = signature_of(delta.seal)
+        return b""
+
+    def close(self) -> bytes:
+        signature = _delta(self.index, {"type": "signature_delta", "signature": self._signature})
+        return signature + _stop(self.index)
+
+
+class _CallWriter(_Writer):
+    """A call with JSON arguments; what does not begin as an object is held and wrapped (N3)."""
+
+    __slots__ = ("_held", "_passes", "_prefix")
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self._prefix = _prefix(index, "input_json_delta", "partial_json")
+        self._held = ""
+        self._passes = False
+
+    def grow(self, delta: Delta) -> bytes:
+        if type(delta) is not ArgumentsDelta:
+            return b""
+        text = delta.text
+        if not self._passes:
+            text = self._held = self._held + text
+            if text.lstrip()[:1] != "{":
+                return b""
+            self._passes = True
+            self._held = ""
+        return self._prefix + _encode_string(text) + _ENDING if text else b""
+
+    def close(self) -> bytes:
+        if not self._passes and self._held.strip():
+            wrapped = encode_text(to_object(self._held)[0])
+            return self._prefix + _encode_string(wrapped) + _ENDING + _stop(self.index)
+        return _stop(self.index)
+
+
+class _TextCallWriter(_Writer):
+    """A call with free text, told as a function call with one string."""
+
+    __slots__ = ("_prefix", "_wrapper")
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self._prefix = _prefix(index, "input_json_delta", "partial_json")
+        self._wrapper = InputWrapper()
+
+    def open(self) -> bytes:
+        """What stands before the text."""
+        return self._write(self._wrapper.open())
+
+    def grow(self, delta: Delta) -> bytes:
+        return self._write(self._wrapper.feed(delta.text)) if type(delta) is ArgumentsDelta else b""
+
+    def close(self) -> bytes:
+        return self._write(self._wrapper.close()) + _stop(self.index)
+
+    def _write(self, text: str) -> bytes:
+        return self._prefix + _encode_string(text) + _ENDING
+
+
+class MessagesStreamEncoder:
+    """Writes one stream."""
+
+    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self._asked = asked
+        self._mint = mint
+        self._ledger = ledger
+        self._index = 0
+        self._part = 0
+        self._writer: _Writer | None = None
+        self._refusals: list[_TextWriter] = []
+        self._answering = Answering(asked, ledger)
+        self._usage: Usage | None = None
+        self._stopped = Stop(reason=StopReason.OTHER)
+        self._over = False
+        # Keyed by the exact type: one look-up for each event of a stream.
+        self._writers: dict[type, Callable[[Event], bytes]] = {
+            PartStarted: self._write_start,
+            PartEnded: self._write_end,
+            Started: self._write_message,
+            UsageReported: self._keep_usage,
+            Stopped: self._keep_stop,
+            Ended: self._write_stop,
+            Failed: self._write_failure,
+            Heartbeat: self._keep_silent,
+        }
+
+    def feed(self, event: Event) -> bytes:
+        """The frames that one event makes."""
+        if type(event) is PartGrew:
+            writer = self._writer
+            return writer.grow(event.delta) if writer is not None else b""
+        return b"" if self._over else self._writers[type(event)](event)
+
+    def _write_message(self, event: Event) -> bytes:
+        assert isinstance(event, Started)
+        suffix = object_suffix(event.id) or self._mint.token(24)
+        message: JsonObject = {
+            "id": f"msg_{suffix}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._asked.request.model or event.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            # Real counts come at the end and overwrite these (S5).
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }
+        return _named({"type": "message_start", "message": message})
+
+    def _write_start(self, event: Event) -> bytes:
+        assert isinstance(event, PartStarted)
+        part = event.part
+        self._part = event.index
+        if isinstance(part, Text | Refusal):
+            return self._start_text(part)
+        if isinstance(part, Thinking) and not _is_redacted(part):
+            return self._start_thinking(part)
+        if isinstance(part, ToolCall):
+            return self._start_call(part)
+        return self._start_whole(part)
+
+    def _open(self, writer: _Writer, block: JsonObject) -> bytes:
+        self._writer = writer
+        self._index += 1
+        return _start(writer.index, block)
+
+    def _start_text(self, part: Text | Refusal) -> bytes:
+        writer = _TextWriter(self._index, self._ledger)
+        if isinstance(part, Refusal):
+            self._refusals.append(writer)
+        frames = self._open(writer, {"type": "text", "text": ""})
+        return frames + writer.grow(TextDelta(part.text)) if part.text else frames
+
+    def _start_thinking(self, part: Thinking) -> bytes:
+        writer = _ThinkingWriter(self._index, part)
+        frames = self._open(writer, {"type": "thinking", "thinking": "", "signature": ""})
+        return frames + writer.grow(TextDelta(part.text)) if part.text else frames
+
+    def _start_call(self, part: ToolCall) -> bytes:
+        block = call_opening(part)
+        if part.extras is not None and part.extras.origin == NAME:
+            block.update(part.extras.fields)
+        if part.form is InputForm.TEXT:
+            text_writer = _TextCallWriter(self._index)
+            frames = self._open(text_writer, block) + text_writer.open()
+            return frames + text_writer.grow(ArgumentsDelta(part.arguments)) if part.arguments else frames
+        writer = _CallWriter(self._index)
+        frames = self._open(writer, block)
+        return frames + writer.grow(ArgumentsDelta(part.arguments)) if part.arguments else frames
+
+    def _start_whole(self, part: Part) -> bytes:
+        at = ("parts", self._part)
+        block = encode_answer_part(part, at, self._answering)
+        if block is None:
+            return b""
+        index = self._index
+        writer = _Writer(index)
+        kind = block["type"]
+        if "input" in block and kind in ("server_tool_use", "mcp_tool_use"):
+            text = encode_text(block["input"])
+            frames = self._open(writer, {**block, "input": {}})
+            return frames + _delta(index, {"type": "input_json_delta", "partial_json": text})
+        if kind == "compaction":
+            frames = self._open(writer, {**block, "content": None})
+            delta: JsonObject = {"type": "compaction_delta", "content": block.get("content")}
+            delta["encrypted_content"] = block.get("encrypted_content")
+            return frames + _delta(index, delta)
+        return self._open(writer, block)
+
+    def _write_end(self, _event: Event) -> bytes:
+        writer, self._writer = self._writer, None
+        return writer.close() if writer is not None else b""
+
+    def _keep_usage(self, event: Event) -> bytes:
+        assert isinstance(event, UsageReported)
+        self._usage = event.usage
+        return b""
+
+    def _keep_stop(self, event: Event) -> bytes:
+        assert isinstance(event, Stopped)
+        self._stopped = event.stop
+        return b""
+
+    def _keep_silent(self, _event: Event) -> bytes:
+        return b""
+
+    def _write_stop(self, _event: Event) -> bytes:
+        self._over = True
+        refusal = "".join([writer.text for writer in self._refusals]) if self._refusals else None
+        last: JsonObject = {
+            "type": "message_delta",
+            "delta": encode_stop(self._stopped, refusal),
+            "usage": encode_usage(self._usage, self._ledger),
+        }
+        return _named(last) + frame(b'{"type":"message_stop"}', "message_stop")
+
+    def _write_failure(self, event: Event) -> bytes:
+        assert isinstance(event, Failed)
+        self._over = True
+        self._writer = None
+        return _named({"type": "error", "error": error_object(event.failure)})
+
+
+def _is_redacted(part: Thinking) -> bool:
+    seal = part.seal
+    return seal is not None and seal.origin == NAME and seal.kind == "redacted"

@@ -1,0 +1,276 @@
+"""Tools and tool choice: decoding, and encoding at home.
+
+Tools are told apart by `type` (mapping.md §13). Those that only this protocol's servers run or define are kept whole in
+`extras`, beside what others can make of them. A tool server is declared in two places, `mcp_servers` and a toolset;
+both are one `McpTool`, whose extras hold both objects. Tools of other protocols are written by `tools_abroad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.parts import Extras
+from dragoman.model.tools import (
+    ChoiceMode,
+    CodeTool,
+    ForeignTool,
+    FunctionTool,
+    McpTool,
+    Namespace,
+    TextTool,
+    ToolChoice,
+    ToolRef,
+    ToolSearchTool,
+    ToolSpec,
+    WebFetchTool,
+    WebSearchTool,
+)
+from dragoman.protocols.anthropic_messages import vendor
+from dragoman.protocols.anthropic_messages.parts import decode_cache, encode_cache
+from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.wire.fields import Fields
+
+_MODES = {"auto": ChoiceMode.AUTO, "any": ChoiceMode.REQUIRED, "none": ChoiceMode.NONE, "tool": ChoiceMode.NAMED}
+_WORDS = {mode: word for word, mode in _MODES.items()}
+
+
+def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
+    """All tools of a request, with the tool servers that they name."""
+    servers = {server.text("name"): (position, server) for position, server in enumerate(request.each("mcp_servers"))}
+    tools: list[ToolSpec] = []
+    for declaration in request.each("tools"):
+        if declaration.value.get("type") == "mcp_toolset":
+            server = servers.pop(declaration.text("mcp_server_name"), None)
+            tools.append(_decode_mcp(declaration, server))
+        else:
+            tools.extend(decode_tool(declaration))
+    # The first beta had no toolsets: a server alone offered all its tools.
+    tools.extend(_decode_mcp(None, server) for server in servers.values())
+    return tuple(tools)
+
+
+def decode_tool(declaration: Fields) -> Iterable[ToolSpec]:
+    """The tools that one declaration stands for: one, or the members of a toolset."""
+    kind = declaration.optional_text("type")
+    if kind is None or kind == "custom":
+        return (_decode_function(declaration),)
+    whole = Extras(origin=NAME, fields=declaration.value)
+    for beginning, schema in vendor.SINGLE:
+        if kind.startswith(beginning):
+            return (
+                FunctionTool(
+                    name=declaration.text("name"),
+                    description=schema.description,
+                    parameters=schema.parameters(),
+                    cache=decode_cache(declaration),
+                    extras=whole,
+                ),
+            )
+    for beginning, name, members in vendor.TOOLSETS:
+        if kind.startswith(beginning):
+            return _decode_toolset(declaration, name, members, whole)
+    return (_decode_hosted(declaration, kind, whole),)
+
+
+def _decode_function(declaration: Fields) -> FunctionTool:
+    # `type: custom`, which the caller has read, says the same as no type.
+    callers = declaration.texts("allowed_callers")
+    return FunctionTool(
+        name=declaration.text("name"),
+        description=declaration.optional_text("description"),
+        parameters=declaration.optional_object("input_schema"),
+        strict=declaration.optional_flag("strict"),
+        examples=tuple(declaration.optional_list("input_examples") or ()),
+        deferred=declaration.optional_flag("defer_loading"),
+        callers=callers or None,
+        cache=decode_cache(declaration),
+        extras=declaration.rest(NAME),
+    )
+
+
+def _decode_toolset(declaration: Fields, name: str, members: dict[str, vendor.Schema], whole: Extras) -> list[ToolSpec]:
+    configs = declaration.optional_fields("configs")
+    namespace = Namespace(name=name)
+    cache = decode_cache(declaration)
+    tools: list[ToolSpec] = []
+    for member, schema in members.items():
+        config = configs.optional_fields(member) if configs is not None else None
+        if config is not None and config.optional_flag("enabled") is False:
+            continue
+        first = not tools
+        tools.append(
+            FunctionTool(
+                name=member,
+                description=schema.description,
+                parameters=schema.parameters(),
+                namespace=namespace,
+                cache=cache if first else None,
+                extras=whole if first else None,
+            )
+        )
+    return tools or [ForeignTool(origin=NAME, kind=declaration.text("type"), body=declaration.value)]
+
+
+def _decode_hosted(declaration: Fields, kind: str, whole: Extras) -> ToolSpec:
+    if kind.startswith("web_search_"):
+        return WebSearchTool(
+            allowed_domains=_domains(declaration, "allowed_domains"),
+            blocked_domains=_domains(declaration, "blocked_domains"),
+            location=declaration.optional_object("user_location"),
+            max_uses=declaration.optional_integer("max_uses"),
+            cache=decode_cache(declaration),
+            extras=whole,
+        )
+    if kind.startswith("web_fetch_"):
+        return WebFetchTool(
+            allowed_domains=_domains(declaration, "allowed_domains"),
+            blocked_domains=_domains(declaration, "blocked_domains"),
+            max_uses=declaration.optional_integer("max_uses"),
+            cache=decode_cache(declaration),
+            extras=whole,
+        )
+    if kind.startswith("code_execution_"):
+        return CodeTool(cache=decode_cache(declaration), extras=whole)
+    if kind.startswith("tool_search_tool_"):
+        variant = "regex" if kind.startswith("tool_search_tool_regex") else "bm25"
+        return ToolSearchTool(variant=variant, cache=decode_cache(declaration), extras=whole)
+    return ForeignTool(origin=NAME, kind=kind, body=declaration.value, name=declaration.optional_text("name"))
+
+
+def _domains(declaration: Fields, key: str) -> tuple[str, ...] | None:
+    return declaration.texts(key) or None
+
+
+def _decode_mcp(toolset: Fields | None, server: tuple[int, Fields] | None) -> McpTool:
+    fields: JsonObject = {"type": "mcp"}
+    label = ""
+    url = authorization = None
+    allowed: tuple[str, ...] | None = None
+    deferred: bool | None = None
+    cache = None
+    if server is not None:
+        position, declared = server
+        fields |= {"position": position, "server": declared.value}
+        label, url = declared.text("name"), declared.optional_text("url")
+        authorization = declared.optional_text("authorization_token")
+        configuration = declared.optional_fields("tool_configuration")
+        if configuration is not None:
+            allowed = configuration.texts("allowed_tools") or None
+    if toolset is not None:
+        fields["toolset"] = toolset.value
+        label = toolset.text("mcp_server_name")
+        defaults = toolset.optional_fields("default_config")
+        deferred = defaults.optional_flag("defer_loading") if defaults is not None else None
+        if defaults is not None and defaults.optional_flag("enabled") is False:
+            allowed = tuple(_enabled(toolset))
+        cache = decode_cache(toolset)
+    return McpTool(
+        label=label,
+        url=url,
+        authorization=authorization,
+        allowed_tools=allowed,
+        approval="never",
+        deferred=deferred,
+        cache=cache,
+        extras=Extras(origin=NAME, fields=fields),
+    )
+
+
+def _enabled(toolset: Fields) -> Iterable[str]:
+    """The tools that a toolset with everything off turns on."""
+    configs = toolset.optional_fields("configs")
+    for name in configs.value if configs is not None else ():
+        config = configs.optional_fields(name) if configs is not None else None
+        if config is not None and config.optional_flag("enabled"):
+            yield name
+
+
+def decode_choice(request: Fields, tools: tuple[ToolSpec, ...]) -> tuple[ToolChoice | None, bool | None]:
+    """The choice, and whether calls may be parallel."""
+    choice = request.optional_fields("tool_choice")
+    if choice is None:
+        return None, None
+    word = choice.text("type")
+    mode = _MODES.get(word)
+    if mode is None:
+        raise choice.wrong("type", "'auto', 'any', 'tool' or 'none'", repr(word))
+    serial = choice.optional_flag("disable_parallel_tool_use")
+    tool: ToolRef | None = None
+    if mode is ChoiceMode.NAMED:
+        name = choice.text("name")
+        tool = ToolRef(kind="function", name=name)
+        hosted = _hosted_kind(name, tools)
+        if hosted is not None:
+            mode, tool = ChoiceMode.HOSTED, ToolRef(kind=hosted, name=name)
+    parallel = None if serial is None else not serial
+    return ToolChoice(mode=mode, tool=tool, extras=choice.rest(NAME)), parallel
+
+
+def _hosted_kind(name: str, tools: tuple[ToolSpec, ...]) -> str | None:
+    """The kind of the server-run tool that has this name, if one has."""
+    for tool in tools:
+        if isinstance(tool, ForeignTool):
+            if tool.name == name:
+                return tool.kind
+        elif isinstance(tool, FunctionTool | TextTool | McpTool):
+            continue
+        elif tool.extras is not None and tool.extras.fields.get("name") == name:
+            return name
+    return None
+
+
+def encode_home_tools(tools: tuple[ToolSpec, ...]) -> tuple[JsonList, JsonList]:
+    """The tools of a request that was said in this protocol, and its tool servers."""
+    declarations: JsonList = []
+    servers: list[tuple[int, JsonObject]] = []
+    for tool in tools:
+        if isinstance(tool, ForeignTool):
+            declarations.append(tool.body)
+        elif isinstance(tool, McpTool):
+            declared = tool.extras.fields if tool.extras is not None else {}
+            toolset, server, position = declared.get("toolset"), declared.get("server"), declared.get("position")
+            if isinstance(toolset, dict):
+                declarations.append(toolset)
+            if isinstance(server, dict) and isinstance(position, int):
+                servers.append((position, server))
+        elif tool.extras is not None and "type" in tool.extras.fields:
+            declarations.append(tool.extras.fields)
+        elif isinstance(tool, FunctionTool) and tool.namespace is None:
+            declarations.append(_encode_function(tool))
+    return declarations, [server for _, server in sorted(servers, key=lambda pair: pair[0])]
+
+
+def _encode_function(tool: FunctionTool) -> JsonObject:
+    declaration: JsonObject = {"name": tool.name}
+    if tool.description is not None:
+        declaration["description"] = tool.description
+    if tool.parameters is not None:
+        declaration["input_schema"] = tool.parameters
+    if tool.strict is not None:
+        declaration["strict"] = tool.strict
+    if tool.examples:
+        declaration["input_examples"] = list(tool.examples)
+    if tool.deferred is not None:
+        declaration["defer_loading"] = tool.deferred
+    if tool.callers is not None:
+        declaration["allowed_callers"] = list(tool.callers)
+    encode_cache(tool.cache, declaration)
+    if tool.extras is not None:
+        declaration.update(tool.extras.fields)
+    return declaration
+
+
+def encode_home_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject | None:
+    """The choice of a request that was said in this protocol."""
+    if choice is None:
+        return None
+    word = "tool" if choice.mode is ChoiceMode.HOSTED else _WORDS[choice.mode]
+    encoded: JsonObject = {"type": word}
+    if choice.tool is not None:
+        encoded["name"] = choice.tool.name
+    if parallel is not None:
+        encoded["disable_parallel_tool_use"] = not parallel
+    if choice.extras is not None:
+        encoded.update(choice.extras.fields)
+    return encoded

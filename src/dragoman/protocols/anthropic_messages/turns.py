@@ -1,0 +1,210 @@
+"""The conversation of another protocol as Messages takes it: system blocks, then user and assistant messages.
+
+Material of one side is folded into one message (T1), results stand first in theirs (T2), instructions said late stay
+where they were said (I1), and the first and last message are what the provider accepts (T5, T6, T7).
+"""
+
+from __future__ import annotations
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.parts import Compaction, Part, Seal, Text, ToolResult
+from dragoman.model.request import Request
+from dragoman.protocols.anthropic_messages.parts_abroad import encode_part, encode_result
+from dragoman.protocols.anthropic_messages.response import decode_turn
+from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
+from dragoman.protocols.anthropic_messages.writing import Writing
+from dragoman.rules.conversation import Turn, TurnKind, arrange
+from dragoman.rules.instructions import tagged
+from dragoman.rules.seals import opens
+
+_INSTRUCTIONS = (TurnKind.SYSTEM, TurnKind.DEVELOPER)
+
+
+class Conversation:
+    """The messages while they are built, oldest first."""
+
+    def __init__(self) -> None:
+        self.messages: list[JsonObject] = []
+        self.system: JsonList = []
+
+    def content(self, role: str) -> JsonList:
+        """The open content of a side: that of the last message if it is hers, else of a new one."""
+        if self.messages and self.messages[-1]["role"] == role:
+            content = self.messages[-1]["content"]
+            if isinstance(content, list):
+                return content
+        fresh: JsonList = []
+        self.messages.append({"role": role, "content": fresh})
+        return fresh
+
+
+def encode_conversation(request: Request, writing: Writing) -> Conversation:
+    """Instructions and messages of a request."""
+    target = writing.target
+
+    def restore(turn: Seal) -> tuple[Part, ...] | None:
+        blocks = turn.body.get("blocks")
+        if not opens(turn, NAME, target.model, target.abilities) or not isinstance(blocks, list):
+            return None
+        return decode_turn([block for block in blocks if isinstance(block, dict)])
+
+    for index, message in enumerate(request.messages):
+        writing.drop(message.extras, ("messages", index))
+    turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=restore)
+    conversation = Conversation()
+    _encode_instructions(request.instructions, conversation, writing)
+    leading = 0
+    while leading < len(turns) and turns[leading].kind in _INSTRUCTIONS:
+        _encode_leading(turns[leading], conversation, writing)
+        leading += 1
+    for position in range(leading, len(turns)):
+        turn = turns[position]
+        if turn.kind is TurnKind.ASSISTANT:
+            _encode_assistant(turn, conversation, writing)
+        elif turn.kind is TurnKind.RESULTS:
+            _encode_results(turn, conversation, writing)
+        elif turn.kind is TurnKind.USER:
+            _encode_user(turn, conversation, writing)
+        else:
+            _encode_late(turn, turns, position, conversation, writing)
+    _repair_ends(conversation, writing)
+    return conversation
+
+
+def shortened(blocks: JsonList) -> JsonValue:
+    """Content as it is usually written: one plain text block is a string."""
+    if len(blocks) == 1:
+        only = blocks[0]
+        if isinstance(only, dict) and only.get("type") == "text" and len(only) == 2:
+            return only["text"]
+    return blocks
+
+
+def _encode_instructions(instructions: tuple[Text, ...], conversation: Conversation, writing: Writing) -> None:
+    for index, text in enumerate(instructions):
+        if text.text.strip():
+            conversation.system.append(encode_part(text, ("instructions", index), writing, by_user=True))
+
+
+def _encode_leading(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+    for part, at in zip(turn.parts, turn.places, strict=True):
+        block = encode_part(part, at, writing, by_user=True)
+        if block is None:
+            continue
+        if block["type"] != "text":
+            raise writing.refuse(Feature.INSTRUCTIONS, at, "instructions can only be text here")
+        conversation.system.append(block)
+
+
+def _encode_user(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+    content = conversation.content("user")
+    for part, at in zip(turn.parts, turn.places, strict=True):
+        block = encode_part(part, at, writing, by_user=True)
+        if block is not None:
+            content.append(block)
+
+
+def _encode_results(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+    content = conversation.content("user")
+    for part, at in zip(turn.parts, turn.places, strict=True):
+        assert isinstance(part, ToolResult)
+        content.append(encode_result(part, at, writing))
+
+
+def _encode_assistant(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+    for part, at in zip(turn.parts, turn.places, strict=True):
+        block = encode_part(part, at, writing, by_user=False)
+        if block is None:
+            continue
+        # A summary of turns that this assistant never said is told by the user.
+        retold = isinstance(part, Compaction) and block["type"] == "text"
+        conversation.content("user" if retold else "assistant").append(block)
+
+
+def _encode_late(turn: Turn, turns: list[Turn], position: int, conversation: Conversation, writing: Writing) -> None:
+    """An instruction said late stays at its place: as it is where that is legal, else as tagged user text (I1)."""
+    if not turn.parts:
+        return
+    at = turn.places[0]
+    if _is_legal(turns, position, conversation, writing) and all(isinstance(part, Text) for part in turn.parts):
+        blocks = _late_blocks(turn, writing)
+        if blocks:
+            conversation.messages.append({"role": "system", "content": shortened(blocks)})
+        return
+    content = conversation.content("user")
+    spoken = False
+    for part, place in zip(turn.parts, turn.places, strict=True):
+        block = encode_part(part, place, writing, by_user=True)
+        if block is None:
+            continue
+        if block["type"] == "text":
+            text = block["text"]
+            assert isinstance(text, str)
+            block["text"] = tagged(text)
+        content.append(block)
+        spoken = True
+    if spoken:
+        writing.ledger.approximated(
+            Feature.LATE_INSTRUCTIONS, at, "this model takes instructions only at the top; told as tagged user text"
+        )
+
+
+def _late_blocks(turn: Turn, writing: Writing) -> JsonList:
+    blocks = [encode_part(part, at, writing, by_user=True) for part, at in zip(turn.parts, turn.places, strict=True)]
+    return [block for block in blocks if block is not None]
+
+
+def _is_legal(turns: list[Turn], position: int, conversation: Conversation, writing: Writing) -> bool:
+    """After a user turn, and last or followed by an assistant turn; several in a row are one section."""
+    if not writing.target.abilities.late_system or not conversation.messages:
+        return False
+    before = next((one["role"] for one in reversed(conversation.messages) if one["role"] != "system"), None)
+    after = next((turn.kind for turn in turns[position + 1 :] if turn.kind not in _INSTRUCTIONS), None)
+    return before == "user" and after in (None, TurnKind.ASSISTANT)
+
+
+def _repair_ends(conversation: Conversation, writing: Writing) -> None:
+    ledger = writing.ledger
+    messages = conversation.messages
+    for message in messages:
+        content = message["content"]
+        if isinstance(content, list) and not content:
+            content.append({"type": "text", "text": FILLER})
+            ledger.invented(Feature.EMPTY_TEXT, ("messages",), f"an empty user message says {FILLER!r}")
+    if not messages:
+        _speak_first(conversation, writing)
+    elif messages[0]["role"] != "user":
+        messages.insert(0, _filler())
+        ledger.invented(Feature.FIRST_TURN, ("messages",), "the first message must be the user's")
+    if messages[-1]["role"] == "assistant" and not writing.target.abilities.prefill:
+        messages.append(_filler())
+        ledger.invented(Feature.PREFILL, ("messages",), "this model does not continue an assistant message")
+
+
+def _speak_first(conversation: Conversation, writing: Writing) -> None:
+    """Nothing but instructions: the last of them becomes the user's message (T5)."""
+    if not conversation.system:
+        conversation.messages.append(_filler())
+        writing.ledger.invented(Feature.FIRST_TURN, ("messages",), "there must be a message")
+        return
+    conversation.messages.append({"role": "user", "content": [conversation.system.pop()]})
+    writing.ledger.approximated(Feature.FIRST_TURN, ("messages",), "the last instruction is said by the user")
+
+
+def _filler() -> JsonObject:
+    return {"role": "user", "content": [{"type": "text", "text": FILLER}]}
+
+
+def in_tool_loop_without_thinking(messages: list[JsonObject]) -> bool:
+    """Whether the last message answers calls of a turn that does not begin with the reasoning behind them (V5)."""
+    if len(messages) < 2 or messages[-1]["role"] != "user":
+        return False
+    answers, asked = messages[-1]["content"], messages[-2]["content"]
+    if not isinstance(answers, list) or not isinstance(asked, list) or messages[-2]["role"] != "assistant":
+        return False
+    return _type(answers[0]) == "tool_result" and _type(asked[0]) not in ("thinking", "redacted_thinking")
+
+
+def _type(block: JsonValue) -> JsonValue:
+    return block.get("type") if isinstance(block, dict) else None

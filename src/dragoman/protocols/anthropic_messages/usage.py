@@ -1,0 +1,100 @@
+"""Token counts: this protocol tells uncached, cached and newly cached input apart, the model adds them up (§18)."""
+
+from __future__ import annotations
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras
+from dragoman.model.response import Usage
+from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.wire.fields import Fields
+
+# Tiers of other protocols in this one's words (U7).
+_TIERS = {
+    "default": "standard",
+    "flex": "standard",
+    "priority": "priority",
+    "fast": "priority",
+    "ultrafast": "priority",
+}
+
+
+def decode_usage(usage: Fields) -> Usage:
+    """Read token counts; what is only known here is kept for the way home."""
+    uncached = usage.optional_integer("input_tokens") or 0
+    written = usage.optional_integer("cache_creation_input_tokens")
+    read = usage.optional_integer("cache_read_input_tokens")
+    output = usage.optional_integer("output_tokens") or 0
+    details = usage.optional_fields("output_tokens_details")
+    thinking = details.optional_integer("thinking_tokens") if details is not None else None
+    servers = usage.optional_fields("server_tool_use")
+    searches = servers.optional_integer("web_search_requests") if servers is not None else None
+    tier = usage.optional_text("service_tier")
+    leftovers: JsonObject = {}
+    for key, nested in (("output_tokens_details", details), ("server_tool_use", servers)):
+        rest = nested.rest(NAME) if nested is not None else None
+        if rest is not None:
+            leftovers[key] = rest.fields
+    rest = usage.rest(NAME)
+    if rest is not None:
+        leftovers = {**rest.fields, **leftovers}
+    return Usage(
+        input=uncached + (written or 0) + (read or 0),
+        output=output,
+        cache_read=read,
+        cache_write=written,
+        thinking=thinking,
+        web_searches=searches,
+        service_tier=tier,
+        extras=Extras(origin=NAME, fields=leftovers) if leftovers else None,
+    )
+
+
+def encode_home_usage(usage: Usage) -> JsonObject:
+    """Token counts that came in this protocol, as they came."""
+    encoded: JsonObject = {"input_tokens": usage.input - (usage.cache_read or 0) - (usage.cache_write or 0)}
+    if usage.cache_write is not None:
+        encoded["cache_creation_input_tokens"] = usage.cache_write
+    if usage.cache_read is not None:
+        encoded["cache_read_input_tokens"] = usage.cache_read
+    encoded["output_tokens"] = usage.output
+    if usage.thinking is not None:
+        encoded["output_tokens_details"] = {"thinking_tokens": usage.thinking}
+    if usage.web_searches is not None:
+        encoded["server_tool_use"] = {"web_search_requests": usage.web_searches}
+    if usage.service_tier is not None:
+        encoded["service_tier"] = usage.service_tier
+    for key, value in (usage.extras.fields if usage.extras is not None else {}).items():
+        known = encoded.get(key)
+        encoded[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+    return encoded
+
+
+def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
+    """Token counts of another protocol; all members are there, so that a client may overwrite earlier ones (S5)."""
+    if usage is None:
+        ledger.invented(Feature.USAGE, ("usage",), "the provider reported no usage; all counts are 0")
+        usage = Usage()
+    read, written = usage.cache_read or 0, usage.cache_write or 0
+    uncached = usage.input - read - written
+    if uncached < 0:
+        uncached = usage.input
+        ledger.approximated(Feature.USAGE, ("usage",), "the provider counts cached input apart from its total")
+    encoded: JsonObject = {
+        "input_tokens": uncached,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.output,
+        "output_tokens_details": {"thinking_tokens": usage.thinking or 0},
+    }
+    if usage.web_searches is not None:
+        encoded["server_tool_use"] = {"web_search_requests": usage.web_searches, "web_fetch_requests": 0}
+    if usage.service_tier is not None:
+        encoded["service_tier"] = _TIERS.get(usage.service_tier, "standard")
+    return encoded
+
+
+def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
+    """Counts of a stream: the later value of each member wins, nothing is added up (U8)."""
+    return {**earlier, **{key: value for key, value in later.items() if value is not None}}

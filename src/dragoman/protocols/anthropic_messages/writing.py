@@ -1,0 +1,78 @@
+"""Writing: what the parts of one request share while it is written for a Messages provider."""
+
+from __future__ import annotations
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.parts import CacheMark, Extras
+from dragoman.protocols.anthropic_messages.shapes import CACHE_MARKS_LIMIT, NAME
+from dragoman.protocols.codec import Target
+from dragoman.rules.abilities import ID_RULES
+from dragoman.rules.extras import drop_extras
+from dragoman.rules.ids import call_id
+from dragoman.rules.toolnames import ToolTable
+
+# How long a breakpoint lives, by the words of all protocols; other words mean longer and become an hour (§15).
+_TTLS: dict[str | None, str | None] = {None: None, "5m": "5m", "1h": "1h"}
+
+
+class Writing:
+    """One request being written: where losses go, how tools are named, which betas and cache marks it needs."""
+
+    __slots__ = ("_marks", "_rule", "betas", "breakpoints", "calls", "ledger", "servers", "table", "target")
+
+    def __init__(self, target: Target, ledger: Ledger) -> None:
+        self.target = target
+        self.ledger = ledger
+        self.table = ToolTable()
+        self.betas: set[str] = set()
+        # Labels of the tool servers that the request declares.
+        self.servers: set[str] = set()
+        # Calls to tool servers that were written and whose results must follow.
+        self.calls: set[str] = set()
+        self.breakpoints = False
+        self._marks: list[tuple[JsonObject, Place]] = []
+        self._rule = ID_RULES[(NAME, target.abilities.call_ids)]
+
+    def call_id(self, value: str) -> str:
+        """A call's id as this provider accepts it."""
+        return call_id(value, self._rule)
+
+    def refuse(self, feature: Feature, at: Place, note: str) -> RefusedError:
+        """The error for something that must not be left out."""
+        return RefusedError(feature.value, render_place(at), note)
+
+    def mark(self, block: JsonObject, mark: CacheMark | None, at: Place) -> None:
+        """Put a cache mark on a block; blocks are marked in the order tools, system, messages."""
+        if mark is None:
+            return
+        control: JsonObject = {"type": "ephemeral"}
+        ttl = _TTLS.get(mark.ttl, "1h")
+        if ttl is not None:
+            control["ttl"] = ttl
+        if ttl != mark.ttl:
+            self.ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), f"kept for {ttl} instead of {mark.ttl}")
+        self.breakpoints = self.breakpoints or mark.origin != NAME
+        block["cache_control"] = control
+        self._marks.append((block, at))
+
+    def settle_marks(self) -> int:
+        """Keep the last marks the provider takes, and tell how many there are (pitfall 173)."""
+        surplus = len(self._marks) - CACHE_MARKS_LIMIT
+        for block, at in self._marks[: max(0, surplus)]:
+            del block["cache_control"]
+            self.ledger.dropped(
+                Feature.CACHE_MARK, (*at, "cache"), f"only the last {CACHE_MARKS_LIMIT} breakpoints are taken"
+            )
+        return min(len(self._marks), CACHE_MARKS_LIMIT)
+
+    def drop(self, extras: Extras | None, at: Place) -> None:
+        """Report members that only another protocol knows; a whole native object is reported by whoever rewrites it."""
+        if extras is not None and extras.origin != NAME and "type" not in extras.fields:
+            drop_extras(extras, at, self.ledger)
+
+    def is_native(self, extras: Extras | None) -> bool:
+        """Whether extras are another protocol's whole object."""
+        return extras is not None and extras.origin != NAME and "type" in extras.fields

@@ -1,0 +1,122 @@
+"""Codec: what every protocol room offers, as a record of functions, and what it is given to work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.events import Event
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Part
+from dragoman.model.request import Request
+from dragoman.model.response import Response
+from dragoman.rules.abilities import Abilities
+from dragoman.rules.toolnames import ToolTable
+from dragoman.wire.sse import Frame
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """Whom a request is written for: the model's name there, the provider's label, and what both can do."""
+
+    model: str
+    upstream: str
+    abilities: Abilities
+
+
+class Encoded(Struct, frozen=True, kw_only=True):
+    """A request as it goes to the provider.
+
+    `table` is how its tools are named there; `stops` are the stop strings left to emulate (S11); `headers` are those
+    that the body needs beside it (`anthropic-version`, `anthropic-beta`).
+    """
+
+    body: JsonObject
+    table: ToolTable
+    stops: tuple[str, ...] = ()
+    headers: Mapping[str, str] = {}
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What an answer is read and written against: the client's request and how it was put to the provider.
+
+    `render_turn` writes parts of an assistant turn as the provider's own blocks, to be sealed (V1); `origin` is the
+    protocol the provider speaks, which the events of a stream do not tell.
+    """
+
+    request: Request
+    target: Target
+    table: ToolTable
+    stops: tuple[str, ...] = ()
+    render_turn: Callable[[tuple[Part, ...]], list[JsonObject]] | None = None
+    origin: str = ""
+
+
+class Mint(Struct, frozen=True, kw_only=True):
+    """Where ids and times come from, so that the core stays deterministic: a source of tokens and a clock reading.
+
+    `token(n)` gives n characters out of [0-9A-Za-z]; `now` is in unix seconds.
+    """
+
+    token: Callable[[int], str]
+    now: Callable[[], int]
+
+
+class StreamDecoder(Protocol):
+    """Frames of a provider's stream to events; never raises on what a provider sends, but tells `Failed`."""
+
+    def feed(self, frame: Frame) -> list[Event]:
+        """The events that one frame tells."""
+        ...
+
+    def close(self) -> list[Event]:
+        """The events that the end of the stream tells: `Ended` if the story was complete, `Failed` if not."""
+        ...
+
+    def broken(self, failure: Failure) -> bytes:
+        """The frames by which a stream of this protocol, relayed up to here, tells its client that it broke off."""
+        ...
+
+
+class StreamEncoder(Protocol):
+    """Events to bytes of a client's stream, in the grammar of its protocol."""
+
+    def feed(self, event: Event) -> bytes:
+        """The frames that one event makes, possibly none."""
+        ...
+
+
+Headers: TypeAlias = Mapping[str, str]
+
+
+class Codec(Struct, frozen=True, kw_only=True):
+    """One protocol. `decode` is wire to model, `encode` is model to wire."""
+
+    name: str
+    # Letter of this protocol in envelopes (mapping.md §11).
+    letter: str
+    # The provider label that is assumed when the caller names none.
+    upstream: str
+    # Whether a client of this protocol knows only one open part at a time.
+    serial: bool
+    path: str
+    recognises: Callable[[JsonObject], bool]
+    decode_request: Callable[[JsonObject], Request]
+    encode_request: Callable[[Request, Target, Ledger], Encoded]
+    decode_response: Callable[[JsonObject, Asked], Response | Failure]
+    encode_response: Callable[[Response, Asked, Mint, Ledger], JsonObject]
+    # An error answer: HTTP status and body bytes to a failure, and back to status and body.
+    decode_failure: Callable[[int, bytes], Failure]
+    encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]
+    stream_decoder: Callable[[Asked, Mint, Ledger], StreamDecoder]
+    stream_encoder: Callable[[Asked, Mint, Ledger], StreamEncoder]
+    # The parts of an assistant turn as this wire writes them in an answer, and back (sealed turns, V1).
+    encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
+    decode_turn: Callable[[list[JsonObject]], tuple[Part, ...]]
+    # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
+    decode_limits: Callable[[Headers, int], dict[str, str]]
+    encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]
+    heartbeat: bytes

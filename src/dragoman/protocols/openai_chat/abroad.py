@@ -1,0 +1,311 @@
+"""Requests of other protocols, written for a provider of this one, member by member (mapping.md §3)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place
+from dragoman.model.request import (
+    OutputFormat,
+    OutputKind,
+    Request,
+    ThinkingMode,
+    Updates,
+)
+from dragoman.model.tools import ToolSpec
+from dragoman.protocols.codec import Encoded, Target
+from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
+from dragoman.protocols.openai_chat.tools import (
+    EncodedTools,
+    ToolEncoder,
+    encode_choice,
+    is_forced,
+)
+from dragoman.protocols.openai_chat.turns import TurnEncoder
+from dragoman.rules.conversation import arrange
+from dragoman.rules.effort import effort_for, nearest
+from dragoman.rules.extras import drop_extras, refuse_demands
+from dragoman.rules.schemas import for_openai_strict
+from dragoman.rules.updates import effective
+from dragoman.wire.json import encode_text
+
+
+def _put(body: JsonObject, key: str, value: JsonValue) -> None:
+    if value is not None:
+        body[key] = value
+
+
+class Abroad:
+    """One request of another protocol on its way to a provider of this one."""
+
+    def __init__(self, request: Request, target: Target, ledger: Ledger) -> None:
+        refuse_demands(request)
+        if request.prewarm:
+            raise RefusedError(Feature.PREWARM.value, "max_tokens", "this provider has no cache pre-warming")
+        self._said = request
+        self._request = effective(request)
+        self._target = target
+        self._abilities = target.abilities
+        self._ledger = ledger
+        self._closing: str | None = None
+        self._body: JsonObject = {"model": target.model, "messages": []}
+
+    def encode(self) -> Encoded:
+        """The body, member by member."""
+        request, ledger, body = self._request, self._ledger, self._body
+        tools = ToolEncoder(request, self._target, ledger).encode(self._placed_tools())
+        self._scalars()
+        self._user()
+        stops = self._stops()
+        self._stream()
+        self._tools(tools)
+        self._reasoning()
+        self._output()
+        self._caching()
+        for index, message in enumerate(request.messages):
+            drop_extras(message.extras, ("messages", index), ledger)
+        turns = arrange(request.messages, ledger)
+        body["messages"] = TurnEncoder(self._target, tools.table, ledger).encode(
+            request.instructions, turns, self._closing
+        )
+        drop_extras(request.extras, (), ledger)
+        return Encoded(body=body, table=tools.table, stops=stops)
+
+    def _placed_tools(self) -> list[tuple[ToolSpec, Place]]:
+        """The tools in force, each with its place in the request as it was said."""
+        kept = {id(tool) for tool in self._request.tools}
+        placed: list[tuple[ToolSpec, Place]] = []
+        updates: Updates = self._said.updates
+        for at, tools in ((("tools",), self._said.tools), (("updates", "tools"), updates.tools)):
+            for index, tool in enumerate(tools):
+                if id(tool) in kept:
+                    placed.append((tool, (*at, index)))
+                else:
+                    self._ledger.approximated(Feature.MOVED_TOOLS, (*at, index), "removed by the conversation")
+        return placed
+
+    def _drop(self, feature: Feature, at: Place, note: str = "this provider is not known to take it") -> None:
+        self._ledger.dropped(feature, at, note)
+
+    def _scalars(self) -> None:
+        request, body, abilities = self._request, self._body, self._abilities
+        _put(body, "max_completion_tokens" if abilities.max_completion_tokens else "max_tokens", request.max_tokens)
+        sampling = request.sampling
+        for feature, key, number, taken in (
+            (Feature.TEMPERATURE, "temperature", sampling.temperature, abilities.sampling),
+            (Feature.TOP_P, "top_p", sampling.top_p, abilities.sampling),
+            (Feature.TOP_K, "top_k", sampling.top_k, abilities.top_k),
+            (Feature.PENALTIES, "frequency_penalty", sampling.frequency_penalty, abilities.penalties),
+            (Feature.PENALTIES, "presence_penalty", sampling.presence_penalty, abilities.penalties),
+            (Feature.SAMPLING, "seed", sampling.seed, True),
+            (Feature.SAMPLING, "logit_bias", sampling.logit_bias, True),
+        ):
+            if number is not None and taken:
+                body[key] = number
+            elif number is not None:
+                self._drop(feature, ("sampling", key), "this model does not take it")
+        for key in sampling.others or {}:
+            self._drop(Feature.SAMPLING, ("sampling", "others", key))
+        if request.logprobs:
+            body["logprobs"] = True
+            _put(body, "top_logprobs", request.top_logprobs)
+        elif request.top_logprobs:
+            self._drop(Feature.LOGPROBS, ("top_logprobs",), "log probabilities were not asked for")
+        for feature, name, key, value in (
+            (Feature.VERBOSITY, "verbosity", "verbosity", request.verbosity),
+            (Feature.MODERATION, "moderation", "moderation", request.moderation),
+            (Feature.CACHE_KEY, "cache_key", "prompt_cache_key", request.cache_key),
+        ):
+            if value is not None and abilities.official:
+                body[key] = value
+            elif value is not None:
+                self._drop(feature, (name,))
+        self._tier()
+        for feature, name, given, note in (
+            (Feature.METADATA, "metadata", request.metadata is not None, "taken only with stored completions"),
+            (Feature.STORE, "store", bool(request.store), "nothing is stored at the provider"),
+            (Feature.CONTEXT_MANAGEMENT, "compact_at", request.compact_at is not None, "there is no compaction here"),
+            (Feature.MAX_TOOL_CALLS, "max_tool_calls", request.max_tool_calls is not None, "there is no such limit"),
+        ):
+            if given:
+                self._drop(feature, (name,), note)
+
+    def _tier(self) -> None:
+        request = self._request
+        tier = request.service_tier
+        if tier is not None and not self._abilities.official:
+            if tier != "auto":
+                self._drop(Feature.SERVICE_TIER, ("service_tier",))
+        elif tier is not None:
+            word = _TIERS.get(tier, tier)
+            if word != tier and tier != "standard_only":
+                self._ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), f"written as {word!r}")
+            self._body["service_tier"] = word
+        if request.speed == "fast" and self._abilities.official:
+            self._body["service_tier"] = "fast"
+            self._ledger.approximated(Feature.SERVICE_TIER, ("speed",), "written as the tier 'fast'")
+        elif request.speed not in (None, "standard"):
+            self._drop(Feature.SERVICE_TIER, ("speed",))
+
+    def _user(self) -> None:
+        """The end user, bounded; Messages clients also get a routing key for the prefix cache made of it."""
+        user = self._request.end_user
+        if user is None:
+            return
+        digest = sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
+        if len(user) > USER_ID_LIMIT:
+            self._ledger.approximated(Feature.END_USER, ("end_user",), "longer than 64 characters: its SHA-256 is sent")
+            user = digest
+        if not self._abilities.official:
+            self._body["user"] = user
+            return
+        self._body["safety_identifier"] = user
+        if self._request.origin == ANTHROPIC and "prompt_cache_key" not in self._body:
+            self._ledger.approximated(Feature.CACHE_KEY, ("end_user",), "a prompt cache key is made of the user id")
+            self._body["prompt_cache_key"] = digest[:32]
+
+    def _stops(self) -> tuple[str, ...]:
+        stop, limit = self._request.stop, self._abilities.stop_limit
+        sent = stop if limit is None else stop[:limit]
+        if sent:
+            self._body["stop"] = list[JsonValue](sent)
+        if len(sent) < len(stop):
+            self._ledger.approximated(
+                Feature.STOP_SEQUENCES, ("stop",), f"{len(stop) - len(sent)} stop strings are matched by the gateway"
+            )
+        return stop[len(sent) :]
+
+    def _stream(self) -> None:
+        request = self._request
+        if not request.stream:
+            return
+        options: JsonObject = {"include_usage": True}
+        obfuscation = request.obfuscation
+        if self._abilities.official:
+            if request.origin == ANTHROPIC:
+                obfuscation = False
+            _put(options, "include_obfuscation", obfuscation)
+        elif obfuscation:
+            self._drop(Feature.STREAM_OPTIONS, ("obfuscation",))
+        self._body["stream"] = True
+        self._body["stream_options"] = options
+
+    def _tools(self, tools: EncodedTools) -> None:
+        request, body = self._request, self._body
+        choice = request.tool_choice
+        if tools.search is not None:
+            body["web_search_options"] = tools.search
+        if not tools.written:
+            if choice is not None:
+                self._drop(Feature.TOOL_CHOICE, ("tool_choice",), "there are no tools to choose from")
+            if request.parallel_calls is False:
+                self._drop(Feature.PARALLEL_CALLS, ("parallel_calls",), "there are no tools to call")
+            return
+        if choice is not None:
+            body["tool_choice"] = encode_choice(choice, tools, self._target, self._ledger)
+        body["tools"] = tools.written
+        if request.parallel_calls is False:
+            body["parallel_tool_calls"] = False
+
+    def _reasoning(self) -> None:
+        reasoning = self._request.reasoning
+        for name, shown in (("display", reasoning.display), ("summary", reasoning.summary)):
+            if shown is not None:
+                self._drop(Feature.THINKING_DISPLAY, ("reasoning", name), "what is shown of reasoning is not settable")
+        drop_extras(reasoning.extras, ("reasoning",), self._ledger)
+        effort = self._effort()
+        if effort is None:
+            return
+        at = ("updates", "effort") if self._said.updates.effort is not None else ("reasoning",)
+        if self._abilities.efforts == () or self._abilities.reasons is False:
+            self._drop(Feature.EFFORT, at, "this model takes no reasoning effort")
+            return
+        choice = self._request.tool_choice
+        if choice is not None and is_forced(choice) and not self._abilities.forced_with_thinking and effort != "none":
+            self._ledger.approximated(Feature.EFFORT, at, "a forced tool choice excludes reasoning here")
+            return
+        level = effort
+        if self._abilities.efforts is not None or self._request.origin == ANTHROPIC:
+            level = nearest(effort, self._abilities.efforts)
+        if level != effort:
+            self._ledger.approximated(Feature.EFFORT, at, f"{effort!r} is written as {level!r}")
+        self._body["reasoning_effort"] = level
+
+    def _effort(self) -> str | None:
+        """The effort that was asked for; a Messages client may have said it as a mode or a budget (E2)."""
+        reasoning = self._request.reasoning
+        if reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS):
+            if reasoning.mode is ThinkingMode.BETWEEN_TOOLS:
+                self._ledger.approximated(Feature.EFFORT, ("reasoning", "mode"), "written as no reasoning")
+            unknown = self._abilities.efforts is None and self._abilities.reasons is not True
+            return None if unknown else "none"
+        if reasoning.effort is None and reasoning.budget is not None:
+            self._ledger.approximated(Feature.EFFORT, ("reasoning", "budget"), "a budget is written as an effort")
+            return effort_for(reasoning.budget)
+        if reasoning.budget is not None:
+            self._drop(Feature.EFFORT, ("reasoning", "budget"), "the effort says it")
+        return reasoning.effort
+
+    def _output(self) -> None:
+        """The form of the answer, natively or by instruction (mapping.md §12)."""
+        output, abilities, ledger = self._request.output, self._abilities, self._ledger
+        if self._said.updates.output is not None and self._said.output is not None:
+            ledger.approximated(Feature.CONFIGURATION_UPDATE, ("output",), "replaced by a later update")
+        if output is None or output.kind is OutputKind.TEXT:
+            return
+        at: Place = ("updates", "output") if self._said.updates.output is not None else ("output",)
+        drop_extras(output.extras, at, ledger)
+        if output.kind is OutputKind.SCHEMA and abilities.output_schema:
+            self._body["response_format"] = {"type": "json_schema", "json_schema": self._schema(output, at)}
+            return
+        if abilities.json_mode:
+            self._body["response_format"] = {"type": "json_object"}
+        if output.kind is OutputKind.SCHEMA:
+            self._closing = f"{JSON_ONLY}\nIt must match this JSON schema: {encode_text(output.schema or {})}"
+            ledger.approximated(Feature.OUTPUT_SCHEMA, at, "asked for by instruction")
+        elif not abilities.json_mode:
+            self._closing = JSON_ONLY
+            ledger.approximated(Feature.JSON_MODE, at, "asked for by instruction")
+
+    def _schema(self, output: OutputFormat, at: Place) -> JsonObject:
+        written: JsonObject = {"name": output.name or "response"}
+        _put(written, "description", output.description)
+        _put(written, "schema", output.schema)
+        if self._request.origin != ANTHROPIC:
+            _put(written, "strict", output.strict)
+            return written
+        closed = for_openai_strict(output.schema or {})
+        written["strict"] = closed is not None
+        if closed is not None:
+            written["schema"] = closed
+        else:
+            self._ledger.approximated(Feature.OUTPUT_SCHEMA, at, "outside the strict subset: asked for, not enforced")
+        return written
+
+    def _caching(self) -> None:
+        cache = self._request.cache
+        if cache is None:
+            return
+        drop_extras(cache.extras, ("cache",), self._ledger)
+        if not self._abilities.official:
+            for name, given in (("explicit", cache.explicit), ("ttl", cache.ttl), ("retention", cache.retention)):
+                if given is not None:
+                    self._drop(Feature.CACHE_MARK, ("cache", name))
+            return
+        options: JsonObject = {}
+        if cache.explicit is not None:
+            options["mode"] = "explicit" if cache.explicit else "implicit"
+        if cache.ttl is not None:
+            options["ttl"] = "30m"
+            if cache.ttl != "30m":
+                self._ledger.approximated(Feature.CACHE_MARK, ("cache", "ttl"), "caches live 30 minutes here")
+        if options:
+            self._body["prompt_cache_options"] = options
+        _put(self._body, "prompt_cache_retention", cache.retention)
+
+
+# Messages' and Responses' tiers in this protocol's words.
+_TIERS = {"standard_only": "default", "ultrafast": "fast"}

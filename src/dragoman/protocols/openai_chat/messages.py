@@ -1,0 +1,205 @@
+"""Messages, both ways at home: one wire message is one `Message`.
+
+Legacy calls (`function_call`, role `function`) have no ids; they get one made of name and position (T4), by which the
+way home knows them again.
+"""
+
+from __future__ import annotations
+
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.parts import (
+    Extras,
+    InputForm,
+    Part,
+    Refusal,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.model.request import Message, Role
+from dragoman.protocols.openai_chat.parts import (
+    decode_content,
+    encode_content_home,
+    merge_extras,
+    unmodelled,
+)
+from dragoman.protocols.openai_chat.reasoning import decode_echo, write_home
+from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.rules import ids
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import encode_text
+
+_ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
+
+
+class MessageDecoder:
+    """Reads the messages of one request, in order, because results without ids belong to calls before them."""
+
+    def __init__(self) -> None:
+        self._legacy: dict[str, list[str]] = {}
+        self._custom: set[str] = set()
+
+    def decode(self, message: Fields, position: int) -> Message:
+        """One message."""
+        role = message.text("role")
+        if role == "assistant":
+            return self._assistant(message, position)
+        if role == "tool":
+            return self._tool(message)
+        if role == "function":
+            return self._function(message)
+        if role not in _ROLES:
+            raise message.wrong("role", "'system', 'developer', 'user', 'assistant', 'tool' or 'function'", repr(role))
+        return Message(
+            role=_ROLES[role],
+            parts=decode_content(message),
+            name=message.optional_text("name"),
+            extras=unmodelled(message),
+        )
+
+    def _assistant(self, message: Fields, position: int) -> Message:
+        parts, turn = decode_echo(message)
+        parts += decode_content(message)
+        refusal = message.optional_text("refusal")
+        if refusal:
+            parts.append(Refusal(text=refusal))
+        for call in message.each("tool_calls"):
+            part = decode_call(call)
+            if part.form is InputForm.TEXT:
+                self._custom.add(part.call_id)
+            parts.append(part)
+        legacy = message.optional_fields("function_call")
+        if legacy is not None:
+            part = decode_legacy_call(legacy, position)
+            self._legacy.setdefault(part.name, []).append(part.call_id)
+            parts.append(part)
+        return Message(
+            role=Role.ASSISTANT,
+            parts=tuple(parts),
+            name=message.optional_text("name"),
+            turn=turn,
+            extras=unmodelled(message),
+        )
+
+    def _tool(self, message: Fields) -> Message:
+        call_id = message.optional_text("tool_call_id") or ""
+        form = InputForm.TEXT if call_id in self._custom else InputForm.JSON
+        result = ToolResult(call_id=call_id, parts=decode_content(message), form=form)
+        return Message(role=Role.USER, parts=(result,), name=message.optional_text("name"), extras=unmodelled(message))
+
+    def _function(self, message: Fields) -> Message:
+        name = message.text("name")
+        waiting = self._legacy.get(name)
+        result = ToolResult(call_id=waiting.pop(0) if waiting else "", parts=decode_content(message))
+        extras = unmodelled(message)
+        if not result.call_id:
+            # Nothing but the name says what this was; the role is kept for the way home.
+            extras = Extras(origin=NAME, fields={**(extras.fields if extras is not None else {}), "role": "function"})
+        return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
+
+
+def decode_call(call: Fields) -> ToolCall:
+    """One entry of `tool_calls`, as history and whole answers have it."""
+    kind = call.optional_text("type") or ("custom" if "custom" in call.value else "function")
+    custom = kind == "custom"
+    inner = call.fields("custom" if custom else "function")
+    arguments = inner.optional_text("input") or "" if custom else arguments_text(inner.raw("arguments"))
+    rest, nested = _call_rest(call, inner, "custom" if custom else "function")
+    return ToolCall(
+        call_id=call.optional_text("id") or "",
+        name=inner.text("name"),
+        arguments=arguments,
+        form=InputForm.TEXT if custom else InputForm.JSON,
+        extras=Extras(origin=NAME, fields={**rest, **nested}) if rest or nested else None,
+    )
+
+
+def _call_rest(call: Fields, inner: Fields, key: str) -> tuple[JsonObject, JsonObject]:
+    call.skip("id", "type", key)
+    inner.skip("name", "input" if key == "custom" else "arguments")
+    outer, nested = unmodelled(call), unmodelled(inner)
+    return (outer.fields if outer is not None else {}), ({key: nested.fields} if nested is not None else {})
+
+
+def arguments_text(value: JsonValue) -> str:
+    """A call's arguments as text; servers and clients that give the object itself are understood."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else encode_text(value)
+
+
+def decode_legacy_call(call: Fields, position: int) -> ToolCall:
+    """A `function_call`, under the id that its name and position give it."""
+    name = call.text("name")
+    return ToolCall(
+        call_id=ids.legacy_call_id(name, position),
+        name=name,
+        arguments=arguments_text(call.raw("arguments")),
+        extras=unmodelled(call),
+    )
+
+
+def encode_messages_home(messages: tuple[Message, ...]) -> JsonList:
+    """The messages of a request of this protocol, as they were said."""
+    written: JsonList = []
+    legacy: dict[str, str] = {}
+    for position, message in enumerate(messages):
+        if message.role is Role.ASSISTANT:
+            written.append(encode_assistant_home(message, position, legacy))
+            continue
+        single = message.parts[0] if len(message.parts) == 1 else None
+        one: JsonObject
+        if isinstance(single, ToolResult):
+            content = encode_content_home(list(single.parts))
+            if single.call_id in legacy:
+                one = {"role": "function", "name": legacy[single.call_id], "content": content}
+            else:
+                one = {"role": "tool", "content": content}
+                if single.call_id:
+                    one["tool_call_id"] = single.call_id
+        else:
+            one = {"role": message.role.value, "content": encode_content_home(list(message.parts))}
+        if message.name is not None:
+            one["name"] = message.name
+        written.append(merge_extras(one, message.extras))
+    return written
+
+
+def encode_assistant_home(message: Message, position: int, legacy: dict[str, str]) -> JsonObject:
+    """An assistant message as it was said; legacy calls are noted by id for the results that follow."""
+    one: JsonObject = {"role": "assistant", "content": None}
+    if message.name is not None:
+        one["name"] = message.name
+    thinking = [part for part in message.parts if isinstance(part, Thinking)]
+    write_home(thinking, message.turn, one)
+    content: list[Part] = []
+    calls: JsonList = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            if part.call_id == ids.legacy_call_id(part.name, position):
+                legacy[part.call_id] = part.name
+                function: JsonObject = {"name": part.name, "arguments": part.arguments}
+                one["function_call"] = merge_extras(function, part.extras)
+            else:
+                calls.append(encode_call_home(part))
+        elif isinstance(part, Refusal) and part.extras is None:
+            one["refusal"] = part.text
+        elif not isinstance(part, Thinking):
+            content.append(part)
+    if content:
+        one["content"] = encode_content_home(content)
+    if calls:
+        one["tool_calls"] = calls
+    return merge_extras(one, message.extras)
+
+
+def encode_call_home(part: ToolCall) -> JsonObject:
+    """A call as it was said."""
+    return merge_extras(write_call(part.call_id, part.name, part.arguments, part.form), part.extras)
+
+
+def write_call(call_id: str, name: str, arguments: str, form: InputForm) -> JsonObject:
+    """An entry of `tool_calls`."""
+    if form is InputForm.TEXT:
+        return {"id": call_id, "type": "custom", "custom": {"name": name, "input": arguments}}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

@@ -1,0 +1,416 @@
+"""Content parts, both ways side by side: text, images, files, sound and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dragoman.errors import RefusedError, WireError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.parts import (
+    Audio,
+    CacheMark,
+    Citation,
+    Document,
+    Extras,
+    FileRef,
+    Foreign,
+    Image,
+    Inline,
+    Part,
+    Passages,
+    PlainText,
+    Refusal,
+    Text,
+    Url,
+)
+from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_chat.shapes import ANTHROPIC, FILE_ISSUER, NAME, PDF
+from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.wire.fields import Fields, render_path
+from dragoman.wire.json import kind_of
+from dragoman.wire.media import BadDataUrl, data_url, parse_data_url
+
+_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
+
+
+def unmodelled(owner: Fields) -> Extras | None:
+    """The members nobody asked for; null is absence on this wire."""
+    rest = owner.rest(NAME)
+    if rest is None or None not in rest.fields.values():
+        return rest
+    fields: JsonObject = {key: value for key, value in rest.fields.items() if value is not None}
+    return Extras(origin=NAME, fields=fields) if fields else None
+
+
+def decode_content(owner: Fields, key: str = "content") -> tuple[Part, ...]:
+    """A message's content: a string is one text; absent and null are nothing."""
+    value = owner.raw(key)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (Text(text=value),)
+    if not isinstance(value, list):
+        raise owner.fail(key, "string or array", value)
+    path = (owner.path, key)
+    parts: list[Part] = []
+    for index, item in enumerate(value):
+        if isinstance(item, str):
+            parts.append(Text(text=item))
+        elif isinstance(item, dict):
+            parts.append(decode_part(Fields(item, (path, index))))
+        else:
+            raise WireError(render_path((path, index)), "object", kind_of(item))
+    return tuple(parts)
+
+
+def decode_part(part: Fields) -> Part:
+    """One content part; types this protocol does not define are kept whole."""
+    kind = part.optional_text("type") or _guessed_type(part.value)
+    decode = _DECODERS.get(kind)
+    if decode is None:
+        return Foreign(origin=NAME, kind=kind, body=part.value)
+    return decode(part)
+
+
+def _guessed_type(value: JsonObject) -> str:
+    return next((kind for kind in _DECODERS if kind in value), "unknown")
+
+
+def decode_cache(owner: Fields) -> CacheMark | None:
+    """A breakpoint of this protocol, or the Messages mark that several servers take (in that protocol's words)."""
+    for key, origin, tag in (("prompt_cache_breakpoint", NAME, "mode"), ("cache_control", ANTHROPIC, "type")):
+        mark = owner.value.get(key)
+        if mark is None:
+            owner.skip(key)
+        elif not isinstance(mark, dict):
+            raise owner.fail(key, "object", mark)
+        elif mark.get(tag) == _MARKS[tag] and mark.keys() <= {tag, "ttl"}:
+            ttl = owner.fields(key).optional_text("ttl")
+            return CacheMark(origin=origin, ttl=ttl)
+    return None
+
+
+_MARKS = {"mode": "explicit", "type": "ephemeral"}
+
+
+def encode_cache(mark: CacheMark | None, part: JsonObject) -> None:
+    """Write a mark in the member it was said in; for the way home."""
+    if mark is None:
+        return
+    key, tag = ("prompt_cache_breakpoint", "mode") if mark.origin == NAME else ("cache_control", "type")
+    written: JsonObject = {tag: _MARKS[tag]}
+    if mark.ttl is not None:
+        written["ttl"] = mark.ttl
+    part[key] = written
+
+
+def _decode_text(part: Fields) -> Text:
+    return Text(text=part.text("text"), cache=decode_cache(part), extras=unmodelled(part))
+
+
+def _decode_refusal(part: Fields) -> Refusal:
+    return Refusal(text=part.text("refusal"), extras=unmodelled(part))
+
+
+def _decode_image(part: Fields) -> Image:
+    detail: str | None = None
+    rest: Extras | None = None
+    if isinstance(part.value.get("image_url"), str):
+        source = _source(part, "image_url", part.text("image_url"))
+    else:
+        image = part.fields("image_url")
+        source = _source(image, "url", image.text("url"))
+        detail = image.optional_text("detail")
+        rest = unmodelled(image)
+    return Image(source=source, detail=detail, cache=decode_cache(part), extras=_nested(part, "image_url", rest))
+
+
+def _source(owner: Fields, key: str, url: str) -> Inline | Url:
+    try:
+        parsed = parse_data_url(url)
+    except BadDataUrl as error:
+        raise owner.wrong(key, "a data URL", str(error)) from None
+    return Url(url=url) if parsed is None else Inline(media_type=parsed[0], data=parsed[1])
+
+
+def _decode_audio(part: Fields) -> Audio:
+    audio = part.fields("input_audio")
+    source = Inline(media_type=f"audio/{audio.text('format')}", data=audio.text("data"))
+    return Audio(source=source, cache=decode_cache(part), extras=_nested(part, "input_audio", unmodelled(audio)))
+
+
+def _decode_file(part: Fields) -> Document:
+    file = part.fields("file")
+    data = file.optional_text("file_data")
+    title = file.optional_text("filename")
+    source: Inline | Url | FileRef
+    if data is not None:
+        source = _source(file, "file_data", data)
+        if isinstance(source, Url):
+            # Bare base64: the name tells what it is.
+            guessed = PDF if (title or "").lower().endswith(".pdf") else "application/octet-stream"
+            source = Inline(media_type=guessed, data=data)
+    else:
+        source = FileRef(issuer=FILE_ISSUER, file_id=file.text("file_id"))
+    return Document(
+        source=source, title=title, cache=decode_cache(part), extras=_nested(part, "file", unmodelled(file))
+    )
+
+
+def _nested(part: Fields, key: str, rest: Extras | None) -> Extras | None:
+    """The unknown members of a part together with those of the object inside it."""
+    outer = unmodelled(part)
+    if rest is None:
+        return outer
+    inner: JsonObject = {key: rest.fields}
+    return Extras(origin=NAME, fields={**outer.fields, **inner} if outer is not None else inner)
+
+
+_DECODERS: dict[str, Callable[[Fields], Part]] = {
+    "text": _decode_text,
+    "image_url": _decode_image,
+    "input_audio": _decode_audio,
+    "file": _decode_file,
+    "refusal": _decode_refusal,
+}
+
+
+def merge_extras(written: JsonObject, extras: Extras | None) -> JsonObject:
+    """Put this protocol's unmodelled members back, into nested objects too."""
+    if extras is not None and extras.origin == NAME:
+        for key, value in extras.fields.items():
+            known = written.get(key)
+            written[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+    return written
+
+
+def encode_part_home(part: Part) -> JsonObject:
+    """One content part as it was said."""
+    written: JsonObject
+    match part:
+        case Text():
+            written = {"type": "text", "text": part.text}
+            encode_cache(part.cache, written)
+        case Image():
+            written = _image(part)
+            encode_cache(part.cache, written)
+        case Audio():
+            written = _audio(part)
+            encode_cache(part.cache, written)
+        case Document():
+            written = _file_home(part)
+            encode_cache(part.cache, written)
+        case Refusal():
+            written = {"type": "refusal", "refusal": part.text}
+        case Foreign():
+            return part.body
+        case _:
+            raise WireError("", "a content part", type(part).__name__)
+    return merge_extras(written, part.extras)
+
+
+def encode_content_home(parts: list[Part]) -> JsonValue:
+    """A message's content as it was said; one plain text is a string."""
+    if not parts:
+        return ""
+    first = parts[0]
+    if len(parts) == 1 and isinstance(first, Text) and first.cache is None and first.extras is None:
+        return first.text
+    return [encode_part_home(part) for part in parts]
+
+
+def _image(part: Image) -> JsonObject:
+    source = part.source
+    url = data_url(source.media_type, source.data) if isinstance(source, Inline) else ""
+    if isinstance(source, Url):
+        url = source.url
+    image: JsonObject = {"url": url}
+    if part.detail is not None:
+        image["detail"] = part.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def _audio(part: Audio) -> JsonObject:
+    kind = part.source.media_type.removeprefix("audio/")
+    return {
+        "type": "input_audio",
+        "input_audio": {"data": part.source.data, "format": _AUDIO_FORMATS.get(kind, kind)},
+    }
+
+
+def _file_home(part: Document) -> JsonObject:
+    file: JsonObject = {}
+    if isinstance(part.source, FileRef):
+        file["file_id"] = part.source.file_id
+    elif isinstance(part.source, Inline):
+        file["file_data"] = data_url(part.source.media_type, part.source.data)
+    if part.title is not None:
+        file["filename"] = part.title
+    return {"type": "file", "file": file}
+
+
+class PartEncoder:
+    """Writes another protocol's content for a provider of this one, with what is lost (mapping.md §6)."""
+
+    def __init__(self, target: Target, ledger: Ledger) -> None:
+        self._target = target
+        self._ledger = ledger
+        self.breakpoints = target.abilities.breakpoints
+
+    def parts(self, part: Part, at: Place) -> list[JsonObject]:
+        """The content parts that one part of a user's message makes."""
+        match part:
+            case Text():
+                return [self.text(part, at)] if part.text else []
+            case Image():
+                return [self._image(part, at)]
+            case Document():
+                return self._document(part, at)
+            case Audio():
+                drop_extras(part.extras, at, self._ledger)
+                return [self._marked(_audio(part), part.cache, at)]
+            case Foreign():
+                said = foreign_text(part, at, self._ledger, said_by_user=True)
+                return [{"type": "text", "text": said}] if said else []
+            case _:
+                raise RefusedError(
+                    Feature.FOREIGN_CONTENT.value,
+                    render_place(at),
+                    f"a user's message to this provider cannot hold a {type(part).__name__}",
+                )
+
+    def text(self, part: Text, at: Place) -> JsonObject:
+        """A text part; what hangs on it and cannot go along is reported."""
+        drop_extras(part.extras, at, self._ledger)
+        if part.citations:
+            self._ledger.dropped(Feature.CITATIONS, (*at, "citations"), "history carries no citations here")
+        if part.logprobs:
+            self._ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "history carries no log probabilities")
+        return self._marked({"type": "text", "text": part.text}, part.cache, at)
+
+    def _marked(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
+        return self.mark(written, mark, (*at, "cache"))
+
+    def mark(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
+        """Set a breakpoint where the model takes one (mapping.md §15)."""
+        if mark is None:
+            return written
+        if not self.breakpoints:
+            self._ledger.dropped(Feature.CACHE_MARK, at, "this provider takes no cache breakpoints")
+            return written
+        breakpoint_: JsonObject = {"mode": "explicit"}
+        ttl = _TTLS.get(mark.ttl or "5m", mark.ttl)
+        if ttl is not None:
+            breakpoint_["ttl"] = ttl
+        if mark.origin == ANTHROPIC or ttl != mark.ttl:
+            self._ledger.approximated(Feature.CACHE_MARK, at, "written as a cache breakpoint")
+        written["prompt_cache_breakpoint"] = breakpoint_
+        return written
+
+    def _image(self, part: Image, at: Place) -> JsonObject:
+        if not self._target.abilities.images:
+            raise RefusedError(Feature.IMAGE.value, render_place(at), "this model takes no images")
+        if isinstance(part.source, FileRef):
+            raise self._file_refused(part.source, at)
+        drop_extras(part.extras, at, self._ledger)
+        return self._marked(_image(part), part.cache, at)
+
+    def _file_refused(self, source: FileRef, at: Place) -> RefusedError:
+        return RefusedError(
+            Feature.FILE_ID.value, render_place(at), f"the file {source.file_id!r} is kept by {source.issuer}"
+        )
+
+    def _document(self, part: Document, at: Place) -> list[JsonObject]:
+        drop_extras(part.extras, at, self._ledger)
+        if part.citable is not None:
+            self._ledger.dropped(Feature.DOCUMENT_OPTIONS, (*at, "citable"), "citations cannot be asked for here")
+        match part.source:
+            case Inline() as inline:
+                if part.context is not None:
+                    self._ledger.dropped(Feature.DOCUMENT_OPTIONS, (*at, "context"), "a file has no context here")
+                file: JsonObject = {
+                    "file_data": data_url(inline.media_type, inline.data),
+                    "filename": file_name(part.title, inline.media_type),
+                }
+                written = [self._marked({"type": "file", "file": file}, part.cache, at)]
+            case PlainText() as plain:
+                written = [self._as_text(part, [plain.text], at)]
+            case Passages() as passages:
+                written = self._passages(part, passages, at)
+            case Url() as link:
+                raise RefusedError(
+                    Feature.DOCUMENT.value, render_place(at), f"documents by URL cannot be sent: {link.url[:200]}"
+                )
+            case FileRef() as reference:
+                if reference.issuer != FILE_ISSUER or self._target.upstream != FILE_ISSUER:
+                    raise self._file_refused(reference, at)
+                written = [self._marked(_file_home(part), part.cache, at)]
+        return written
+
+    def _as_text(self, part: Document, body: Iterable[str], at: Place) -> JsonObject:
+        self._ledger.approximated(Feature.TEXT_DOCUMENT, at, "a text document is written as text")
+        lines = [line for line in (part.title, part.context, *body) if line]
+        return self._marked({"type": "text", "text": "\n".join(lines)}, part.cache, at)
+
+    def _passages(self, part: Document, passages: Passages, at: Place) -> list[JsonObject]:
+        texts: list[str] = []
+        media: list[JsonObject] = []
+        for index, passage in enumerate(passages.parts):
+            place: Place = (*at, "source", "parts", index)
+            if isinstance(passage, Text):
+                texts.append(passage.text)
+                drop_extras(passage.extras, place, self._ledger)
+            else:
+                media += self.parts(passage, place)
+        return [self._as_text(part, texts, at), *media]
+
+
+# The Messages lifetimes in this protocol's words; 5 minutes is the default.
+_TTLS: dict[str, str | None] = {"5m": None, "1h": "30m", "12h": "30m"}
+
+
+def file_name(title: str | None, media_type: str) -> str:
+    """The name under which a file is sent; a PDF is called one."""
+    name = title or "document"
+    return f"{name}.pdf" if media_type == PDF and not name.lower().endswith(".pdf") else name
+
+
+def decode_annotation(annotation: Fields) -> Citation:
+    """A citation of an answer; anything but a web page is kept for the way home."""
+    if annotation.optional_text("type") != "url_citation":
+        return Citation(origin=NAME, native=annotation.value)
+    page = annotation.fields("url_citation")
+    start, end = page.optional_integer("start_index"), page.optional_integer("end_index")
+    return Citation(
+        origin=NAME,
+        native=annotation.value,
+        url=page.optional_text("url"),
+        title=page.optional_text("title"),
+        span=(start, end) if start is not None and end is not None else None,
+    )
+
+
+def encode_annotation(citation: Citation, start: int, length: int) -> JsonObject | None:
+    """A citation of a text that begins at `start` of the answer; None if it names no web page (mapping.md §19)."""
+    if citation.url is None:
+        return None
+    span = citation.span or (0, length)
+    return {
+        "type": "url_citation",
+        "url_citation": {
+            "url": citation.url,
+            "title": citation.title or citation.url,
+            "start_index": start + span[0],
+            "end_index": start + span[1],
+        },
+    }
+
+
+def joined(lists: Iterable[JsonList | None]) -> JsonList | None:
+    """Several lists as one; None if there is nothing in them."""
+    found: JsonList = []
+    for one in lists:
+        found.extend(one or ())
+    return found or None

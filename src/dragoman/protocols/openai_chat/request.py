@@ -1,0 +1,362 @@
+"""Requests, both ways: decoded faithfully, written back as they were said; those of others are written `abroad`."""
+
+from __future__ import annotations
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras
+from dragoman.model.request import (
+    CacheOptions,
+    Demand,
+    OutputFormat,
+    OutputKind,
+    Reasoning,
+    Request,
+    Sampling,
+)
+from dragoman.model.tools import FunctionTool, ToolSpec, WebSearchTool
+from dragoman.protocols.codec import Encoded, Target
+from dragoman.protocols.openai_chat.abroad import Abroad
+from dragoman.protocols.openai_chat.messages import MessageDecoder, encode_messages_home
+from dragoman.protocols.openai_chat.parts import merge_extras, unmodelled
+from dragoman.protocols.openai_chat.shapes import NAME, OTHER_SAMPLING
+from dragoman.protocols.openai_chat.tools import (
+    decode_choice,
+    decode_legacy_choice,
+    decode_legacy_function,
+    decode_search,
+    decode_tool,
+    encode_choice_home,
+    encode_legacy_function,
+    encode_search_home,
+    encode_tool_home,
+)
+from dragoman.rules.toolnames import ToolTable
+from dragoman.wire.fields import Fields
+
+
+def recognises(body: JsonObject) -> bool:
+    """Whether a body looks like a request of this protocol: it has messages."""
+    return isinstance(body.get("messages"), list)
+
+
+def decode_request(body: JsonObject) -> Request:
+    """A request of this protocol."""
+    fields = Fields(body)
+    decoder = MessageDecoder()
+    messages = tuple(decoder.decode(message, index) for index, message in enumerate(fields.each("messages")))
+    if not messages:
+        raise fields.wrong("messages", "at least one message", "none")
+    spellings: list[str] = []
+    demands: list[Demand] = []
+    nested: JsonObject = {}
+    tools, legacy = _decode_tools(fields)
+    choice = decode_choice(fields)
+    if choice is None:
+        choice = decode_legacy_choice(fields)
+    elif "function_call" in body:
+        nested["function_call"] = fields.raw("function_call")
+    options = fields.optional_fields("stream_options")
+    choices = fields.optional_integer("n")
+    if choices is not None and choices > 1:
+        demands.append(Demand(feature=Feature.CHOICES, member="n", note="only one choice can be asked for"))
+    return Request(
+        origin=NAME,
+        model=fields.text("model"),
+        messages=messages,
+        tools=tools,
+        tool_choice=choice,
+        parallel_calls=fields.optional_flag("parallel_tool_calls"),
+        max_tokens=_decode_cap(fields, spellings),
+        sampling=_decode_sampling(fields),
+        stop=_decode_stop(fields),
+        reasoning=_decode_reasoning(fields, spellings),
+        output=_decode_output(fields),
+        verbosity=fields.optional_text("verbosity"),
+        stream=fields.optional_flag("stream") or False,
+        include_usage=options.optional_flag("include_usage") if options is not None else None,
+        obfuscation=options.optional_flag("include_obfuscation") if options is not None else None,
+        choices=choices,
+        logprobs=fields.optional_flag("logprobs"),
+        top_logprobs=fields.optional_integer("top_logprobs"),
+        end_user=_decode_end_user(fields, spellings),
+        metadata=fields.optional_object("metadata"),
+        service_tier=fields.optional_text("service_tier"),
+        store=fields.optional_flag("store"),
+        cache_key=fields.optional_text("prompt_cache_key"),
+        cache=_decode_cache_options(fields),
+        moderation=_decode_moderation(fields, demands),
+        legacy_functions=legacy,
+        spellings=tuple(spellings),
+        demands=(*demands, *_decode_modalities(fields)),
+        extras=_rest(fields, options, nested),
+    )
+
+
+def _rest(fields: Fields, options: Fields | None, nested: JsonObject) -> Extras | None:
+    rest = unmodelled(fields)
+    inner = unmodelled(options) if options is not None else None
+    if inner is not None:
+        nested["stream_options"] = inner.fields
+    if not nested:
+        return rest
+    return Extras(origin=NAME, fields={**(rest.fields if rest is not None else {}), **nested})
+
+
+def _decode_tools(fields: Fields) -> tuple[tuple[ToolSpec, ...], bool]:
+    tools: list[ToolSpec] = [decode_tool(tool) for tool in fields.each("tools")]
+    functions = [decode_legacy_function(function) for function in fields.each("functions")]
+    tools += functions
+    search = fields.optional_fields("web_search_options")
+    if search is not None:
+        tools.append(decode_search(search))
+    return tuple(tools), bool(functions)
+
+
+def _decode_cap(fields: Fields, spellings: list[str]) -> int | None:
+    """The newer member counts; the older one beside it is kept for the way home."""
+    cap = fields.optional_integer("max_completion_tokens")
+    if cap is None and fields.value.get("max_tokens") is not None:
+        spellings.append("max_tokens")
+        return fields.optional_integer("max_tokens")
+    return cap
+
+
+def _decode_end_user(fields: Fields, spellings: list[str]) -> str | None:
+    user = fields.optional_text("safety_identifier")
+    if user is None and fields.value.get("user") is not None:
+        spellings.append("user")
+        return fields.optional_text("user")
+    return user
+
+
+def _decode_sampling(fields: Fields) -> Sampling:
+    others = {key: fields.raw(key) for key in OTHER_SAMPLING if fields.value.get(key) is not None}
+    return Sampling(
+        temperature=fields.optional_number("temperature"),
+        top_p=fields.optional_number("top_p"),
+        top_k=fields.optional_integer("top_k"),
+        frequency_penalty=fields.optional_number("frequency_penalty"),
+        presence_penalty=fields.optional_number("presence_penalty"),
+        seed=fields.optional_integer("seed"),
+        logit_bias=fields.optional_object("logit_bias"),
+        others=others or None,
+    )
+
+
+def _decode_stop(fields: Fields) -> tuple[str, ...]:
+    if isinstance(fields.value.get("stop"), str):
+        return (fields.text("stop"),)
+    return fields.texts("stop")
+
+
+def _decode_reasoning(fields: Fields, spellings: list[str]) -> Reasoning:
+    """Effort, and the extensions by which servers take a budget or a switch (mapping.md §10)."""
+    effort = fields.optional_text("reasoning_effort")
+    budget: int | None = None
+    extras: Extras | None = None
+    unified = fields.optional_fields("reasoning")
+    if unified is not None:
+        if effort is None and unified.value.get("effort") is not None:
+            effort = unified.optional_text("effort")
+            spellings.append("reasoning.effort")
+        budget = unified.optional_integer("max_tokens")
+        rest = unmodelled(unified)
+        if rest is not None:
+            extras = Extras(origin=NAME, fields={"reasoning": rest.fields})
+    switch = fields.value.get("thinking")
+    if isinstance(switch, dict) and switch.keys() <= {"type", "budget_tokens"}:
+        kind, given = switch.get("type"), switch.get("budget_tokens")
+        if kind == "disabled" and effort is None and given is None:
+            effort = "none"
+            spellings.append("thinking")
+        elif kind == "enabled" and given is not None and budget is None:
+            budget = Fields(switch, (fields.path, "thinking")).optional_integer("budget_tokens")
+            spellings.append("thinking")
+        if "thinking" in spellings:
+            fields.skip("thinking")
+    if budget is None and fields.value.get("thinking_budget") is not None:
+        budget = fields.optional_integer("thinking_budget")
+        spellings.append("thinking_budget")
+    return Reasoning(effort=effort, budget=budget, extras=extras)
+
+
+def _decode_output(fields: Fields) -> OutputFormat | None:
+    value = fields.value.get("response_format")
+    kind = value.get("type") if isinstance(value, dict) else None
+    if value is not None and kind not in _OUTPUT_KINDS and isinstance(value, dict) and isinstance(kind, str):
+        # A form that only some servers know stays among the unmodelled members.
+        return None
+    form = fields.optional_fields("response_format")
+    if form is None:
+        return None
+    known = _OUTPUT_KINDS[form.text("type")]
+    if known is not OutputKind.SCHEMA:
+        return OutputFormat(kind=known, extras=unmodelled(form))
+    inner = form.fields("json_schema")
+    schema, name = inner.optional_object("schema"), inner.optional_text("name")
+    description, strict = inner.optional_text("description"), inner.optional_flag("strict")
+    outer, rest = unmodelled(form), unmodelled(inner)
+    extras: JsonObject = {**(outer.fields if outer is not None else {})}
+    if rest is not None:
+        extras["json_schema"] = rest.fields
+    return OutputFormat(
+        kind=known,
+        schema=schema,
+        name=name,
+        description=description,
+        strict=strict,
+        extras=Extras(origin=NAME, fields=extras) if extras else None,
+    )
+
+
+_OUTPUT_KINDS = {"text": OutputKind.TEXT, "json_object": OutputKind.JSON, "json_schema": OutputKind.SCHEMA}
+_OUTPUT_WORDS = {kind: word for word, kind in _OUTPUT_KINDS.items()}
+
+
+def _decode_cache_options(fields: Fields) -> CacheOptions | None:
+    options = fields.optional_fields("prompt_cache_options")
+    retention = fields.optional_text("prompt_cache_retention")
+    if options is None and retention is None:
+        return None
+    if options is None:
+        return CacheOptions(retention=retention)
+    mode = options.optional_text("mode")
+    return CacheOptions(
+        explicit=None if mode is None else mode == "explicit",
+        ttl=options.optional_text("ttl"),
+        retention=retention,
+        extras=unmodelled(options),
+    )
+
+
+def _decode_moderation(fields: Fields, demands: list[Demand]) -> JsonObject | None:
+    moderation = fields.optional_object("moderation")
+    policy = moderation.get("policy") if moderation is not None else None
+    if isinstance(policy, dict) and any(
+        isinstance(side, dict) and side.get("mode") == "block" for side in policy.values()
+    ):
+        demands.append(
+            Demand(feature=Feature.MODERATION, member="moderation", note="blocking by moderation cannot be asked for")
+        )
+    return moderation
+
+
+def _decode_modalities(fields: Fields) -> tuple[Demand, ...]:
+    modalities = fields.value.get("modalities")
+    if isinstance(modalities, list) and "audio" in modalities:
+        return (Demand(feature=Feature.MODALITIES, member="modalities", note="answers in sound cannot be asked for"),)
+    return ()
+
+
+def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
+    """A request for a provider of this protocol: as it was said if it is at home, else adapted."""
+    if request.origin == NAME:
+        return Encoded(body=_encode_home(request, target), table=ToolTable())
+    return Abroad(request, target, ledger).encode()
+
+
+def _encode_home(request: Request, target: Target) -> JsonObject:
+    spellings = request.spellings
+    body: JsonObject = {"model": target.model, "messages": encode_messages_home(request.messages)}
+    _encode_tools_home(request, body)
+    options: JsonObject = {}
+    _put(options, "include_usage", request.include_usage)
+    _put(options, "include_obfuscation", request.obfuscation)
+    sampling = request.sampling
+    cache = request.cache or CacheOptions()
+    cached: JsonObject = {}
+    if cache.explicit is not None:
+        cached["mode"] = "explicit" if cache.explicit else "implicit"
+    _put(cached, "ttl", cache.ttl)
+    for key, value in (
+        ("max_tokens" if "max_tokens" in spellings else "max_completion_tokens", request.max_tokens),
+        ("stream", request.stream or None),
+        ("stream_options", options or None),
+        ("temperature", sampling.temperature),
+        ("top_p", sampling.top_p),
+        ("top_k", sampling.top_k),
+        ("frequency_penalty", sampling.frequency_penalty),
+        ("presence_penalty", sampling.presence_penalty),
+        ("seed", sampling.seed),
+        ("logit_bias", sampling.logit_bias),
+        ("stop", list[JsonValue](request.stop) or None),
+        ("response_format", _output_home(request.output) if request.output is not None else None),
+        ("verbosity", request.verbosity),
+        ("n", request.choices),
+        ("logprobs", request.logprobs),
+        ("top_logprobs", request.top_logprobs),
+        ("user" if "user" in spellings else "safety_identifier", request.end_user),
+        ("metadata", request.metadata),
+        ("service_tier", request.service_tier),
+        ("store", request.store),
+        ("prompt_cache_key", request.cache_key),
+        ("prompt_cache_options", merge_extras(cached, cache.extras) or None),
+        ("prompt_cache_retention", cache.retention),
+        ("moderation", request.moderation),
+    ):
+        _put(body, key, value)
+    body.update(sampling.others or {})
+    _reasoning_home(request, body)
+    return merge_extras(body, request.extras)
+
+
+def _put(body: JsonObject, key: str, value: JsonValue) -> None:
+    if value is not None:
+        body[key] = value
+
+
+def _encode_tools_home(request: Request, body: JsonObject) -> None:
+    tools = [tool for tool in request.tools if not isinstance(tool, WebSearchTool)]
+    if request.legacy_functions:
+        body["functions"] = [encode_legacy_function(tool) for tool in tools if isinstance(tool, FunctionTool)]
+    elif tools:
+        body["tools"] = [encode_tool_home(tool) for tool in tools]
+    for tool in request.tools:
+        if isinstance(tool, WebSearchTool):
+            body["web_search_options"] = encode_search_home(tool)
+    choice = request.tool_choice
+    if choice is not None and request.legacy_functions:
+        named = choice.tool.name if choice.tool is not None else None
+        body["function_call"] = {"name": named} if named is not None else choice.mode.value
+    elif choice is not None:
+        body["tool_choice"] = encode_choice_home(choice)
+    _put(body, "parallel_tool_calls", request.parallel_calls)
+
+
+def _reasoning_home(request: Request, body: JsonObject) -> None:
+    reasoning, spellings = request.reasoning, request.spellings
+    unified: JsonObject = {}
+    if "thinking" in spellings:
+        off = reasoning.budget is None
+        body["thinking"] = {"type": "disabled"} if off else {"type": "enabled", "budget_tokens": reasoning.budget}
+        if not off:
+            _put(body, "reasoning_effort", reasoning.effort)
+    else:
+        if "reasoning.effort" in spellings:
+            unified["effort"] = reasoning.effort
+        else:
+            _put(body, "reasoning_effort", reasoning.effort)
+        if reasoning.budget is not None and "thinking_budget" in spellings:
+            body["thinking_budget"] = reasoning.budget
+        elif reasoning.budget is not None:
+            unified["max_tokens"] = reasoning.budget
+    if unified:
+        body["reasoning"] = unified
+    merge_extras(body, reasoning.extras)
+
+
+def _output_home(output: OutputFormat) -> JsonObject:
+    written: JsonObject = {"type": _OUTPUT_WORDS[output.kind]}
+    if output.kind is OutputKind.SCHEMA:
+        inner: JsonObject = {}
+        for key, value in (
+            ("name", output.name),
+            ("description", output.description),
+            ("schema", output.schema),
+            ("strict", output.strict),
+        ):
+            _put(inner, key, value)
+        written["json_schema"] = inner
+    return merge_extras(written, output.extras)

@@ -1,0 +1,428 @@
+"""Whole answers, both ways, and what streams share with them (mapping.md §16, §19)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.model.failure import Failure
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import (
+    Citation,
+    Compaction,
+    Extras,
+    Foreign,
+    HostedCall,
+    HostedResult,
+    InputForm,
+    Part,
+    Refusal,
+    Seal,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from dragoman.model.response import Response, StopReason
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_chat.failure import failure_in
+from dragoman.protocols.openai_chat.messages import decode_call, decode_legacy_call, encode_call_home, write_call
+from dragoman.protocols.openai_chat.parts import decode_annotation, encode_annotation, joined, merge_extras, unmodelled
+from dragoman.protocols.openai_chat.reasoning import (
+    decode_answer,
+    encode_details,
+    indexed,
+    rebuilds,
+    text_seal,
+    turn_entry,
+    write_home,
+)
+from dragoman.protocols.openai_chat.shapes import (
+    ANTHROPIC,
+    COMPLETION,
+    FINISH_FAILURES,
+    ID_PREFIX,
+    NAME,
+    RESPONSES,
+    SERVED_TIERS,
+)
+from dragoman.protocols.openai_chat.stops import broken_off, finish_word, report_stop, stop_of, stop_string
+from dragoman.protocols.openai_chat.think import INLINE, split_thinking
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage
+from dragoman.rules import ids
+from dragoman.rules.arguments import or_empty, unwrapped
+from dragoman.rules.extras import drop_extras
+from dragoman.rules.names import flatten
+from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.wire.fields import Fields
+
+
+def decode_response(body: JsonObject, asked: Asked) -> Response | Failure:
+    """A provider's whole answer: its first choice, the others as they stand; an error in it is a failure (O2)."""
+    failure = failure_in(body)
+    if failure is not None:
+        return failure
+    fields = Fields(body)
+    fields.skip("object", "error")
+    choices = list(fields.each("choices"))
+    if not choices:
+        raise fields.wrong("choices", "at least one choice", "none")
+    choice = choices[0]
+    word = choice.optional_text("finish_reason")
+    if word in FINISH_FAILURES:
+        return broken_off(word or "")
+    message = choice.fields("message")
+    parts = _decode_message(message, choice, asked)
+    stop = stop_of(
+        word,
+        calls=any(isinstance(part, ToolCall) for part in parts),
+        refusal=next((part.text for part in parts if isinstance(part, Refusal)), None),
+        sequence=stop_string(choice.value),
+    )
+    usage = fields.optional_object("usage")
+    tier = fields.optional_text("service_tier")
+    counted = decode_usage(usage, tier) if usage is not None else None
+    created = fields.optional_number("created")
+    return Response(
+        origin=NAME,
+        id=fields.optional_text("id") or "",
+        model=fields.optional_text("model") or "",
+        created=int(float(created)) if created is not None else None,
+        parts=tuple(parts),
+        stop=stop,
+        usage=counted,
+        alternatives=tuple(other.value for other in choices[1:]),
+        extras=_response_rest(fields, choice, message, tier if counted is None else None),
+    )
+
+
+def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | None) -> Extras | None:
+    """Unknown members of the answer; those of its choice and message are nested under `choices`."""
+    choice.skip("index")
+    message.skip("role")
+    outer, inner, innermost = unmodelled(fields), unmodelled(choice), unmodelled(message)
+    known: JsonObject = dict(outer.fields) if outer is not None else {}
+    nested: JsonObject = dict(inner.fields) if inner is not None else {}
+    if innermost is not None:
+        nested["message"] = innermost.fields
+    if nested:
+        known["choices"] = nested
+    if tier is not None:
+        known["service_tier"] = tier
+    return Extras(origin=NAME, fields=known) if known else None
+
+
+def _decode_message(message: Fields, choice: Fields, asked: Asked) -> list[Part]:
+    parts: list[Part] = []
+    thinking = decode_answer(message, asked.target)
+    content = content_text(message.raw("content"), message)
+    if asked.target.abilities.inline_thinking and thinking is None:
+        inline, content = split_thinking(content)
+        if inline is not None:
+            thinking = Thinking(text=inline, seal=text_seal(INLINE, inline, [], asked.target))
+    if thinking is not None:
+        parts.append(thinking)
+    logprobs = choice.optional_fields("logprobs")
+    citations = tuple(decode_annotation(one) for one in message.each("annotations"))
+    if content or citations:
+        said = logprobs.optional_list("content") if logprobs is not None else None
+        parts.append(Text(text=content, citations=citations, logprobs=said or None))
+    refusal = message.optional_text("refusal")
+    if refusal:
+        refused = logprobs.optional_list("refusal") if logprobs is not None else None
+        parts.append(Refusal(text=refusal, logprobs=refused or None))
+    seen: set[str] = set()
+    for position, call in enumerate(message.each("tool_calls")):
+        part = restored(decode_call(call), asked)
+        if not part.call_id or part.call_id in seen:
+            part = replace(part, call_id=ids.legacy_call_id(part.name, position))
+        seen.add(part.call_id)
+        parts.append(part)
+    legacy = message.optional_fields("function_call")
+    if legacy is not None and not seen:
+        parts.append(restored(decode_legacy_call(legacy, 0), asked))
+    return parts
+
+
+def content_text(content: JsonValue, owner: Fields) -> str:
+    """An answer's text; servers that give parts are understood."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise owner.fail("content", "string or array", content)
+    pieces: list[str] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            pieces.append(text)
+    return "".join(pieces)
+
+
+def restored(call: ToolCall, asked: Asked) -> ToolCall:
+    """A provider's call under the name, and in the form, in which the client declared its tool."""
+    entry = asked.table.restored(call.name)
+    arguments = call.arguments
+    if entry is None:
+        if asked.request.origin == NAME or call.form is InputForm.TEXT:
+            return call
+        return replace(call, arguments=unwrapped(arguments))
+    if call.form is InputForm.JSON:
+        if entry.wrapped is Wrapped.INPUT or entry.form is InputForm.TEXT:
+            opened = InputUnwrapper()
+            arguments = opened.feed(arguments) + opened.close()
+        elif entry.wrapped is Wrapped.VALUE:
+            value = ValueUnwrapper()
+            arguments = value.feed(arguments) + value.close()
+        else:
+            arguments = unwrapped(arguments)
+    return replace(call, name=entry.name, namespace=entry.namespace, arguments=arguments, form=entry.form)
+
+
+def completion_id(upstream_id: str, mint: Mint) -> str:
+    """The answer's id in this protocol's form (N4)."""
+    return ID_PREFIX + (ids.object_suffix(upstream_id) or mint.token(24))
+
+
+def client_name(call: ToolCall) -> str:
+    """The name by which a client of this protocol knows a tool; it has no groups."""
+    return flatten(call.namespace, call.name)
+
+
+def seal_turn(parts: tuple[Part, ...], origin: str, asked: Asked) -> Seal | None:
+    """The exact form of a turn that the client's echo would not give back (V1), or None."""
+    if asked.render_turn is None or origin not in (ANTHROPIC, RESPONSES) or rebuilds(parts):
+        return None
+    blocks: JsonList = list[JsonValue](asked.render_turn(parts))
+    return Seal(
+        origin=origin,
+        kind="turn",
+        body={"blocks": blocks},
+        model=asked.target.model,
+        upstream=asked.target.upstream,
+    )
+
+
+def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
+    """A whole answer for a client of this protocol."""
+    if response.origin == NAME:
+        return _encode_home(response, asked, mint)
+    drop_extras(response.extras, (), ledger)
+    spoken = Spoken()
+    refusals: list[str] = []
+    reasoning: list[str] = []
+    details: list[JsonObject] = []
+    calls: list[ToolCall] = []
+    for index, part in enumerate(response.parts):
+        match part:
+            case Text():
+                spoken.add(part, index, ledger)
+            case Refusal():
+                refusals.append(part.text)
+            case Thinking():
+                spoken.interrupt()
+                if part.text:
+                    reasoning.append(part.text)
+                details += encode_details(part)
+            case ToolCall():
+                spoken.interrupt()
+                calls.append(part)
+                report_call(part, index, ledger)
+            case _:
+                spoken.interrupt()
+                report_hidden(part, index, ledger)
+    turn = seal_turn(response.parts, response.origin, asked)
+    if turn is not None:
+        details.append(turn_entry(turn))
+    stop = response.stop
+    report_stop(stop, ledger)
+    refusal = "".join(refusals) or (stop.explanation if stop.reason is StopReason.REFUSAL else None)
+    message: JsonObject = {"role": "assistant", "content": spoken.content(), "refusal": refusal or None}
+    if message["content"] is None and not (calls or reasoning or details or refusals):
+        message["content"] = ""
+    if spoken.annotations:
+        message["annotations"] = spoken.annotations
+    if reasoning:
+        message["reasoning_content"] = "\n\n".join(reasoning)
+    if details:
+        message["reasoning_details"] = list[JsonValue](indexed(details))
+    legacy = asked.request.legacy_functions
+    _write_calls(calls, legacy, message, ledger)
+    finish = finish_word(stop, calls=bool(calls), refusal=bool(refusals), legacy=legacy)
+    choice: JsonObject = {
+        "index": 0,
+        "message": message,
+        "finish_reason": finish,
+        "logprobs": _logprobs(response.parts),
+    }
+    return _completion(response, asked, mint, [choice], encode_usage(response.usage, ledger))
+
+
+def _completion(response: Response, asked: Asked, mint: Mint, choices: JsonList, usage: JsonObject) -> JsonObject:
+    body: JsonObject = {
+        "id": completion_id(response.id, mint),
+        "object": COMPLETION,
+        "created": response.created if response.created is not None else mint.now(),
+        "model": asked.request.model or response.model,
+        "choices": choices,
+        "usage": usage,
+    }
+    tier = response.usage.service_tier if response.usage is not None else None
+    if tier is not None:
+        body["service_tier"] = SERVED_TIERS.get(tier, tier)
+    return body
+
+
+def _logprobs(parts: tuple[Part, ...]) -> JsonObject | None:
+    content = joined(part.logprobs for part in parts if isinstance(part, Text))
+    refusal = joined(part.logprobs for part in parts if isinstance(part, Refusal))
+    return {"content": content, "refusal": refusal} if content or refusal else None
+
+
+def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledger: Ledger) -> None:
+    if not calls:
+        return
+    if legacy:
+        first = calls[0]
+        message["function_call"] = {"name": client_name(first), "arguments": or_empty(first.arguments)}
+        for index in range(1, len(calls)):
+            ledger.dropped(Feature.PARALLEL_CALLS, ("calls", index), "the legacy form holds one call")
+        return
+    written: JsonList = []
+    for call in calls:
+        text = call.form is InputForm.TEXT
+        arguments = call.arguments if text else or_empty(call.arguments)
+        written.append(write_call(ids.call_id(call.call_id, ids.CHAT), client_name(call), arguments, call.form))
+    message["tool_calls"] = written
+
+
+def report_call(part: ToolCall, index: int, ledger: Ledger) -> None:
+    """Note what a call carries that this protocol does not know."""
+    if part.extras is not None and part.extras.origin != NAME:
+        if "type" in part.extras.fields:
+            ledger.approximated(Feature.VENDOR_TOOL, ("parts", index), "told as a function call")
+        else:
+            drop_extras(part.extras, ("parts", index), ledger)
+
+
+def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
+    """Note a part that this protocol's answers have no place for; the sealed turn may carry it."""
+    at = ("parts", index)
+    match part:
+        case HostedCall() | HostedResult():
+            ledger.dropped(Feature.HOSTED_TOOL, at, "what the provider ran itself is not shown here")
+        case Compaction():
+            ledger.dropped(Feature.COMPACTION, at, "there are no compactions here")
+        case Foreign():
+            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
+        case _:
+            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"an answer here holds no {type(part).__name__}")
+
+
+class Paragraphs:
+    """Says when text needs a blank line before it: something else stood between, or another message began (T11)."""
+
+    __slots__ = ("_apart", "_unit", "begun")
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._apart = False
+        self._unit: str | None = None
+
+    def interrupt(self) -> None:
+        """Something that is no text stands here."""
+        self._apart = True
+
+    def separates(self, unit: str | None) -> bool:
+        """Whether the text that comes now, of this unit, stands apart from what was said before."""
+        other = self._unit is not None and unit is not None and unit != self._unit
+        apart = self.begun and (self._apart or other)
+        self.begun = True
+        self._apart = False
+        self._unit = unit
+        return apart
+
+
+class Spoken:
+    """The text of an answer with its citations, which count code points of the whole."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._paragraphs = Paragraphs()
+        self.interrupt = self._paragraphs.interrupt
+        self.annotations: JsonList = []
+
+    def add(self, part: Text, index: int, ledger: Ledger) -> None:
+        """Add a text part."""
+        if part.text:
+            if self._paragraphs.separates(part.id):
+                self._pieces.append("\n\n")
+                self._length += 2
+            self._pieces.append(part.text)
+        self.annotations += annotate(part.citations, self._length, len(part.text), index, ledger)
+        self._length += len(part.text)
+        if part.extras is not None and part.extras.origin != NAME:
+            drop_extras(part.extras, ("parts", index), ledger)
+
+    def content(self) -> str | None:
+        """The content member: null if there is no text."""
+        return "".join(self._pieces) if self._pieces else None
+
+
+def annotate(citations: tuple[Citation, ...], start: int, length: int, index: int, ledger: Ledger) -> list[JsonObject]:
+    """The annotations that a text's citations make; only web pages can be cited (mapping.md §19)."""
+    written: list[JsonObject] = []
+    for number, citation in enumerate(citations):
+        annotation = encode_annotation(citation, start, length)
+        if annotation is None:
+            ledger.dropped(Feature.CITATIONS, ("parts", index, "citations", number), "only web pages are cited here")
+        else:
+            written.append(annotation)
+    return written
+
+
+def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
+    message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
+    write_home([part for part in response.parts if isinstance(part, Thinking)], None, message)
+    calls: JsonList = []
+    for part in response.parts:
+        match part:
+            case Text():
+                message["content"] = part.text
+                if part.citations:
+                    message["annotations"] = [citation.native for citation in part.citations]
+            case Refusal():
+                message["refusal"] = part.text
+            case ToolCall() if part.call_id == ids.legacy_call_id(part.name, 0) and asked.request.legacy_functions:
+                message["function_call"] = {"name": part.name, "arguments": part.arguments}
+            case ToolCall():
+                calls.append(encode_call_home(part))
+    if calls:
+        message["tool_calls"] = calls
+    if message["content"] is None and not calls and "function_call" not in message:
+        message["content"] = ""
+    finish = response.stop.native or finish_word(
+        response.stop, calls=bool(calls), refusal=bool(message["refusal"]), legacy=asked.request.legacy_functions
+    )
+    choice: JsonObject = {"index": 0, "finish_reason": finish, "logprobs": _logprobs(response.parts)}
+    rest = dict(response.extras.fields) if response.extras is not None else {}
+    nested = rest.pop("choices", None)
+    choice["message"] = message
+    if isinstance(nested, dict):
+        merge_extras(choice, Extras(origin=NAME, fields=nested))
+    usage = encode_usage(response.usage, Ledger()) if response.usage is not None else None
+    body: JsonObject = {
+        "id": response.id or completion_id("", mint),
+        "object": COMPLETION,
+        "created": response.created if response.created is not None else mint.now(),
+        "model": response.model or asked.request.model,
+        "choices": [choice, *response.alternatives],
+    }
+    if usage is not None:
+        body["usage"] = usage
+    if response.usage is not None and response.usage.service_tier is not None:
+        body["service_tier"] = response.usage.service_tier
+    return merge_extras(body, Extras(origin=NAME, fields=rest))

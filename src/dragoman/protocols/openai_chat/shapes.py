@@ -1,0 +1,86 @@
+"""Literal names of the Chat Completions wire: https://platform.openai.com/docs/api-reference/chat. No logic."""
+
+from __future__ import annotations
+
+from dragoman.model.response import StopReason
+
+NAME = "openai-chat"
+LETTER = "c"
+UPSTREAM = ""
+PATH = "/v1/chat/completions"
+
+# Who keeps the files that an id names; the same for both of OpenAI's protocols.
+FILE_ISSUER = "openai"
+ANTHROPIC = "anthropic-messages"
+RESPONSES = "openai-responses"
+
+ID_PREFIX = "chatcmpl-"
+COMPLETION = "chat.completion"
+CHUNK = "chat.completion.chunk"
+
+# Members that carry readable reasoning, in the order in which they are believed (V7).
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+DETAILS = "reasoning_details"
+FORMAT_ANTHROPIC = "anthropic-claude-v1"
+FORMAT_RESPONSES = "openai-responses-v1"
+FORMAT_TURN = "gw-turn-v1"
+DETAIL_TEXT = "reasoning.text"
+DETAIL_SUMMARY = "reasoning.summary"
+DETAIL_ENCRYPTED = "reasoning.encrypted"
+
+# Sampling members that servers of this protocol have added.
+OTHER_SAMPLING = (
+    "min_p",
+    "top_a",
+    "typical_p",
+    "repetition_penalty",
+    "length_penalty",
+    "min_tokens",
+    "stop_token_ids",
+    "ignore_eos",
+    "skip_special_tokens",
+    "bad_words",
+)
+
+USER_ID_LIMIT = 64
+PDF = "application/pdf"
+CONTINUE_EXACTLY = "Continue exactly where your last message stops. Output only the continuation."
+JSON_ONLY = "Respond with a single JSON object and nothing else."
+SUMMARY_OPENING = "Summary of the conversation so far:\n"
+ERROR_PREFIX = "Error: "
+
+# Finish reasons read (mapping.md §17); words that say "calls" count only if there are calls.
+FINISH_REASONS: dict[str, StopReason] = {
+    "stop": StopReason.END,
+    "eos": StopReason.END,
+    "end_turn": StopReason.END,
+    "length": StopReason.LENGTH,
+    "max_tokens": StopReason.LENGTH,
+    "tool_calls": StopReason.END,
+    "function_call": StopReason.END,
+    "tool_use": StopReason.END,
+    "content_filter": StopReason.FILTER,
+    "sensitive": StopReason.FILTER,
+}
+# Words by which servers say that the answer broke off; the value tells whether for want of room.
+FINISH_FAILURES: dict[str, bool] = {
+    "error": False,
+    "network_error": False,
+    "abort": False,
+    "insufficient_system_resource": True,
+}
+# Finish reasons written.
+FINISH_WORDS: dict[StopReason, str] = {
+    StopReason.END: "stop",
+    StopReason.LENGTH: "length",
+    StopReason.SEQUENCE: "stop",
+    StopReason.TOOL_CALL: "tool_calls",
+    StopReason.REFUSAL: "content_filter",
+    StopReason.FILTER: "content_filter",
+    StopReason.PAUSE: "length",
+    StopReason.CONTEXT_FULL: "length",
+    StopReason.COMPACTED: "stop",
+    StopReason.OTHER: "stop",
+}
+# Service tiers of Messages answers in this protocol's words (U7).
+SERVED_TIERS = {"standard": "default", "batch": "default"}

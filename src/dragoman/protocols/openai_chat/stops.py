@@ -1,0 +1,59 @@
+"""Why answers end: finish reasons read and written, and those that are failures (mapping.md §17, §20)."""
+
+from __future__ import annotations
+
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.response import Stop, StopReason
+from dragoman.protocols.openai_chat.shapes import FINISH_FAILURES, FINISH_REASONS, FINISH_WORDS, NAME
+from dragoman.rules.extras import drop_extras
+
+
+def stop_string(choice: JsonObject) -> str | None:
+    """The stop string that fired, where the server says it; token ids are no strings."""
+    for key in ("stop_reason", "matched_stop"):
+        value = choice.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: str | None) -> Stop:
+    """Why an answer ended, from what was assembled (mapping.md §17): a cut call must not be run."""
+    reason = FINISH_REASONS.get(word, StopReason.OTHER) if word else StopReason.END
+    if reason not in (StopReason.LENGTH, StopReason.FILTER):
+        if refusal:
+            reason = StopReason.REFUSAL
+        elif calls:
+            reason = StopReason.TOOL_CALL
+        elif sequence is not None and word == "stop":
+            return Stop(reason=StopReason.SEQUENCE, native=word, sequence=sequence)
+    return Stop(reason=reason, native=word or "", explanation=refusal)
+
+
+def broken_off(word: str) -> Failure:
+    """The failure that a finish reason stands for."""
+    if FINISH_FAILURES[word]:
+        return Failure(kind=FailureKind.OVERLOADED, status=503, message=f"the provider stopped: {word}", native=word)
+    return Failure(kind=FailureKind.INTERNAL, status=500, message=f"the provider stopped: {word}", native=word)
+
+
+def finish_word(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:
+    """The finish reason of an answer; a refusal in words ends normally, one by a classifier is a filter's (§20)."""
+    reason = stop.reason
+    if reason is StopReason.REFUSAL and refusal:
+        return "stop"
+    if calls and reason in (StopReason.TOOL_CALL, StopReason.END, StopReason.OTHER, StopReason.SEQUENCE):
+        return "function_call" if legacy else "tool_calls"
+    return "stop" if reason is StopReason.TOOL_CALL else FINISH_WORDS[reason]
+
+
+def report_stop(stop: Stop, ledger: Ledger) -> None:
+    """Note what the finish reason does not say."""
+    if stop.sequence is not None:
+        ledger.dropped(Feature.STOP_SEQUENCE, ("stop", "sequence"), "which stop string fired is not told here")
+    if stop.category is not None:
+        ledger.dropped(Feature.STOP_REASON, ("stop", "category"), "there is no category of refusals here")
+    drop_extras(stop.extras if stop.extras is not None and stop.extras.origin != NAME else None, ("stop",), ledger)

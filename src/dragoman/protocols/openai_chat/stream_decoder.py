@@ -1,0 +1,406 @@
+"""A provider's stream: chunks to events (mapping.md §24, 25.3, 25.4).
+
+Text, refusal and thinking are runs: at most one is open, and it ends as soon as the wire moves on. Calls may overlap
+with anything (`stream_calls`). A finish reason ends every part; the story itself ends with `[DONE]` or with the
+connection, because usage may still follow (S6).
+
+    state     chunk          error    [DONE]           close
+    FRESH     -> RUNNING     FAILED   FAILED (empty)   FAILED
+    RUNNING   -> RUNNING     FAILED   ENDED            FAILED (cut)
+    FINISHED  -> FINISHED    FAILED   ENDED            ENDED
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from dragoman.errors import WireError
+from dragoman.model.events import (
+    CitationAdded,
+    Ended,
+    Event,
+    Failed,
+    PartEnded,
+    PartGrew,
+    PartStarted,
+    SealSet,
+    Started,
+    Stopped,
+    TextDelta,
+    UsageReported,
+)
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Citation, Refusal, Seal, Text, Thinking, ThinkingKind
+from dragoman.protocols.codec import Asked, Mint, Target
+from dragoman.protocols.openai_chat.failure import error_frame, failure_in
+from dragoman.protocols.openai_chat.parts import decode_annotation
+from dragoman.protocols.openai_chat.reasoning import Said, detail_text, merge_detail, text_seal
+from dragoman.protocols.openai_chat.shapes import DETAILS, FINISH_FAILURES, REASONING_FIELDS
+from dragoman.protocols.openai_chat.stops import broken_off, stop_of, stop_string
+from dragoman.protocols.openai_chat.stream_calls import CallAssembly
+from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
+from dragoman.protocols.openai_chat.usage import decode_usage, whole_number
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode_lenient, kind_of
+from dragoman.wire.sse import Frame
+
+_CUT = "upstream stream ended unexpectedly"
+_EMPTY = "upstream sent an empty stream"
+
+
+class _State(Enum):
+    FRESH = "nothing came"
+    RUNNING = "chunks came"
+    FINISHED = "a finish reason came"
+    OVER = "told to the end"
+
+
+class _Run(Enum):
+    NONE = "nothing open"
+    THINKING = "thinking"
+    TEXT = "text"
+    REFUSAL = "refusal"
+
+
+class ChatStreamDecoder:
+    """Reads one stream."""
+
+    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self._target = asked.target
+        self._ledger = ledger
+        self._state = _State.FRESH
+        self._count = 0
+        self._run = _Run.NONE
+        self._index = -1
+        self._calls = CallAssembly(asked, mint, ledger, self._next_index)
+        self._thinking = _ThinkingRun()
+        self._inline = InlineThinking() if asked.target.abilities.inline_thinking else None
+        self._refusal: list[str] = []
+        self._citations: list[Citation] = []
+        self._usage: JsonObject | None = None
+        self._tier: str | None = None
+        self._finish: str | None = None
+        self._sequence: str | None = None
+        self._told_choices = False
+
+    def feed(self, frame: Frame) -> list[Event]:
+        """The events that one frame tells; its event name means nothing here."""
+        if self._state is _State.OVER:
+            return []
+        data = frame.data
+        events: list[Event] = []
+        if data[:6] == b"[DONE]" or data.strip() == b"[DONE]":
+            self._end(events)
+            return events
+        try:
+            self._chunk(decode_lenient(data), events)
+        except WireError as error:
+            self._fail(_unreadable(str(error)), events)
+        return events
+
+    def close(self) -> list[Event]:
+        """The end of the connection: fine after a finish reason, a cut otherwise (S10)."""
+        events: list[Event] = []
+        if self._state is _State.FINISHED:
+            self._end(events)
+        elif self._state is not _State.OVER:
+            self._fail(_unreadable(_CUT if self._state is _State.RUNNING else _EMPTY), events)
+        return events
+
+    def broken(self, failure: Failure) -> bytes:
+        """The frame by which a relayed stream tells its client that it broke off; nothing follows it."""
+        return error_frame(failure)
+
+    def _next_index(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def _fail(self, failure: Failure, events: list[Event]) -> None:
+        self._state = _State.OVER
+        events.append(Failed(failure))
+
+    def _chunk(self, chunk: JsonValue, events: list[Event]) -> None:
+        if not isinstance(chunk, dict):
+            if chunk:
+                raise WireError("", "object", kind_of(chunk))
+            return
+        if chunk.get("error"):
+            failure = failure_in(chunk)
+            if failure is not None:
+                self._fail(failure, events)
+                return
+        if self._state is _State.FRESH:
+            self._start(chunk, events)
+        usage = chunk.get("usage")
+        if usage is not None:
+            self._remember_usage(usage)
+        tier = chunk.get("service_tier")
+        if isinstance(tier, str):
+            self._tier = tier
+        choices = chunk.get("choices")
+        if choices is None:
+            return
+        if not isinstance(choices, list):
+            raise WireError("/choices", "array", kind_of(choices))
+        for choice in choices:
+            if not isinstance(choice, dict):
+                raise WireError("/choices/0", "object", kind_of(choice))
+            if choice.get("index"):
+                self._other_choice()
+            elif self._state is not _State.OVER:
+                self._choice(choice, events)
+
+    def _start(self, chunk: JsonObject, events: list[Event]) -> None:
+        self._state = _State.RUNNING
+        answer_id, model = chunk.get("id"), chunk.get("model")
+        events.append(
+            Started(
+                id=answer_id if isinstance(answer_id, str) else "",
+                model=model if isinstance(model, str) else "",
+                created=whole_number(chunk.get("created")),
+            )
+        )
+
+    def _remember_usage(self, usage: JsonValue) -> None:
+        """Usage may ride on any chunk and be repeated: the latest of each member counts (U8)."""
+        if not isinstance(usage, dict):
+            raise WireError("/usage", "object", kind_of(usage))
+        known: JsonObject = {key: value for key, value in usage.items() if value is not None}
+        self._usage = {**self._usage, **known} if self._usage else known
+
+    def _other_choice(self) -> None:
+        if not self._told_choices:
+            self._told_choices = True
+            self._ledger.dropped(Feature.CHOICES, ("alternatives",), "only the first choice is passed on")
+
+    def _choice(self, choice: JsonObject, events: list[Event]) -> None:
+        delta = choice.get("delta")
+        if delta is not None:
+            if not isinstance(delta, dict):
+                raise WireError("/choices/0/delta", "object", kind_of(delta))
+            if delta:
+                self._delta(delta, choice, events)
+        finish = choice.get("finish_reason")
+        if finish is None:
+            return
+        if not isinstance(finish, str):
+            raise WireError("/choices/0/finish_reason", "string", kind_of(finish))
+        if not finish:
+            return
+        if finish in FINISH_FAILURES:
+            self._fail(broken_off(finish), events)
+            return
+        self._finish = finish
+        self._sequence = stop_string(choice)
+        self._state = _State.FINISHED
+        self._end_parts(events)
+
+    def _delta(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
+        """What one delta tells: reasoning, then text, then calls (T1); null, "" and [] are nothing (S3)."""
+        get = delta.get
+        if get("reasoning_content") or get("reasoning") or get(DETAILS):
+            self._reason(delta, events)
+        content = get("content")
+        if content:
+            self._say(content if isinstance(content, str) else _joined(content), choice, events)
+        refusal = get("refusal")
+        if refusal:
+            self._refuse(refusal, choice, events)
+        if get("annotations"):
+            self._cite(delta, events)
+        calls = get("tool_calls")
+        if calls:
+            self._call(calls, events)
+        legacy = get("function_call")
+        if legacy:
+            self._call([{"index": 0, "function": legacy}], events)
+
+    def _open(self, run: _Run, events: list[Event]) -> None:
+        """Begin a run; the one before it ends, and calls that are complete do not make it wait (S2)."""
+        self._end_run(events)
+        self._calls.move_on(events)
+        self._run = run
+
+    def _say(self, text: str, choice: JsonObject, events: list[Event]) -> None:
+        if self._inline is not None:
+            thought, text = self._inline.feed(text)
+            if thought:
+                self._think(thought, events)
+                self._thinking.said = INLINE
+            if not text:
+                return
+        if self._run is not _Run.TEXT:
+            self._open(_Run.TEXT, events)
+            self._index = self._next_index()
+            events.append(PartStarted(self._index, Text(text="")))
+        logprobs = choice.get("logprobs")
+        events.append(PartGrew(self._index, TextDelta(text, _logprobs(logprobs, "content") if logprobs else None)))
+        if self._citations:
+            self._tell_citations(events)
+
+    def _refuse(self, refusal: JsonValue, choice: JsonObject, events: list[Event]) -> None:
+        if not isinstance(refusal, str):
+            raise WireError("/choices/0/delta/refusal", "string", kind_of(refusal))
+        if self._run is not _Run.REFUSAL:
+            self._open(_Run.REFUSAL, events)
+            self._index = self._next_index()
+            events.append(PartStarted(self._index, Refusal(text="")))
+        self._refusal.append(refusal)
+        events.append(PartGrew(self._index, TextDelta(refusal, _logprobs(choice.get("logprobs"), "refusal"))))
+
+    def _cite(self, delta: JsonObject, events: list[Event]) -> None:
+        self._citations += [decode_annotation(annotation) for annotation in Fields(delta).each("annotations")]
+        if self._run is _Run.TEXT:
+            self._tell_citations(events)
+
+    def _tell_citations(self, events: list[Event]) -> None:
+        events += [PartGrew(self._index, CitationAdded(citation)) for citation in self._citations]
+        self._citations.clear()
+
+    def _reason(self, delta: JsonObject, events: list[Event]) -> None:
+        text = self._thinking.take(delta)
+        if self._thinking.said is not INLINE:
+            # A server with a member for reasoning does not write it inline as well.
+            self._inline = None
+        if self._run is not _Run.THINKING:
+            self._open(_Run.THINKING, events)
+            self._index = -1
+        if text:
+            self._think(text, events)
+
+    def _think(self, text: str, events: list[Event]) -> None:
+        if self._run is not _Run.THINKING:
+            self._open(_Run.THINKING, events)
+            self._index = -1
+        if self._index < 0:
+            self._index = self._next_index()
+            events.append(PartStarted(self._index, Thinking(text="")))
+        self._thinking.pieces.append(text)
+        events.append(PartGrew(self._index, TextDelta(text)))
+
+    def _call(self, calls: JsonValue, events: list[Event]) -> None:
+        if not isinstance(calls, list):
+            raise WireError("/choices/0/delta/tool_calls", "array", kind_of(calls))
+        self._end_run(events)
+        for fragment in calls:
+            if not isinstance(fragment, dict):
+                raise WireError("/choices/0/delta/tool_calls/0", "object", kind_of(fragment))
+            self._calls.take(fragment, events)
+
+    def _end_run(self, events: list[Event]) -> None:
+        run, self._run = self._run, _Run.NONE
+        if run is _Run.NONE:
+            return
+        if run is _Run.THINKING:
+            seal = self._thinking.seal(self._target)
+            if self._index < 0:
+                self._index = self._next_index()
+                events.append(PartStarted(self._index, Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)))
+            else:
+                events.append(PartGrew(self._index, SealSet(seal)))
+            self._thinking = _ThinkingRun()
+        events.append(PartEnded(self._index))
+
+    def _end_parts(self, events: list[Event]) -> None:
+        if self._inline is not None:
+            thought, text = self._inline.close()
+            self._inline = None
+            if thought:
+                self._think(thought, events)
+                self._thinking.said = INLINE
+            if text:
+                self._say(text, {}, events)
+        self._end_run(events)
+        self._calls.end(events)
+
+    def _end(self, events: list[Event]) -> None:
+        """Tell the end of a whole answer, from what was assembled."""
+        if self._state is _State.FRESH:
+            self._fail(_unreadable(_EMPTY), events)
+            return
+        self._end_parts(events)
+        if self._citations:
+            self._ledger.dropped(Feature.CITATIONS, ("parts",), "citations without a text")
+        if self._usage is not None:
+            try:
+                events.append(UsageReported(decode_usage(self._usage, self._tier, self._ledger)))
+            except WireError as error:
+                self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
+        refusal = "".join(self._refusal)
+        stop = stop_of(self._finish, calls=self._calls.any_told, refusal=refusal or None, sequence=self._sequence)
+        self._state = _State.OVER
+        events += [Stopped(stop), Ended()]
+
+
+class _ThinkingRun:
+    """One stretch of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
+
+    __slots__ = ("_details", "_since", "pieces", "said")
+
+    def __init__(self) -> None:
+        self.said: Said | None = None
+        self.pieces: list[str] = []
+        self._details: list[JsonObject] = []
+        self._since = 0
+
+    def take(self, delta: JsonObject) -> str:
+        """Read the reasoning members of a delta and give the text that is new."""
+        told = ""
+        for field in REASONING_FIELDS:
+            text = delta.get(field)
+            if not text:
+                continue
+            if not isinstance(text, str):
+                raise WireError(f"/choices/0/delta/{field}", "string", kind_of(text))
+            if not told:
+                told = text
+                if self.said is None:
+                    self.said = Said(field, "")
+            elif text == told and self.said is not None and self.said.also is None and self.said.field != field:
+                self.said = Said(self.said.field, "", field)
+        entries = delta.get(DETAILS)
+        if not entries:
+            return told
+        if not isinstance(entries, list):
+            raise WireError(f"/choices/0/delta/{DETAILS}", "array", kind_of(entries))
+        return self._take_details(entries, told)
+
+    def _take_details(self, entries: JsonList, told: str) -> str:
+        found: list[str] = []
+        for entry in entries:
+            if isinstance(entry, dict):
+                found.append(detail_text(entry))
+                merge_detail(self._details, entry)
+        text = "".join(found)
+        since = "".join(self.pieces[self._since :])
+        self._since = len(self.pieces) + bool(told)
+        if told or not text:
+            return told
+        # Some servers repeat at the end, signed, what they have told piece by piece.
+        if "".join(since.split()) == "".join(text.split()):
+            return ""
+        self._since += 1
+        return text
+
+    def seal(self, target: Target) -> Seal:
+        """The seal under which this reasoning returns to the provider."""
+        return text_seal(self.said, "".join(self.pieces), self._details, target)
+
+
+def _logprobs(logprobs: JsonValue, key: str) -> JsonList | None:
+    found = logprobs.get(key) if isinstance(logprobs, dict) else None
+    return found if isinstance(found, list) and found else None
+
+
+def _joined(content: JsonValue) -> str:
+    if not isinstance(content, list):
+        raise WireError("/choices/0/delta/content", "string or array", kind_of(content))
+    texts = (part.get("text") if isinstance(part, dict) else part for part in content)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _unreadable(message: str) -> Failure:
+    return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message)

@@ -1,0 +1,301 @@
+"""A client's stream: events to chunks (mapping.md §24, 25.1, 25.6).
+
+    event                  frames
+    Started                chunk with the role
+    PartStarted            call: opening fragment; others: nothing yet
+    PartGrew               one chunk; text that stands apart from earlier text is preceded by a blank line
+    PartEnded              thinking: its details; cited text: its annotations; call without arguments: `{}`
+    Stopped, UsageReported remembered
+    Ended                  [sealed turn], finish chunk, [usage chunk], [DONE]
+    Failed                 error frame, and nothing after it
+
+Parts may overlap: the official accumulator merges calls by their index. The head of a chunk is written once per stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.json import Encoder
+
+from dragoman.model.events import (
+    ArgumentsDelta,
+    CitationAdded,
+    Ended,
+    Event,
+    Failed,
+    Heartbeat,
+    PartEnded,
+    PartGrew,
+    PartReplaced,
+    PartStarted,
+    SealSet,
+    Started,
+    Stopped,
+    TextDelta,
+    UsageReported,
+)
+from dragoman.model.features import Feature
+from dragoman.model.folding import PartFold
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import InputForm, Refusal, Text, Thinking, ToolCall
+from dragoman.model.response import Stop, StopReason, Usage
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_chat.failure import error_frame
+from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
+from dragoman.protocols.openai_chat.response import (
+    Paragraphs,
+    annotate,
+    client_name,
+    completion_id,
+    report_call,
+    report_hidden,
+    seal_turn,
+)
+from dragoman.protocols.openai_chat.shapes import CHUNK, SERVED_TIERS
+from dragoman.protocols.openai_chat.stops import finish_word, report_stop
+from dragoman.protocols.openai_chat.usage import encode_usage
+from dragoman.rules import ids
+from dragoman.wire.json import encode
+from dragoman.wire.sse import DONE
+
+_text = Encoder().encode
+
+_OPEN_INPUT = '{"input":"'
+_CLOSE_INPUT = '"}'
+
+
+class _Writer:
+    """One part while it is written: what stands before and after each of its deltas."""
+
+    __slots__ = ("after", "before", "fold", "grown", "length", "start")
+
+    def __init__(self, before: bytes, after: bytes, fold: PartFold) -> None:
+        self.before = before
+        self.after = after
+        self.fold = fold
+        self.grown = False
+        self.start = 0
+        self.length = 0
+
+
+class ChatStreamEncoder:
+    """Writes one stream."""
+
+    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self._asked = asked
+        self._mint = mint
+        self._ledger = ledger
+        self._legacy = asked.request.legacy_functions
+        self._usage_asked = bool(asked.request.include_usage)
+        self._head = b""
+        self._tail = b',"finish_reason":null}]' + (b',"usage":null}\n\n' if self._usage_asked else b"}\n\n")
+        self._writers: dict[int, _Writer] = {}
+        self._paragraphs = Paragraphs()
+        self._reasoned = False
+        self._refused = False
+        self._length = 0
+        self._calls = 0
+        self._details = 0
+        self._annotations = 0
+        self._usage: Usage | None = None
+        self._stop: Stop | None = None
+        self._handlers: dict[type, Callable[..., bytes]] = {
+            PartGrew: self._grow,
+            Started: self._start,
+            PartStarted: self._open,
+            PartEnded: self._close,
+            UsageReported: self._remember_usage,
+            Stopped: self._remember_stop,
+            Ended: self._end,
+            Failed: self._fail,
+            Heartbeat: self._ignore,
+        }
+
+    def feed(self, event: Event) -> bytes:
+        """The frames that one event makes."""
+        return self._handlers[type(event)](event)
+
+    def _ignore(self, event: Heartbeat) -> bytes:
+        return b""
+
+    def _start(self, event: Started) -> bytes:
+        head: JsonObject = {
+            "id": completion_id(event.id, self._mint),
+            "object": CHUNK,
+            "created": event.created if event.created is not None else self._mint.now(),
+            "model": self._asked.request.model or event.model,
+        }
+        self._head = b"data: " + encode(head)[:-1]
+        return self._delta({"role": "assistant", "content": ""})
+
+    def _delta(self, delta: JsonObject) -> bytes:
+        return b'%b,"choices":[{"index":0,"delta":%b%b' % (self._head, encode(delta), self._tail)
+
+    def _around(self, opening: bytes, closing: bytes) -> tuple[bytes, bytes]:
+        """What stands before and after the one string of a delta."""
+        return b'%b,"choices":[{"index":0,"delta":%b' % (self._head, opening), closing + self._tail
+
+    def _open(self, event: PartStarted) -> bytes:
+        part = event.part
+        fold = PartFold(part)
+        written = b""
+        if isinstance(part, Text):
+            writer = _Writer(*self._around(b'{"content":', b"}"), fold)
+        elif isinstance(part, Refusal):
+            self._refused = True
+            writer = _Writer(*self._around(b'{"refusal":', b"}"), fold)
+        elif isinstance(part, Thinking):
+            self._paragraphs.interrupt()
+            writer = _Writer(*self._around(b'{"reasoning_content":', b"}"), fold)
+        elif isinstance(part, ToolCall):
+            self._paragraphs.interrupt()
+            writer, written = self._open_call(part, event.index, fold)
+        else:
+            self._paragraphs.interrupt()
+            report_hidden(part, event.index, self._ledger)
+            writer = _Writer(b"", b"", fold)
+        self._writers[event.index] = writer
+        started = part.arguments if isinstance(part, ToolCall) else ""
+        if isinstance(part, Text | Refusal | Thinking):
+            started = part.text
+        return written + self._write(writer, started) if started else written
+
+    def _open_call(self, part: ToolCall, index: int, fold: PartFold) -> tuple[_Writer, bytes]:
+        report_call(part, index, self._ledger)
+        number = self._calls
+        self._calls += 1
+        name = client_name(part)
+        if self._legacy:
+            if number:
+                self._ledger.dropped(Feature.PARALLEL_CALLS, ("parts", index), "the legacy form holds one call")
+                return _Writer(b"", b"", fold), b""
+            before, after = self._around(b'{"function_call":{"arguments":', b"}}")
+            return _Writer(before, after, fold), self._delta({"function_call": {"name": name, "arguments": ""}})
+        opening = b'{"tool_calls":[{"index":%d,"function":{"arguments":' % number
+        before, after = self._around(opening, b"}}]}")
+        fragment: JsonObject = {
+            "index": number,
+            "id": ids.call_id(part.call_id, ids.CHAT),
+            # The chunk type knows only functions, and the official accumulator fails on anything else.
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
+        return _Writer(before, after, fold), self._delta({"tool_calls": [fragment]})
+
+    def _grow(self, event: PartGrew) -> bytes:
+        writer = self._writers[event.index]
+        delta = event.delta
+        kind = type(delta)
+        if kind is TextDelta or kind is ArgumentsDelta:
+            writer.fold.grow(delta)
+            return self._write(writer, delta.text, delta.logprobs if kind is TextDelta else None)  # type: ignore[union-attr]  # narrowed by its type
+        if isinstance(delta, SealSet | CitationAdded | PartReplaced):
+            writer.fold.grow(delta)
+        return b""
+
+    def _write(self, writer: _Writer, text: str, logprobs: JsonValue = None) -> bytes:
+        """One delta of a part; parts without a place in the stream write nothing."""
+        if not text or not writer.before:
+            return b""
+        lead = b"" if writer.grown else self._lead(writer)
+        writer.grown = True
+        part = writer.fold.part
+        if isinstance(part, ToolCall):
+            if part.form is InputForm.TEXT:
+                text = _text(text)[1:-1].decode()
+        else:
+            writer.length += len(text)
+            if isinstance(part, Text):
+                self._length += len(text)
+            if logprobs:
+                return lead + self._with_logprobs(writer, text, logprobs)
+        return b"%b%b%b%b" % (lead, writer.before, _text(text), writer.after)
+
+    def _with_logprobs(self, writer: _Writer, text: str, logprobs: JsonValue) -> bytes:
+        refusal = isinstance(writer.fold.part, Refusal)
+        told: JsonObject = {"content": None if refusal else logprobs, "refusal": logprobs if refusal else None}
+        tail = b'},"logprobs":%b%b' % (encode(told), self._tail)
+        return b"%b%b%b" % (writer.before, _text(text), tail)
+
+    def _lead(self, writer: _Writer) -> bytes:
+        """What comes before the first delta of a part: a blank line, or the opening of wrapped input."""
+        part = writer.fold.part
+        if isinstance(part, ToolCall):
+            if part.form is InputForm.TEXT:
+                return b"%b%b%b" % (writer.before, _text(_OPEN_INPUT), writer.after)
+            return b""
+        apart = False
+        if isinstance(part, Text):
+            apart = self._paragraphs.separates(part.id)
+            self._length += 2 if apart else 0
+            writer.start = self._length
+        elif isinstance(part, Thinking):
+            apart, self._reasoned = self._reasoned, True
+        return b"%b%b%b" % (writer.before, _text("\n\n"), writer.after) if apart else b""
+
+    def _close(self, event: PartEnded) -> bytes:
+        writer = self._writers[event.index]
+        part = writer.fold.whole()
+        if isinstance(part, ToolCall):
+            return self._close_call(writer, part)
+        if isinstance(part, Thinking):
+            entries = indexed(encode_details(part), self._details)
+            self._details += len(entries)
+            return self._delta({"reasoning_details": list[JsonValue](entries)}) if entries else b""
+        if isinstance(part, Text) and part.citations:
+            found = annotate(part.citations, writer.start, writer.length, event.index, self._ledger)
+            entries = indexed(found, self._annotations)
+            self._annotations += len(entries)
+            return self._delta({"annotations": list[JsonValue](entries)}) if entries else b""
+        return b""
+
+    def _close_call(self, writer: _Writer, part: ToolCall) -> bytes:
+        if not writer.before:
+            return b""
+        if part.form is InputForm.TEXT:
+            lead = b"" if writer.grown else self._lead(writer)
+            return b"%b%b%b%b" % (lead, writer.before, _text(_CLOSE_INPUT), writer.after)
+        # A client always gets an object, never the empty string (N3).
+        return b"" if writer.grown else b"%b%b%b" % (writer.before, _text("{}"), writer.after)
+
+    def _remember_usage(self, event: UsageReported) -> bytes:
+        self._usage = event.usage
+        return b""
+
+    def _remember_stop(self, event: Stopped) -> bytes:
+        self._stop = event.stop
+        return b""
+
+    def _end(self, event: Ended) -> bytes:
+        stop = self._stop or Stop(reason=StopReason.OTHER)
+        report_stop(stop, self._ledger)
+        frames = [self._turn()]
+        if stop.reason is StopReason.REFUSAL and stop.explanation and not self._refused:
+            frames.append(self._delta({"refusal": stop.explanation}))
+        word = finish_word(stop, calls=self._calls > 0, refusal=self._refused, legacy=self._legacy)
+        tail = self._tail.replace(b"null", _text(word), 1)
+        frames.append(b'%b,"choices":[{"index":0,"delta":{}%b' % (self._head, tail))
+        usage = encode_usage(self._usage, self._ledger)
+        if self._usage_asked:
+            frames.append(b'%b,"choices":[],"usage":%b%b}\n\n' % (self._head, encode(usage), self._tier()))
+        frames.append(DONE)
+        return b"".join(frames)
+
+    def _tier(self) -> bytes:
+        tier = self._usage.service_tier if self._usage is not None else None
+        return b"" if tier is None else b',"service_tier":%b' % _text(SERVED_TIERS.get(tier, tier))
+
+    def _turn(self) -> bytes:
+        """The exact form of a turn that the client's echo would not give back (V1)."""
+        if self._asked.render_turn is None or not self._asked.origin:
+            return b""
+        parts = tuple(self._writers[index].fold.whole() for index in sorted(self._writers))
+        seal = seal_turn(parts, self._asked.origin, self._asked)
+        if seal is None:
+            return b""
+        return self._delta({"reasoning_details": list[JsonValue](indexed([turn_entry(seal)], self._details))})
+
+    def _fail(self, event: Failed) -> bytes:
+        return error_frame(event.failure)

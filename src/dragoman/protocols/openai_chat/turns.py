@@ -1,0 +1,325 @@
+"""Turns of another protocol's conversation as messages of this one (mapping.md §4-§6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.parts import (
+    Compaction,
+    Document,
+    Foreign,
+    HostedCall,
+    HostedKind,
+    HostedResult,
+    InputForm,
+    Part,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_chat.messages import write_call
+from dragoman.protocols.openai_chat.parts import (
+    PartEncoder,
+)
+from dragoman.protocols.openai_chat.reasoning import write_echo
+from dragoman.protocols.openai_chat.shapes import CONTINUE_EXACTLY, ERROR_PREFIX, NAME, SUMMARY_OPENING
+from dragoman.rules import ids
+from dragoman.rules.abilities import ID_RULES
+from dragoman.rules.arguments import or_empty, unwrapped
+from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind
+from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.rules.instructions import tagged, without_telemetry
+from dragoman.rules.seals import opens
+from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.unwrap import wrap_input
+
+_HOSTED = {
+    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
+    HostedKind.CODE: Feature.CODE_EXECUTION,
+    HostedKind.MCP: Feature.MCP,
+    HostedKind.MCP_LISTING: Feature.MCP,
+}
+
+
+class TurnEncoder:
+    """Writes the arranged turns of another protocol's request as messages."""
+
+    def __init__(self, target: Target, table: ToolTable, ledger: Ledger) -> None:
+        self._target = target
+        self._abilities = target.abilities
+        self._table = table
+        self._ledger = ledger
+        self._parts = PartEncoder(target, ledger)
+        self._id_rule = ID_RULES[(NAME, target.abilities.call_ids)]
+        self._written: JsonList = []
+        self._attached: list[JsonObject] = []
+        self._begun = False
+
+    def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
+        """All messages; `closing` is one more instruction of the gateway's own."""
+        self._instructions(instructions, closing)
+        for turn in turns:
+            if turn.kind is not TurnKind.USER:
+                self._flush()
+            if turn.kind is TurnKind.USER:
+                self._user(turn)
+            elif turn.kind is TurnKind.ASSISTANT:
+                self._assistant(turn)
+            elif turn.kind is TurnKind.RESULTS:
+                self._results(turn)
+            else:
+                self._system(turn)
+        self._flush()
+        self._prefill(turns)
+        return self._written
+
+    def _instructions(self, instructions: tuple[Text, ...], closing: str | None) -> None:
+        texts: list[JsonObject] = []
+        for index, block in enumerate(instructions):
+            at: Place = ("instructions", index)
+            text = self._without_telemetry(block.text, at)
+            if text:
+                texts.append(self._parts.text(replace(block, text=text), at))
+        if closing is not None:
+            texts.append({"type": "text", "text": closing})
+        if texts:
+            self._written.append({"role": "system", "content": _content(texts)})
+
+    def _without_telemetry(self, text: str, at: Place) -> str:
+        kept = without_telemetry(text)
+        if len(kept) != len(text):
+            self._ledger.approximated(Feature.TELEMETRY_LINE, at, "the client's telemetry line is left out")
+        return kept
+
+    def _system(self, turn: Turn) -> None:
+        texts: list[JsonObject] = []
+        for part, at in zip(turn.parts, turn.places, strict=True):
+            if isinstance(part, Text):
+                text = self._without_telemetry(part.text, at)
+                if text:
+                    texts.append(self._parts.text(replace(part, text=text), at))
+            elif isinstance(part, Foreign):
+                said = foreign_text(part, at, self._ledger, said_by_user=True)
+                if said:
+                    texts.append({"type": "text", "text": said})
+            else:
+                raise RefusedError(
+                    Feature.INSTRUCTIONS.value, render_place(at), "instructions to this provider are text only"
+                )
+        if not texts:
+            return
+        if self._begun and not self._abilities.system_anywhere:
+            self._ledger.approximated(Feature.LATE_INSTRUCTIONS, turn.places[0], "written as a tagged user message")
+            late: list[JsonObject] = [{**text, "text": tagged(str(text["text"]))} for text in texts]
+            self._written.append({"role": "user", "content": _content(late)})
+            return
+        developer = turn.kind is TurnKind.DEVELOPER and self._abilities.developer_role
+        if not self._abilities.system_anywhere and self._written:
+            self._join_leading(texts)
+            return
+        self._written.append({"role": "developer" if developer else "system", "content": _content(texts)})
+
+    def _join_leading(self, texts: list[JsonObject]) -> None:
+        """Servers that want one system message, and want it first, get the leading ones as one."""
+        leading = self._written[0]
+        if isinstance(leading, dict):
+            known = leading["content"]
+            before: list[JsonObject] = [{"type": "text", "text": known}]
+            if isinstance(known, list):
+                before = [part for part in known if isinstance(part, dict)]
+            leading["content"] = _content(before + texts)
+
+    def _user(self, turn: Turn) -> None:
+        self._begun = True
+        parts, self._attached = self._attached, []
+        for part, at in zip(turn.parts, turn.places, strict=True):
+            if isinstance(part, Compaction):
+                parts.append({"type": "text", "text": self._summary(part, at)})
+            else:
+                parts += self._parts.parts(part, at)
+        if not parts and any(isinstance(part, Foreign) and part.applied is not None for part in turn.parts):
+            return
+        self._written.append({"role": "user", "content": _content(parts)})
+
+    def _summary(self, part: Compaction, at: Place) -> str:
+        if part.summary is None:
+            raise RefusedError(
+                Feature.COMPACTION.value, render_place(at), "only its issuer can open this compacted conversation"
+            )
+        self._ledger.approximated(Feature.COMPACTION, at, "the summary is written as a user message")
+        return SUMMARY_OPENING + part.summary
+
+    def _flush(self) -> None:
+        """Write media of tool results before anything that is no user message."""
+        if self._attached:
+            self._written.append({"role": "user", "content": list[JsonValue](self._attached)})
+            self._attached = []
+
+    def _assistant(self, turn: Turn) -> None:
+        self._begun = True
+        start = 0
+        for index, part in enumerate(turn.parts):
+            if isinstance(part, Compaction):
+                self._assistant_message(turn.parts[start:index], turn.places[start:index])
+                self._written.append({"role": "user", "content": self._summary(part, turn.places[index])})
+                start = index + 1
+        self._assistant_message(turn.parts[start:], turn.places[start:])
+
+    def _assistant_message(self, parts: Sequence[Part], places: Sequence[Place]) -> None:
+        spoken = _Spoken()
+        calls: JsonList = []
+        thinking: list[tuple[Thinking, Place]] = []
+        refusals: list[str] = []
+        for part, at in zip(parts, places, strict=True):
+            if isinstance(part, Text):
+                spoken.add(self._parts.text(part, at), at[:2])
+                continue
+            if isinstance(part, Refusal):
+                drop_extras(part.extras, at, self._ledger)
+                refusals.append(part.text)
+                continue
+            spoken.interrupt()
+            if isinstance(part, ToolCall):
+                calls.append(self._call(part, at))
+            elif isinstance(part, Thinking):
+                thinking.append((part, at))
+            elif isinstance(part, HostedCall | HostedResult):
+                self._ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not carried over")
+            elif isinstance(part, Foreign):
+                said = foreign_text(part, at, self._ledger, said_by_user=False)
+                if said:
+                    spoken.add({"type": "text", "text": said}, at[:2])
+            else:
+                self._ledger.dropped(Feature.FOREIGN_CONTENT, at, "an assistant message is text only here")
+        message: JsonObject = {"role": "assistant", "content": spoken.content()}
+        self._thinking(thinking, message, beside_calls=bool(calls))
+        if refusals:
+            message["refusal"] = "".join(refusals)
+        if calls:
+            message["tool_calls"] = calls
+        if message["content"] is not None or refusals or calls:
+            self._written.append(message)
+
+    def _thinking(self, thinking: list[tuple[Thinking, Place]], message: JsonObject, *, beside_calls: bool) -> None:
+        wanted = self._abilities.echo_thinking
+        welcome = wanted == "all" or (wanted == "calls" and beside_calls)
+        kept: list[Thinking] = []
+        for part, at in thinking:
+            seal = part.seal
+            target = self._target
+            if seal is None or not opens(seal, NAME, target.model, self._abilities, target.upstream):
+                self._ledger.dropped(Feature.THINKING, at, "this provider did not issue it")
+            elif not welcome:
+                self._ledger.dropped(Feature.THINKING, at, "this provider takes reasoning back only beside calls")
+            else:
+                drop_extras(part.extras, at, self._ledger)
+                kept.append(part)
+        if kept:
+            write_echo(kept, message)
+        elif beside_calls and self._abilities.demands_thinking:
+            message["reasoning_content"] = ""
+
+    def _call(self, part: ToolCall, at: Place) -> JsonObject:
+        if not part.name:
+            raise RefusedError(Feature.TOOL_NAME.value, render_place(at), "a call needs a name")
+        if part.extras is not None and "type" in part.extras.fields:
+            self._ledger.approximated(Feature.VENDOR_TOOL, at, "written as a function call")
+        else:
+            drop_extras(part.extras, at, self._ledger)
+        if part.cache is not None:
+            self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "calls carry no cache marks here")
+        call_id = ids.call_id(part.call_id, self._id_rule)
+        name = self._table.wire(part.name, part.namespace)
+        if part.form is InputForm.JSON:
+            return write_call(call_id, name, or_empty(unwrapped(part.arguments)), InputForm.JSON)
+        if self._abilities.custom_tools:
+            return write_call(call_id, name, part.arguments, InputForm.TEXT)
+        return write_call(call_id, name, wrap_input(part.arguments), InputForm.JSON)
+
+    def _results(self, turn: Turn) -> None:
+        for part, at in zip(turn.parts, turn.places, strict=True):
+            if isinstance(part, ToolResult):
+                self._result(part, at)
+
+    def _result(self, result: ToolResult, at: Place) -> None:
+        """A `tool` message of text; media follow in the user message after all of them (mapping.md §6)."""
+        if result.extras is not None and "type" in result.extras.fields:
+            self._ledger.approximated(Feature.VENDOR_TOOL, at, "written as text")
+        else:
+            drop_extras(result.extras, at, self._ledger)
+        call_id = ids.call_id(result.call_id, self._id_rule)
+        lines: list[str] = []
+        mark = result.cache
+        for index, part in enumerate(result.parts):
+            place: Place = (*at, "parts", index)
+            for written in self._parts.parts(part, place):
+                if written["type"] == "text":
+                    lines.append(str(written["text"]))
+                    continue
+                kind = "file" if isinstance(part, Document) else "image" if "image_url" in written else "sound"
+                lines.append(f"[{kind} omitted; attached below]")
+                self._ledger.approximated(Feature.TOOL_RESULT_MEDIA, place, "sent in the user message that follows")
+                self._attached.append({"type": "text", "text": f"[{kind} from the result of tool call {call_id}]"})
+                self._attached.append(written)
+        text = "\n".join(lines)
+        if result.is_error and not text.startswith(ERROR_PREFIX):
+            if text != INTERRUPTED:
+                self._ledger.approximated(Feature.TOOL_ERROR, at, "the text says that it is an error")
+            text = ERROR_PREFIX + text
+        content = [self._parts.mark({"type": "text", "text": text}, mark, (*at, "cache"))]
+        self._written.append({"role": "tool", "tool_call_id": call_id, "content": _content(content)})
+
+    def _prefill(self, turns: list[Turn]) -> None:
+        """A last assistant message: only servers with an option for it go on where it stops (T14)."""
+        last = self._written[-1] if self._written else None
+        if not isinstance(last, dict) or last.get("role") != "assistant":
+            return
+        if self._abilities.prefill:
+            last["prefix"] = True
+            return
+        at = turns[-1].places[-1] if turns and turns[-1].places else ("messages",)
+        self._ledger.invented(Feature.PREFILL, at, "a user message asks for the continuation")
+        self._written.append({"role": "user", "content": CONTINUE_EXACTLY})
+
+
+def _content(parts: list[JsonObject]) -> JsonValue:
+    """A string when every part is plain text, else the parts in order."""
+    if all(len(part) == 2 and part["type"] == "text" for part in parts):
+        return "\n\n".join(str(part["text"]) for part in parts)
+    return list[JsonValue](parts)
+
+
+class _Spoken:
+    """The text of an assistant message: adjacent blocks are glued, others stand a blank line apart (T11)."""
+
+    def __init__(self) -> None:
+        self._parts: list[JsonObject] = []
+        self._unit: Place | None = None
+
+    def interrupt(self) -> None:
+        """Something that is no text stands here."""
+        self._unit = ()
+
+    def add(self, part: JsonObject, unit: Place) -> None:
+        """Add text out of a unit of the client's wire; another unit is another paragraph."""
+        if self._parts and self._unit != unit:
+            part["text"] = "\n\n" + str(part["text"])
+        self._unit = unit
+        self._parts.append(part)
+
+    def content(self) -> JsonValue:
+        """The content member: null if there is no text."""
+        if not self._parts:
+            return None
+        if all(len(part) == 2 for part in self._parts):
+            return "".join(str(part["text"]) for part in self._parts)
+        return list[JsonValue](self._parts)

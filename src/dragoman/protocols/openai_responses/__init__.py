@@ -1,0 +1,41 @@
+"""OpenAI Responses: requests, answers, streams and errors, both ways.
+
+What belongs here is everything specific to this wire. What several wires share is in `rules`; what an item means to
+another protocol is that protocol's room.
+"""
+
+from __future__ import annotations
+
+from dragoman.protocols.codec import Codec
+from dragoman.protocols.openai_responses.failure import decode_failure, decode_limits, encode_failure, encode_limits
+from dragoman.protocols.openai_responses.output import decode_turn, encode_turn
+from dragoman.protocols.openai_responses.request import decode_request, encode_request, recognises
+from dragoman.protocols.openai_responses.response import decode_response, encode_response
+from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
+from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
+from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
+from dragoman.wire.sse import comment
+
+CODEC = Codec(
+    name=NAME,
+    letter="r",
+    upstream=UPSTREAM,
+    serial=True,
+    path=PATH,
+    recognises=recognises,
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_response=decode_response,
+    encode_response=encode_response,
+    decode_failure=decode_failure,
+    encode_failure=encode_failure,
+    stream_decoder=StreamDecoder,
+    stream_encoder=StreamEncoder,
+    encode_turn=encode_turn,
+    decode_turn=decode_turn,
+    decode_limits=decode_limits,
+    encode_limits=encode_limits,
+    heartbeat=comment("keep-alive"),
+)
+
+__all__ = ["CODEC", "NAME"]

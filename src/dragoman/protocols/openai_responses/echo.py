@@ -1,0 +1,110 @@
+"""The response object around the output: what the client asked, told back with every member Open Responses demands."""
+
+from __future__ import annotations
+
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.request import Request
+from dragoman.model.response import Usage
+from dragoman.protocols.codec import Asked
+from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
+from dragoman.protocols.openai_responses.tools import encode_format, encode_home_choice, encode_home_tools
+
+# Efforts that Open Responses knows; the others are told as their neighbours.
+_EFFORTS = {"minimal": "low", "max": "xhigh"}
+_TIERS = {"standard": "default", "batch": "default", "standard_only": "default"}
+
+
+def response_object(response_id: str, created: int, asked: Asked, model: str) -> JsonObject:
+    """A response that has just begun: no output, no usage, every other member as it will stay."""
+    request = asked.request
+    extras = request.extras.fields if request.extras is not None and request.extras.origin == NAME else {}
+    as_user = "user" in request.spellings
+    text: JsonObject = {"format": {"type": "text"} if request.output is None else encode_format(request.output)}
+    if request.verbosity is not None:
+        text["verbosity"] = request.verbosity
+    sampling = request.sampling
+    body: JsonObject = {
+        "id": response_id,
+        "object": "response",
+        "created_at": created,
+        "completed_at": None,
+        "status": IN_PROGRESS,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": "\n\n".join([block.text for block in request.instructions]) or None,
+        "max_output_tokens": request.max_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": request.parallel_calls is not False,
+        "previous_response_id": request.continues,
+        "prompt_cache_key": request.cache_key,
+        "reasoning": _reasoning(request),
+        "safety_identifier": None if as_user else request.end_user,
+        "service_tier": _tier(request.service_tier),
+        "store": request.store is not False,
+        "temperature": _or(sampling.temperature, 1),
+        "text": text,
+        "tool_choice": "auto" if request.tool_choice is None else encode_home_choice(request.tool_choice),
+        "tools": encode_home_tools(request.tools, echo=True),
+        "top_logprobs": request.top_logprobs or 0,
+        "top_p": _or(sampling.top_p, 1),
+        "truncation": extras.get("truncation") or "disabled",
+        "presence_penalty": _or(sampling.presence_penalty, 0),
+        "frequency_penalty": _or(sampling.frequency_penalty, 0),
+        "usage": None,
+        "metadata": request.metadata or {},
+        "background": extras.get("background") is True,
+    }
+    if as_user:
+        body["user"] = request.end_user
+    return body
+
+
+def _or(value: JsonValue, default: int) -> JsonValue:
+    return default if value is None else value
+
+
+def _tier(tier: str | None) -> str:
+    return _TIERS.get(tier, tier) if tier is not None else "default"
+
+
+def _reasoning(request: Request) -> JsonValue:
+    reasoning = request.reasoning
+    if reasoning.effort is None and reasoning.summary is None:
+        return None
+    effort = reasoning.effort
+    return {"effort": _EFFORTS.get(effort, effort) if effort is not None else None, "summary": reasoning.summary}
+
+
+def encode_usage(usage: Usage | None) -> JsonObject:
+    """Token counts, every member present (§18)."""
+    counts = usage or Usage()
+    return {
+        "input_tokens": counts.input,
+        "input_tokens_details": {
+            "cached_tokens": counts.cache_read or 0,
+            "cache_write_tokens": counts.cache_write or 0,
+        },
+        "output_tokens": counts.output,
+        "output_tokens_details": {"reasoning_tokens": counts.thinking or 0},
+        "total_tokens": counts.input + counts.output,
+    }
+
+
+def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str | None, now: int) -> JsonObject:
+    """The response at its end: complete, or incomplete for a reason."""
+    finished: JsonObject = {
+        **body,
+        "status": "completed" if reason is None else "incomplete",
+        "completed_at": now if reason is None else None,
+        "incomplete_details": None if reason is None else {"reason": reason},
+        "output": output,
+        "usage": encode_usage(usage),
+    }
+    if usage is not None:
+        if usage.service_tier is not None:
+            finished["service_tier"] = _tier(usage.service_tier)
+        if usage.web_searches:
+            finished["tool_usage"] = {"web_search": {"num_requests": usage.web_searches}}
+    return finished

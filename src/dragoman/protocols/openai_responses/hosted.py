@@ -1,0 +1,242 @@
+"""Items of tools that the provider runs itself: web search, code and MCP, both ways (§13).
+
+One item tells the call and its result; the model keeps the two apart, as other wires do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.errors import WireError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.parts import Extras, HostedCall, HostedKind, HostedResult, Seal, WebSource
+from dragoman.protocols.openai_responses.shapes import (
+    CODE_CALL,
+    COMPLETED,
+    FAILED,
+    MCP_CALL,
+    MCP_LISTING,
+    NAME,
+    WEB_SEARCH_CALL,
+)
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode, encode_text
+
+Pair = tuple[HostedCall, HostedResult]
+
+FEATURES = {
+    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
+    HostedKind.CODE: Feature.CODE_EXECUTION,
+    HostedKind.MCP: Feature.MCP,
+    HostedKind.MCP_LISTING: Feature.MCP,
+}
+ITEM_TYPES = {
+    HostedKind.WEB_SEARCH: WEB_SEARCH_CALL,
+    HostedKind.CODE: CODE_CALL,
+    HostedKind.MCP: MCP_CALL,
+    HostedKind.MCP_LISTING: MCP_LISTING,
+}
+
+
+def decode_hosted(item: Fields, kind: str, model: str | None = None, upstream: str | None = None) -> Pair:
+    """The call and the result that one item tells; the call carries the whole item for the way home."""
+    return _DECODERS[kind](item, model, upstream)
+
+
+def _decode_search(item: Fields, model: str | None, upstream: str | None) -> Pair:
+    item_id = item.optional_text("id")
+    action = item.optional_fields("action") or Fields({}, (item.path, "action"))
+    asked: JsonObject = {}
+    query = action.optional_text("query") or next(iter(action.texts("queries")), None)
+    for key, value in (
+        ("query", query),
+        ("url", action.optional_text("url")),
+        ("pattern", action.optional_text("pattern")),
+    ):
+        if value is not None:
+            asked[key] = value
+    sources = tuple(
+        [
+            WebSource(
+                url=source.optional_text("url") or "",
+                title=source.optional_text("title") or "",
+                seal=Seal(origin=NAME, kind="web", body=source.value, model=model, upstream=upstream),
+            )
+            for source in action.each("sources")
+        ]
+    )
+    kind = HostedKind.WEB_SEARCH
+    return (
+        HostedCall(
+            call_id=item_id or "",
+            kind=kind,
+            name="web_search",
+            arguments=encode_text(asked),
+            id=item_id,
+            extras=Extras(origin=NAME, fields=item.value),
+        ),
+        HostedResult(
+            call_id=item_id or "",
+            kind=kind,
+            sources=sources,
+            is_error=item.optional_text("status") == FAILED,
+            id=item_id,
+        ),
+    )
+
+
+def _decode_code(item: Fields, model: str | None, upstream: str | None) -> Pair:
+    del model, upstream
+    item_id = item.optional_text("id")
+    logs = [output.optional_text("logs") for output in item.each("outputs")]
+    return (
+        HostedCall(
+            call_id=item_id or "",
+            kind=HostedKind.CODE,
+            name="code_interpreter",
+            arguments=encode_text({"code": item.optional_text("code") or ""}),
+            id=item_id,
+            extras=Extras(origin=NAME, fields=item.value),
+        ),
+        HostedResult(
+            call_id=item_id or "",
+            kind=HostedKind.CODE,
+            text="\n".join([log for log in logs if log is not None]),
+            is_error=item.optional_text("status") == FAILED,
+            id=item_id,
+        ),
+    )
+
+
+def _decode_mcp(item: Fields, model: str | None, upstream: str | None) -> Pair:
+    del model, upstream
+    item_id = item.optional_text("id")
+    error = item.raw("error")
+    return (
+        HostedCall(
+            call_id=item_id or "",
+            kind=HostedKind.MCP,
+            name=item.text("name"),
+            arguments=item.optional_text("arguments") or "{}",
+            server=item.optional_text("server_label"),
+            id=item_id,
+            extras=Extras(origin=NAME, fields=item.value),
+        ),
+        HostedResult(
+            call_id=item_id or "",
+            kind=HostedKind.MCP,
+            text=item.optional_text("output") if error is None else _error_text(error),
+            is_error=error is not None or item.optional_text("status") == FAILED,
+            id=item_id,
+        ),
+    )
+
+
+def _error_text(error: JsonValue) -> str:
+    if isinstance(error, str):
+        return error
+    match error:
+        case {"message": str(message)}:
+            return message
+        case {"content": [{"text": str(text)}]}:
+            return text
+    return encode_text(error)
+
+
+def _decode_listing(item: Fields, model: str | None, upstream: str | None) -> Pair:
+    del model, upstream
+    item_id = item.optional_text("id")
+    error = item.raw("error")
+    tools: JsonList = item.optional_list("tools") or []
+    return (
+        HostedCall(
+            call_id=item_id or "",
+            kind=HostedKind.MCP_LISTING,
+            name=MCP_LISTING,
+            arguments="{}",
+            server=item.optional_text("server_label"),
+            id=item_id,
+            extras=Extras(origin=NAME, fields=item.value),
+        ),
+        HostedResult(
+            call_id=item_id or "",
+            kind=HostedKind.MCP_LISTING,
+            text=encode_text(tools) if error is None else _error_text(error),
+            is_error=error is not None,
+            id=item_id,
+        ),
+    )
+
+
+_DECODERS: dict[str, Callable[[Fields, str | None, str | None], Pair]] = {
+    WEB_SEARCH_CALL: _decode_search,
+    CODE_CALL: _decode_code,
+    MCP_CALL: _decode_mcp,
+    MCP_LISTING: _decode_listing,
+}
+CALL_TYPES = frozenset(_DECODERS)
+
+
+def encode_hosted(call: HostedCall, result: HostedResult | None) -> JsonObject:
+    """One item, without its id, for a call and its result; a call that got none has failed."""
+    if call.extras is not None and call.extras.origin == NAME:
+        return call.extras.fields
+    failed = result is None or result.is_error
+    written: JsonObject = {"type": ITEM_TYPES[call.kind]}
+    text = result.text if result is not None else None
+    match call.kind:
+        case HostedKind.WEB_SEARCH:
+            written["action"] = _search_action(call, result)
+        case HostedKind.CODE:
+            code = _arguments(call).get("code")
+            written |= {
+                "code": code if isinstance(code, str) else call.arguments,
+                "container_id": "",
+                "outputs": [{"type": "logs", "logs": text}] if text else [],
+            }
+        case HostedKind.MCP:
+            written |= {"server_label": call.server or "", "name": call.name, "arguments": call.arguments}
+            written |= {"output": None if failed else text or "", "error": _mcp_error(text) if failed else None}
+        case HostedKind.MCP_LISTING:
+            written |= {"server_label": call.server or "", "tools": [] if failed else _listed(text)}
+            if failed:
+                written["error"] = text or "failed"
+            return written
+    written["status"] = FAILED if failed else COMPLETED
+    return written
+
+
+def _mcp_error(text: str | None) -> JsonObject:
+    return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text or "the call failed"}]}
+
+
+def _search_action(call: HostedCall, result: HostedResult | None) -> JsonObject:
+    asked = _arguments(call)
+    query, url, pattern = asked.get("query"), asked.get("url"), asked.get("pattern")
+    if query is None and isinstance(url, str):
+        if isinstance(pattern, str):
+            return {"type": "find_in_page", "url": url, "pattern": pattern}
+        return {"type": "open_page", "url": url}
+    sources = result.sources if result is not None else ()
+    return {
+        "type": "search",
+        "query": query if isinstance(query, str) else "",
+        "sources": [{"type": "url", "url": source.url} for source in sources],
+    }
+
+
+def _arguments(call: HostedCall) -> JsonObject:
+    try:
+        value = decode(call.arguments)
+    except WireError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(text: str | None) -> JsonList:
+    try:
+        tools = decode(text or "[]")
+    except WireError:
+        return []
+    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []

@@ -1,0 +1,357 @@
+"""Items of a request's input to messages of the model, and back home.
+
+One item is one message. Items that steer the conversation instead of adding to it (tools declared late, settings
+changed) stay in their place for the way home, and what they say is collected into the request's updates (T9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.errors import WireError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.parts import (
+    Compaction,
+    Extras,
+    Foreign,
+    HostedCall,
+    HostedResult,
+    InputForm,
+    Part,
+    Seal,
+    Thinking,
+    ThinkingKind,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.model.request import Demand, Message, OutputFormat, Role
+from dragoman.model.tools import ToolSpec
+from dragoman.protocols.openai_responses import hosted, native
+from dragoman.protocols.openai_responses.parts import decode_content, encode_home, encode_output
+from dragoman.protocols.openai_responses.shapes import (
+    COMPACTION,
+    CUSTOM_CALL,
+    CUSTOM_OUTPUT,
+    FUNCTION_CALL,
+    FUNCTION_OUTPUT,
+    MESSAGE,
+    NAME,
+    REASONING,
+)
+from dragoman.protocols.openai_responses.tools import decode_format, decode_tools
+from dragoman.rules.seals import from_envelope, to_envelope
+from dragoman.wire.fields import Fields
+
+_ROLES = {role.value: role for role in Role}
+_ROLE_WORDS = tuple(_ROLES)
+# What the user's side says, by the end of its type; all other items are the model's.
+_USER_ENDINGS = ("_output", "_response", "_trigger", "_reference")
+
+
+class InputReader:
+    """Reads the items of one request and collects what they change about it."""
+
+    def __init__(self) -> None:
+        self.tools: list[ToolSpec] = []
+        self.effort: str | None = None
+        self.output: OutputFormat | None = None
+        self.demands: list[Demand] = []
+        # `local_shell_call_output` names its call by the item's id (pitfall 160).
+        self._local_shells: dict[str, str] = {}
+        self._hosted_shells: set[str] = set()
+
+    def read(self, item: Fields) -> Message:
+        """The message that one item is."""
+        kind = item.optional_text("type")
+        if kind is None:
+            kind = MESSAGE if "role" in item.value or "id" not in item.value else "item_reference"
+        reader = _READERS.get(kind)
+        if reader is not None:
+            return reader(self, item)
+        if kind in native.CALL_TYPES:
+            return self._native_call(item, kind)
+        if kind in native.OUTPUT_TYPES:
+            return self._native_output(item, kind)
+        if kind in hosted.CALL_TYPES:
+            return Message(role=Role.ASSISTANT, parts=hosted.decode_hosted(item, kind), id=item.optional_text("id"))
+        return self._foreign(item, kind)
+
+    def _message(self, item: Fields) -> Message:
+        role = _ROLES.get(item.text("role"))
+        if role is None:
+            raise item.wrong("role", " or ".join(repr(word) for word in _ROLE_WORDS), repr(item.value["role"]))
+        if item.value.get("content") is None and role is not Role.ASSISTANT:
+            raise item.wrong("content", "string or array", "nothing")
+        parts = decode_content(item, "content")
+        item_id = item.optional_text("id")
+        extras = item.rest(NAME)
+        if extras is None and len(parts) == 1 and isinstance(parts[0], Foreign):
+            # A lone part that only home knows: the empty extras tell it from an item of that kind.
+            extras = Extras(origin=NAME, fields={})
+        return Message(role=role, parts=parts, id=item_id, extras=extras)
+
+    def _reasoning(self, item: Fields) -> Message:
+        thinking = decode_thinking(item)
+        return Message(role=Role.ASSISTANT, parts=(thinking,), id=thinking.id)
+
+    def _call(self, item: Fields, member: str, form: InputForm) -> Message:
+        call = ToolCall(
+            call_id=item.optional_text("call_id") or "",
+            name=item.text("name"),
+            arguments=item.optional_text(member) or "",
+            form=form,
+            namespace=item.optional_text("namespace"),
+        )
+        return Message(role=Role.ASSISTANT, parts=(call,), id=item.optional_text("id"), extras=item.rest(NAME))
+
+    def _function_call(self, item: Fields) -> Message:
+        return self._call(item, "arguments", InputForm.JSON)
+
+    def _custom_call(self, item: Fields) -> Message:
+        return self._call(item, "input", InputForm.TEXT)
+
+    def _output(self, item: Fields, form: InputForm) -> Message:
+        result = ToolResult(
+            call_id=item.optional_text("call_id") or "", parts=decode_content(item, "output"), form=form
+        )
+        return Message(role=Role.USER, parts=(result,), id=item.optional_text("id"), extras=item.rest(NAME))
+
+    def _function_output(self, item: Fields) -> Message:
+        return self._output(item, InputForm.JSON)
+
+    def _custom_output(self, item: Fields) -> Message:
+        return self._output(item, InputForm.TEXT)
+
+    def _native_call(self, item: Fields, kind: str) -> Message:
+        if native.is_hosted(item.value):
+            self._hosted_shells.add(item.optional_text("call_id") or "")
+            return self._foreign(item, kind)
+        call = native.decode_call(item, kind)
+        if kind == native.LOCAL_SHELL.call and call.id is not None:
+            self._local_shells[call.id] = call.call_id
+        return Message(role=Role.ASSISTANT, parts=(call,), id=call.id)
+
+    def _native_output(self, item: Fields, kind: str) -> Message:
+        call_id = item.optional_text("call_id")
+        if call_id is not None and call_id in self._hosted_shells:
+            return self._foreign(item, kind, Role.ASSISTANT)
+        if kind == "local_shell_call_output" and call_id is None:
+            item_id = item.optional_text("id") or ""
+            call_id = self._local_shells.get(item_id, item_id)
+        result = native.decode_output(item, kind, call_id or "")
+        return Message(role=Role.USER, parts=(result,), id=result.id)
+
+    def _compaction(self, item: Fields) -> Message:
+        part = decode_compaction(item)
+        return Message(role=Role.ASSISTANT, parts=(part,), id=part.id)
+
+    def _additional_tools(self, item: Fields) -> Message:
+        self.tools.extend(decode_tools(item, "tools"))
+        return self._foreign(item, "additional_tools", Role.DEVELOPER, "its tools are declared with the request")
+
+    def _search_output(self, item: Fields) -> Message:
+        self.tools.extend(decode_tools(item, "tools"))
+        role = Role.USER if item.optional_text("execution") == "client" else Role.ASSISTANT
+        return self._foreign(item, "tool_search_output", role, "its tools are declared with the request")
+
+    def _configuration(self, item: Fields) -> Message:
+        reasoning = item.optional_fields("reasoning")
+        if reasoning is not None:
+            self.effort = reasoning.optional_text("effort") or self.effort
+        text = item.optional_fields("text")
+        if text is not None:
+            self.output = decode_format(text) or self.output
+        return self._foreign(item, "configuration_update", Role.DEVELOPER, "the last one is applied to the request")
+
+    def _reference(self, item: Fields) -> Message:
+        item_id = item.text("id")
+        self.demands.append(
+            Demand(
+                feature=Feature.ITEM_REFERENCE,
+                member="input",
+                note=f"the item {item_id!r} is kept elsewhere and cannot be looked up; send it whole",
+            )
+        )
+        return self._foreign(item, "item_reference", Role.USER)
+
+    def _trigger(self, item: Fields) -> Message:
+        self.demands.append(
+            Demand(
+                feature=Feature.COMPACTION,
+                member="input",
+                note="compaction on demand is unsupported on this provider",
+            )
+        )
+        return self._foreign(item, "compaction_trigger", Role.USER)
+
+    def _image_call(self, item: Fields) -> Message:
+        if item.optional_text("result"):
+            self.demands.append(
+                Demand(
+                    feature=Feature.HOSTED_TOOL,
+                    member="input",
+                    note="a picture that this provider's own tool made cannot be shown to another",
+                )
+            )
+        return self._foreign(item, "image_generation_call", Role.ASSISTANT)
+
+    def _foreign(self, item: Fields, kind: str, role: Role | None = None, applied: str | None = None) -> Message:
+        if role is None:
+            role = Role.USER if kind.endswith(_USER_ENDINGS) else Role.ASSISTANT
+        part = Foreign(origin=NAME, kind=kind, body=item.value, applied=applied)
+        item_id = item.value.get("id")
+        return Message(role=role, parts=(part,), id=item_id if isinstance(item_id, str) else None)
+
+
+_READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
+    MESSAGE: InputReader._message,
+    REASONING: InputReader._reasoning,
+    FUNCTION_CALL: InputReader._function_call,
+    FUNCTION_OUTPUT: InputReader._function_output,
+    CUSTOM_CALL: InputReader._custom_call,
+    CUSTOM_OUTPUT: InputReader._custom_output,
+    COMPACTION: InputReader._compaction,
+    "additional_tools": InputReader._additional_tools,
+    "tool_search_output": InputReader._search_output,
+    "configuration_update": InputReader._configuration,
+    "item_reference": InputReader._reference,
+    "compaction_trigger": InputReader._trigger,
+    "image_generation_call": InputReader._image_call,
+}
+
+
+def decode_thinking(item: Fields, model: str | None = None, upstream: str | None = None) -> Thinking:
+    """A reasoning item; its seal is the whole of it, or what the envelope in it holds for another issuer (§11)."""
+    item_id = item.optional_text("id")
+    text, kind = thinking_text(item)
+    sealed = from_envelope(item.optional_text("encrypted_content") or "")
+    if sealed is None:
+        sealed = Seal(origin=NAME, kind="item", body=item.value, model=model, upstream=upstream)
+        return Thinking(text=text, kind=kind, seal=sealed, id=item_id)
+    item.skip("type", "summary")
+    return Thinking(text=text, kind=kind, seal=sealed, id=item_id, extras=item.rest(NAME))
+
+
+def thinking_text(item: Fields) -> tuple[str, ThinkingKind]:
+    """What can be read of a reasoning item: the summary, else the reasoning itself."""
+    summary = "\n\n".join([text for part in item.each("summary") if (text := part.optional_text("text"))])
+    if summary:
+        return summary, ThinkingKind.SUMMARY
+    content = "\n\n".join([text for part in item.each("content") if (text := part.optional_text("text"))])
+    return (content, ThinkingKind.FULL) if content else ("", ThinkingKind.WITHHELD)
+
+
+def decode_compaction(item: Fields, model: str | None = None, upstream: str | None = None) -> Compaction:
+    """A compaction item; the summary is readable only if this library wrote the envelope (V9, K1)."""
+    sealed = from_envelope(item.optional_text("encrypted_content") or "")
+    item_id = item.optional_text("id")
+    if sealed is None:
+        sealed = Seal(origin=NAME, kind="compaction", body=item.value, model=model, upstream=upstream)
+        return Compaction(summary=None, seal=sealed, id=item_id)
+    summary = sealed.body.get("summary") or sealed.body.get("content")
+    item.skip("type")
+    return Compaction(
+        summary=summary if isinstance(summary, str) else None, seal=sealed, id=item_id, extras=item.rest(NAME)
+    )
+
+
+# Home.
+
+
+def encode_home_items(messages: tuple[Message, ...]) -> JsonList:
+    """The items as the client said them."""
+    return [_encode_home_item(message) for message in messages]
+
+
+def _encode_home_item(message: Message) -> JsonObject:
+    first: Part | None = message.parts[0] if message.parts else None
+    writer = _WRITERS.get(type(first))
+    if isinstance(first, Foreign) and len(message.parts) == 1 and message.extras is None:
+        return first.body
+    if writer is not None and first is not None:
+        written = writer(first)
+        if "id" not in written and message.id is not None:
+            written = {**written, "id": message.id}
+    else:
+        assistant = message.role is Role.ASSISTANT
+        written = {
+            "type": MESSAGE,
+            "role": message.role.value,
+            "content": [encode_home(part, assistant=assistant) for part in message.parts],
+        }
+        if message.id is not None:
+            written["id"] = message.id
+    return {**written, **message.extras.fields} if message.extras is not None else written
+
+
+def encode_thinking(part: Part) -> JsonObject:
+    """A reasoning item at home: verbatim if this protocol issued it, else with its envelope."""
+    assert isinstance(part, Thinking)
+    sealed = part.seal
+    if sealed is not None and sealed.origin == NAME and sealed.kind == "item":
+        return sealed.body
+    written: JsonObject = {"type": REASONING}
+    if part.id is not None:
+        written["id"] = part.id
+    written["summary"] = [{"type": "summary_text", "text": part.text}] if part.text else []
+    if sealed is not None:
+        written["encrypted_content"] = to_envelope(sealed)
+    return {**written, **part.extras.fields} if part.extras is not None else written
+
+
+def encode_compaction(part: Part) -> JsonObject:
+    """A compaction item at home, or with the envelope of what another issuer compacted."""
+    assert isinstance(part, Compaction)
+    sealed = part.seal
+    if sealed is not None and sealed.origin == NAME and "type" in sealed.body:
+        return sealed.body
+    if sealed is None:
+        sealed = Seal(origin=NAME, kind="compaction", body={"summary": part.summary or ""})
+    written: JsonObject = {"type": COMPACTION, "encrypted_content": to_envelope(sealed)}
+    if part.id is not None:
+        written["id"] = part.id
+    return {**written, **part.extras.fields} if part.extras is not None else written
+
+
+def _encode_call(part: Part) -> JsonObject:
+    assert isinstance(part, ToolCall)
+    if part.extras is not None and "type" in part.extras.fields:
+        return part.extras.fields
+    custom = part.form is InputForm.TEXT
+    written: JsonObject = {
+        "type": CUSTOM_CALL if custom else FUNCTION_CALL,
+        "call_id": part.call_id,
+        "name": part.name,
+        "input" if custom else "arguments": part.arguments,
+    }
+    if part.namespace is not None:
+        written["namespace"] = part.namespace
+    return written
+
+
+def _encode_result(part: Part) -> JsonObject:
+    assert isinstance(part, ToolResult)
+    if part.extras is not None and "type" in part.extras.fields:
+        return part.extras.fields
+    written: JsonObject = {"type": CUSTOM_OUTPUT if part.form is InputForm.TEXT else FUNCTION_OUTPUT}
+    if part.call_id:
+        written["call_id"] = part.call_id
+    written["output"] = encode_output(part.parts)
+    return written
+
+
+def _encode_hosted_home(part: Part) -> JsonObject:
+    if not isinstance(part, HostedCall):
+        raise WireError("", "a hosted call before its result", type(part).__name__)
+    return hosted.encode_hosted(part, None)
+
+
+_WRITERS: dict[type, Callable[[Part], JsonObject]] = {
+    Thinking: encode_thinking,
+    ToolCall: _encode_call,
+    ToolResult: _encode_result,
+    HostedCall: _encode_hosted_home,
+    HostedResult: _encode_hosted_home,
+    Compaction: encode_compaction,
+}

@@ -1,0 +1,274 @@
+"""Client tools that this vendor defines itself: local_shell, shell, apply_patch and computer (§7).
+
+To others they are functions with documented parameters. Their calls and outputs are item types of their own; the table
+says how an item becomes arguments and how a model's arguments become an item again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.parts import Extras, FileRef, Image, Inline, InputForm, Part, Text, ToolCall, ToolResult, Url
+from dragoman.model.request import Request
+from dragoman.model.tools import FunctionTool
+from dragoman.protocols.openai_responses.shapes import COMPLETED, FAILED, FILE_ISSUER, NAME
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode, encode_text
+from dragoman.wire.media import BadDataUrl, parse_data_url
+
+_TEXT: JsonObject = {"type": "string"}
+_TEXTS: JsonObject = {"type": "array", "items": {"type": "string"}}
+_COUNT: JsonObject = {"type": "integer"}
+
+
+class NativeTool(Struct, frozen=True, kw_only=True):
+    """One vendor tool: its name as a function, its parameters, and its item types."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    call: str
+    # The members of a call item that hold the arguments, and back: None if the arguments do not fit.
+    arguments: Callable[[Fields], JsonObject]
+    body: Callable[[JsonObject], JsonObject | None]
+
+
+def _schema(properties: JsonObject, required: list[JsonValue]) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _present(members: JsonObject, *left_out: str) -> JsonObject:
+    return {key: value for key, value in members.items() if value is not None and key not in left_out}
+
+
+def _all_texts(value: JsonValue) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _local_shell_arguments(item: Fields) -> JsonObject:
+    action = _present(item.object("action"), "type")
+    if not action.get("env"):
+        action.pop("env", None)
+    return action
+
+
+def _local_shell_body(arguments: JsonObject) -> JsonObject | None:
+    if not _all_texts(arguments.get("command")):
+        return None
+    return {"action": {"type": "exec", "env": {}, **_present(arguments, "type")}}
+
+
+def _shell_arguments(item: Fields) -> JsonObject:
+    return _present(item.object("action"))
+
+
+def _shell_body(arguments: JsonObject) -> JsonObject | None:
+    if not _all_texts(arguments.get("commands")):
+        return None
+    return {"action": {"timeout_ms": None, "max_output_length": None, **arguments}}
+
+
+def _patch_arguments(item: Fields) -> JsonObject:
+    return _present(item.object("operation"))
+
+
+def _patch_body(arguments: JsonObject) -> JsonObject | None:
+    kind, path, diff = arguments.get("type"), arguments.get("path"), arguments.get("diff")
+    if kind not in ("create_file", "update_file", "delete_file") or not isinstance(path, str):
+        return None
+    if kind == "delete_file":
+        return {"operation": {"type": kind, "path": path}}
+    return {"operation": {"type": kind, "path": path, "diff": diff}} if isinstance(diff, str) else None
+
+
+def _computer_arguments(item: Fields) -> JsonObject:
+    actions = item.optional_list("actions")
+    if actions is None:
+        action = item.optional_object("action")
+        actions = [] if action is None else [action]
+    return {"actions": actions}
+
+
+def _computer_body(arguments: JsonObject) -> JsonObject | None:
+    actions = arguments.get("actions")
+    if not isinstance(actions, list) or not actions or not all(isinstance(one, dict) for one in actions):
+        return None
+    return {"actions": actions, "pending_safety_checks": []}
+
+
+LOCAL_SHELL = NativeTool(
+    name="local_shell",
+    description="Runs a command in a shell on the user's machine.",
+    parameters=_schema({"command": _TEXTS, "timeout_ms": _COUNT, "working_directory": _TEXT}, ["command"]),
+    call="local_shell_call",
+    arguments=_local_shell_arguments,
+    body=_local_shell_body,
+)
+SHELL = NativeTool(
+    name="shell",
+    description="Runs shell commands on the user's machine and gives their output.",
+    parameters=_schema({"commands": _TEXTS, "timeout_ms": _COUNT, "max_output_length": _COUNT}, ["commands"]),
+    call="shell_call",
+    arguments=_shell_arguments,
+    body=_shell_body,
+)
+APPLY_PATCH = NativeTool(
+    name="apply_patch",
+    description="Creates, updates or deletes one file; `diff` is in the V4A format, and is left out to delete a file.",
+    parameters=_schema(
+        {
+            "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+            "path": _TEXT,
+            "diff": _TEXT,
+        },
+        ["type", "path"],
+    ),
+    call="apply_patch_call",
+    arguments=_patch_arguments,
+    body=_patch_body,
+)
+COMPUTER = NativeTool(
+    name="computer",
+    description=(
+        "Operates a computer by actions in order. Each has a `type`: click {button, x, y}, double_click {x, y}, "
+        "drag {path}, keypress {keys}, move {x, y}, screenshot, scroll {x, y, scroll_x, scroll_y}, type {text} or wait."
+    ),
+    parameters=_schema(
+        {
+            "actions": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"type": _TEXT}, "required": ["type"]},
+            }
+        },
+        ["actions"],
+    ),
+    call="computer_call",
+    arguments=_computer_arguments,
+    body=_computer_body,
+)
+
+_BY_TYPE = {
+    "local_shell": LOCAL_SHELL,
+    "shell": SHELL,
+    "apply_patch": APPLY_PATCH,
+    "computer": COMPUTER,
+    "computer_use_preview": COMPUTER,
+}
+_BY_CALL = {tool.call: tool for tool in (LOCAL_SHELL, SHELL, APPLY_PATCH, COMPUTER)}
+CALL_TYPES = frozenset(_BY_CALL)
+OUTPUT_TYPES = frozenset(f"{call}_output" for call in _BY_CALL)
+
+
+def tool_of(kind: str) -> NativeTool | None:
+    """The vendor tool that a declaration or a choice names by its type."""
+    return _BY_TYPE.get(kind)
+
+
+def decode_declaration(tool: JsonObject, kind: str) -> FunctionTool | None:
+    """A declaration as a function; None if it is none of these, or a shell that the provider runs itself."""
+    native = _BY_TYPE.get(kind)
+    if native is None:
+        return None
+    environment = tool.get("environment")
+    if kind == "shell" and isinstance(environment, dict) and environment.get("type") not in (None, "local"):
+        return None
+    return FunctionTool(
+        name=native.name,
+        description=native.description,
+        parameters=native.parameters,
+        extras=Extras(origin=NAME, fields=tool),
+    )
+
+
+def is_hosted(item: JsonObject) -> bool:
+    """Whether a shell call ran in the provider's own container."""
+    environment = item.get("environment")
+    return isinstance(environment, dict) and environment.get("type") not in (None, "local")
+
+
+def decode_call(item: Fields, kind: str) -> ToolCall:
+    """A call item as a call of the function that stands for its tool."""
+    native = _BY_CALL[kind]
+    return ToolCall(
+        call_id=item.optional_text("call_id") or item.optional_text("id") or "",
+        name=native.name,
+        arguments=encode_text(native.arguments(item)),
+        id=item.optional_text("id"),
+        extras=Extras(origin=NAME, fields=item.value),
+    )
+
+
+def encode_call(spec: FunctionTool, call: ToolCall, call_id: str) -> JsonObject | None:
+    """A model's call as the item that the client knows; None if the arguments do not make one."""
+    kind = spec.extras.fields.get("type") if spec.extras is not None else None
+    native = _BY_TYPE.get(kind) if isinstance(kind, str) else None
+    if native is None or call.form is not InputForm.JSON:
+        return None
+    try:
+        arguments = decode(call.arguments)
+    except WireError:
+        return None
+    body = native.body(arguments) if isinstance(arguments, dict) else None
+    if body is None:
+        return None
+    actions = body.get("actions")
+    if kind == "computer_use_preview" and isinstance(actions, list) and len(actions) == 1:
+        # The preview tool knows one action per call.
+        body = {"action": actions[0], "pending_safety_checks": []}
+    return {"type": native.call, "call_id": call_id, **body, "status": COMPLETED}
+
+
+def declared_native(request: Request) -> dict[str, FunctionTool]:
+    """The vendor tools of a request by the names that stand for them."""
+    return {
+        tool.name: tool
+        for tool in request.tools + request.updates.tools
+        if type(tool) is FunctionTool
+        and tool.extras is not None
+        and tool.extras.origin == NAME
+        and "type" in tool.extras.fields
+    }
+
+
+def decode_output(item: Fields, kind: str, call_id: str) -> ToolResult:
+    """An output item as a result: text, JSON text or a screenshot."""
+    return ToolResult(
+        call_id=call_id,
+        parts=_OUTPUTS[kind](item),
+        is_error=item.optional_text("status") == FAILED,
+        id=item.optional_text("id"),
+        extras=Extras(origin=NAME, fields=item.value),
+    )
+
+
+def _text_output(item: Fields) -> tuple[Part, ...]:
+    return (Text(text=item.optional_text("output") or ""),)
+
+
+def _shell_output(item: Fields) -> tuple[Part, ...]:
+    output: JsonList = item.optional_list("output") or []
+    return (Text(text=encode_text(output)),)
+
+
+def _screenshot(item: Fields) -> tuple[Part, ...]:
+    output = item.fields("output")
+    url, file_id = output.optional_text("image_url"), output.optional_text("file_id")
+    if url is None:
+        return () if file_id is None else (Image(source=FileRef(issuer=FILE_ISSUER, file_id=file_id)),)
+    try:
+        parsed = parse_data_url(url)
+    except BadDataUrl as error:
+        raise output.wrong("image_url", "a URL or a data URL", str(error)) from None
+    return (Image(source=Url(url=url) if parsed is None else Inline(media_type=parsed[0], data=parsed[1])),)
+
+
+_OUTPUTS: dict[str, Callable[[Fields], tuple[Part, ...]]] = {
+    "local_shell_call_output": _text_output,
+    "shell_call_output": _shell_output,
+    "apply_patch_call_output": _text_output,
+    "computer_call_output": _screenshot,
+}

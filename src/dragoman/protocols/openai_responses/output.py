@@ -1,0 +1,353 @@
+"""Items of an answer's output: to parts of the model, back home, and as a client of another provider gets them.
+
+Whole answers and streams share the functions that build items, so that the `done` items of a stream equal the output of
+the whole answer.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import (
+    Compaction,
+    Extras,
+    Foreign,
+    HostedCall,
+    HostedResult,
+    InputForm,
+    Part,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from dragoman.model.response import Stop, StopReason
+from dragoman.model.tools import FunctionTool
+from dragoman.protocols.codec import Asked
+from dragoman.protocols.openai_responses import hosted, native
+from dragoman.protocols.openai_responses.items import (
+    decode_compaction,
+    decode_thinking,
+    encode_compaction,
+    encode_thinking,
+)
+from dragoman.protocols.openai_responses.parts import decode_part, encode_home
+from dragoman.protocols.openai_responses.shapes import (
+    COMPACTION,
+    COMPLETED,
+    CONTENT_FILTER,
+    CUSTOM_CALL,
+    FUNCTION_CALL,
+    ID_PREFIXES,
+    INCOMPLETE,
+    MAX_OUTPUT_TOKENS,
+    MESSAGE,
+    NAME,
+    REASONING,
+)
+from dragoman.rules.arguments import is_complete, or_empty, unwrapped
+from dragoman.rules.ids import RESPONSES, call_id, legacy_call_id
+from dragoman.rules.toolnames import ToolEntry, Wrapped
+from dragoman.rules.unwrap import InputUnwrapper
+from dragoman.wire.fields import Fields
+
+_CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", InputForm.TEXT)}
+
+
+class OutputReader:
+    """Reads the items of one answer; without a question it reads a sealed turn, which is at home."""
+
+    def __init__(self, asked: Asked | None) -> None:
+        self._asked = asked
+        # An answer without its question is read as if it stayed at home.
+        self.home = asked is None or asked.request.origin in ("", NAME)
+        self._model = asked.target.model if asked is not None else None
+        self._upstream = asked.target.upstream if asked is not None else None
+        self._ids: set[str] = set()
+
+    def read(self, item: Fields) -> tuple[Part, ...]:
+        """The parts that one item makes."""
+        kind = item.optional_text("type") or ""
+        if kind == MESSAGE:
+            return self._message(item)
+        if kind in _CALLS:
+            return (self.call(item, kind),)
+        if kind == REASONING:
+            return (decode_thinking(item, self._model, self._upstream),)
+        if kind in native.CALL_TYPES and not native.is_hosted(item.value):
+            call = native.decode_call(item, kind)
+            return (replace(call, call_id=self._unique(call.call_id, call.name)),)
+        if kind in hosted.CALL_TYPES:
+            return hosted.decode_hosted(item, kind, self._model, self._upstream)
+        if kind == COMPACTION:
+            return (decode_compaction(item, self._model, self._upstream),)
+        return (Foreign(origin=NAME, kind=kind, body=item.value, id=item.optional_text("id")),)
+
+    def _message(self, item: Fields) -> tuple[Part, ...]:
+        item_id = item.optional_text("id")
+        parts = [with_id(decode_part(part), item_id) for part in item.each("content")]
+        if not parts:
+            return (Foreign(origin=NAME, kind=MESSAGE, body=item.value, id=item_id),) if self.home else ()
+        members = message_members(item.value, home=self.home)
+        if members:
+            parts[0] = with_members(parts[0], members)
+        return tuple(parts)
+
+    def call(self, item: Fields, kind: str) -> ToolCall:
+        """A function or free-text call under the name and in the form the client knows."""
+        member, form = _CALLS[kind]
+        name = item.text("name")
+        arguments = item.optional_text(member) or ""
+        call = ToolCall(
+            call_id=self._unique(item.optional_text("call_id") or "", name),
+            name=name,
+            arguments=arguments,
+            form=form,
+            namespace=item.optional_text("namespace"),
+            id=item.optional_text("id"),
+        )
+        item.skip("type")
+        if not self.home:
+            item.skip("status")
+        extras = item.rest(NAME)
+        call = replace(call, extras=extras) if extras is not None else call
+        if self.home:
+            return call
+        entry = self.entry(name)
+        if entry is None:
+            return replace(call, arguments=_clean(arguments, form))
+        if entry.wrapped is Wrapped.INPUT:
+            unwrapper = InputUnwrapper()
+            arguments = unwrapper.feed(arguments) + unwrapper.close()
+        return replace(
+            call,
+            name=entry.name,
+            namespace=entry.namespace,
+            form=entry.form,
+            arguments=_clean(arguments, entry.form),
+        )
+
+    def entry(self, wire: str) -> ToolEntry | None:
+        """The client's tool that a name of the provider stands for."""
+        return self._asked.table.restored(wire) if self._asked is not None and not self.home else None
+
+    def _unique(self, value: str, name: str) -> str:
+        if self.home:
+            return value
+        if not value or value in self._ids:
+            value = legacy_call_id(name, len(self._ids))
+        self._ids.add(value)
+        return value
+
+
+def _clean(arguments: str, form: InputForm) -> str:
+    return or_empty(unwrapped(arguments)) if form is InputForm.JSON else arguments
+
+
+def with_id(part: Part, item_id: str | None) -> Part:
+    """The part with the id of the item it stands in."""
+    return part if item_id is None else replace(part, id=item_id)
+
+
+def message_members(item: JsonObject, *, home: bool) -> JsonObject:
+    """What a message item says beside its content; abroad its status is told by that of the answer."""
+    known = ("id", "type", "role", "content")
+    found: JsonObject = {key: value for key, value in item.items() if key not in known and value is not None}
+    if not home or found.get("status") == COMPLETED:
+        found.pop("status", None)
+    return found
+
+
+# Members of a message item whose names are unmistakable even among those of its parts.
+_LIFTED = ("phase", "status")
+
+
+def with_members(part: Part, members: JsonObject) -> Part:
+    """The first part of a message carries what the item says beside its content."""
+    fields = dict(part.extras.fields) if part.extras is not None else {}
+    fields |= {key: value for key, value in members.items() if key in _LIFTED}
+    others: JsonObject = {key: value for key, value in members.items() if key not in _LIFTED}
+    if others:
+        fields[MESSAGE] = others
+    return replace(part, extras=Extras(origin=NAME, fields=fields))
+
+
+def lifted(part: Part) -> JsonObject:
+    """What the part carries for its message item."""
+    fields = part.extras.fields if part.extras is not None and part.extras.origin == NAME else {}
+    members: JsonObject = {key: fields[key] for key in _LIFTED if key in fields}
+    others = fields.get(MESSAGE)
+    return {**members, **others} if isinstance(others, dict) else members
+
+
+# Home, and sealed turns.
+
+
+def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
+    """The items that the parts of an answer came from."""
+    items: list[JsonObject] = []
+    content: JsonList | None = None
+    current: str | None = None
+    for part in parts:
+        if isinstance(part, Text | Refusal) or (isinstance(part, Foreign) and not _is_item(part)):
+            members = lifted(part)
+            if content is None or part.id != current or members:
+                content, current = [], part.id
+                item: JsonObject = {"type": MESSAGE, "role": "assistant", "status": COMPLETED, "content": content}
+                if current is not None:
+                    item["id"] = current
+                items.append({**item, **members})
+            content.append(encode_home(_without_members(part), assistant=True))
+            continue
+        content = None
+        if not isinstance(part, HostedResult):
+            items.append(_home_item(part))
+    return items
+
+
+# Content parts that only home knows stand in a message; every other foreign part is an item of its own.
+def _is_item(part: Foreign) -> bool:
+    return "role" in part.body or "id" in part.body or part.kind.endswith(("_call", "_output"))
+
+
+def _without_members(part: Part) -> Part:
+    if part.extras is None:
+        return part
+    fields = {key: value for key, value in part.extras.fields.items() if key != MESSAGE and key not in _LIFTED}
+    return replace(part, extras=Extras(origin=NAME, fields=fields) if fields else None)
+
+
+def _home_item(part: Part) -> JsonObject:
+    match part:
+        case Thinking():
+            return encode_thinking(part)
+        case Compaction():
+            return encode_compaction(part)
+        case HostedCall():
+            return hosted.encode_hosted(part, None)
+        case Foreign():
+            return part.body
+        case ToolCall():
+            extras = part.extras.fields if part.extras is not None and part.extras.origin == NAME else {}
+            if "type" in extras:
+                return extras
+            item = call_item(part.id or "", part, part.arguments)
+            item["call_id"] = part.call_id
+            del item["status"]
+            if part.id is None:
+                del item["id"]
+            return {**item, **extras}
+    raise AssertionError(f"no item is {type(part).__name__}")
+
+
+def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
+    """The parts of a sealed turn."""
+    reader = OutputReader(None)
+    return tuple([part for block in blocks for part in reader.read(Fields(block))])
+
+
+# Items for a client whose question another provider answered.
+
+
+class ItemBuilder:
+    """Builds the items of one answer: their ids count with their position (N4)."""
+
+    def __init__(self, suffix: str, asked: Asked, ledger: Ledger) -> None:
+        self._suffix = suffix
+        self.natives: dict[str, FunctionTool] = native.declared_native(asked.request)
+        self.ledger = ledger
+
+    def item_id(self, kind: str, index: int) -> str:
+        """The id of the item at this position."""
+        return f"{ID_PREFIXES[kind]}{self._suffix}_{index}"
+
+    def native_item(self, call: ToolCall, index: int) -> JsonObject | None:
+        """A call of a vendor's tool as its own item; None if it is none or its arguments do not fit."""
+        spec = self.natives.get(call.name) if call.namespace is None else None
+        if spec is None:
+            return None
+        body = native.encode_call(spec, call, call_id(call.call_id, RESPONSES))
+        if body is None:
+            return None
+        kind = body["type"]
+        assert isinstance(kind, str)
+        return {"id": self.item_id(kind, index), **body}
+
+    def reasoning(self, part: Thinking, index: int) -> JsonObject:
+        """Reasoning, with the proof for its issuer."""
+        return {"id": self.item_id(REASONING, index), **encode_thinking(replace(part, id=None, extras=None))}
+
+    def compaction(self, part: Compaction, index: int) -> JsonObject:
+        """What the conversation was compacted to."""
+        return {"id": self.item_id(COMPACTION, index), **encode_compaction(replace(part, id=None, extras=None))}
+
+    def hosted(self, call: HostedCall, result: HostedResult | None, index: int) -> JsonObject:
+        """A call that the provider ran itself, with its result."""
+        return {"id": self.item_id(hosted.ITEM_TYPES[call.kind], index), **hosted.encode_hosted(call, result)}
+
+
+def call_kind(call: ToolCall) -> str:
+    """The item type of a call that is no vendor's own."""
+    return CUSTOM_CALL if call.form is InputForm.TEXT else FUNCTION_CALL
+
+
+def call_item(item_id: str, call: ToolCall, arguments: str, status: str = COMPLETED) -> JsonObject:
+    """A function or free-text call."""
+    kind = call_kind(call)
+    item: JsonObject = {
+        "id": item_id,
+        "type": kind,
+        "call_id": call_id(call.call_id, RESPONSES),
+        "name": call.name,
+        _CALLS[kind][0]: arguments,
+        "status": status,
+    }
+    if call.namespace is not None:
+        item["namespace"] = call.namespace
+    return item
+
+
+def message_item(item_id: str, content: JsonList, status: str = COMPLETED) -> JsonObject:
+    """A message of the assistant."""
+    return {"id": item_id, "type": MESSAGE, "role": "assistant", "status": status, "content": content}
+
+
+def text_part(text: str, annotations: JsonList, logprobs: JsonList | None) -> JsonObject:
+    """Output text; the lists are there even when they are empty (pitfall 101)."""
+    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": logprobs or []}
+
+
+def refusal_part(text: str) -> JsonObject:
+    """Words of refusal."""
+    return {"type": "refusal", "refusal": text}
+
+
+_REASONS: dict[StopReason, str] = {
+    StopReason.LENGTH: MAX_OUTPUT_TOKENS,
+    StopReason.CONTEXT_FULL: MAX_OUTPUT_TOKENS,
+    StopReason.PAUSE: MAX_OUTPUT_TOKENS,
+    StopReason.FILTER: CONTENT_FILTER,
+    StopReason.REFUSAL: CONTENT_FILTER,
+}
+
+
+def incomplete_reason(stop: Stop, refused: bool) -> str | None:
+    """Why an answer is incomplete, None if it is complete; words of refusal complete an answer (§17, §20)."""
+    if stop.reason is StopReason.REFUSAL and refused:
+        return None
+    return _REASONS.get(stop.reason)
+
+
+def explained(stop: Stop, refused: bool) -> str | None:
+    """The explanation of a refusal, to be told where the answer has no words of refusal itself."""
+    refusal = stop.reason in (StopReason.REFUSAL, StopReason.FILTER)
+    return stop.explanation if refusal and not refused and stop.explanation else None
+
+
+def last_status(call: ToolCall | None, arguments: str, reason: str | None) -> str:
+    """The status of the last item: a cut answer leaves it incomplete, unless it is a call whose arguments are whole."""
+    if reason is None or (call is not None and call.form is InputForm.JSON and is_complete(arguments)):
+        return COMPLETED
+    return INCOMPLETE

@@ -1,0 +1,426 @@
+"""Content parts of messages and of tool outputs, both ways side by side.
+
+Messages of the user's side hold `input_*` parts, those of the assistant `output_text` and `refusal` (pitfall 19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.errors import RefusedError, WireError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.parts import (
+    Audio,
+    CacheMark,
+    Citation,
+    Document,
+    Extras,
+    FileRef,
+    Foreign,
+    Image,
+    Inline,
+    Part,
+    PlainText,
+    Refusal,
+    Text,
+    Url,
+)
+from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_responses.shapes import FILE_ISSUER, NAME, UPSTREAM
+from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.wire.fields import Fields
+from dragoman.wire.media import BadDataUrl, data_url, normal_media_type, parse_data_url, sniff_image
+
+_PDF = "application/pdf"
+_AUDIO_FORMATS = {
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+}
+
+
+def decode_content(fields: Fields, key: str) -> tuple[Part, ...]:
+    """The parts of a message or of an output: a string is one text."""
+    value = fields.value.get(key)
+    if type(value) is str:
+        fields.skip(key)
+        return (Text(text=value),)
+    return tuple([decode_part(part) for part in fields.each(key)])
+
+
+def decode_part(part: Fields) -> Part:
+    """One content part; a kind that nobody knows is kept whole."""
+    kind = part.optional_text("type") or "input_text"
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        return Foreign(origin=NAME, kind=kind, body=part.value)
+    return decoder(part)
+
+
+def _decode_text(part: Fields) -> Text:
+    return Text(text=part.text("text"), cache=_decode_mark(part), extras=part.rest(NAME))
+
+
+def _decode_output_text(part: Fields) -> Text:
+    return Text(
+        text=part.text("text"),
+        citations=tuple([decode_annotation(annotation) for annotation in part.each("annotations")]),
+        logprobs=part.optional_list("logprobs") or None,
+        cache=_decode_mark(part),
+        extras=part.rest(NAME),
+    )
+
+
+def _decode_refusal(part: Fields) -> Refusal:
+    return Refusal(text=part.text("refusal"), extras=part.rest(NAME))
+
+
+def _decode_image(part: Fields) -> Part:
+    url = part.optional_text("image_url")
+    file_id = part.optional_text("file_id")
+    source: Inline | Url | FileRef
+    if file_id is not None and url is None:
+        source = FileRef(issuer=FILE_ISSUER, file_id=file_id)
+    else:
+        source = _media(part, "image_url", url or "")
+    detail = part.optional_text("detail")
+    mark = _decode_mark(part)
+    extras = part.rest(NAME)
+    if isinstance(source, Inline) and source.media_type == _PDF:
+        # PDFs arrive as pictures too (pitfall 169).
+        return Document(source=source, cache=mark, extras=Extras(origin=NAME, fields=part.value))
+    return Image(source=source, detail=detail, cache=mark, extras=extras)
+
+
+def _decode_file(part: Fields) -> Document:
+    data = part.optional_text("file_data")
+    url = part.optional_text("file_url")
+    file_id = part.optional_text("file_id")
+    source: Inline | Url | FileRef
+    if data is not None:
+        found = _media(part, "file_data", data)
+        # Some clients send the bare base64 of a PDF.
+        source = found if isinstance(found, Inline) else Inline(media_type=_PDF, data=data)
+        if not isinstance(found, Inline):
+            return Document(
+                source=source, title=part.optional_text("filename"), extras=Extras(origin=NAME, fields=part.value)
+            )
+    elif url is not None:
+        source = Url(url=url)
+    elif file_id is not None:
+        source = FileRef(issuer=FILE_ISSUER, file_id=file_id)
+    else:
+        raise part.wrong(None, "file_data, file_url or file_id", "none of them")
+    return Document(
+        source=source, title=part.optional_text("filename"), cache=_decode_mark(part), extras=part.rest(NAME)
+    )
+
+
+def _decode_audio(part: Fields) -> Audio:
+    audio = part.fields("input_audio")
+    kind = audio.text("format")
+    media_type = "audio/mpeg" if kind == "mp3" else f"audio/{kind}"
+    return Audio(
+        source=Inline(media_type=media_type, data=audio.text("data")), cache=_decode_mark(part), extras=part.rest(NAME)
+    )
+
+
+def _media(part: Fields, key: str, url: str) -> Inline | Url:
+    try:
+        parsed = parse_data_url(url)
+    except BadDataUrl as error:
+        raise part.wrong(key, "a URL or a data URL", str(error)) from None
+    return Url(url=url) if parsed is None else Inline(media_type=parsed[0], data=parsed[1])
+
+
+def _decode_mark(part: Fields) -> CacheMark | None:
+    mark = part.value.get("prompt_cache_breakpoint")
+    if type(mark) is not dict or not mark.keys() <= {"mode", "ttl"}:
+        return None
+    part.skip("prompt_cache_breakpoint")
+    ttl = mark.get("ttl")
+    if ttl is not None and type(ttl) is not str:
+        raise part.wrong("prompt_cache_breakpoint", "a ttl in words", "something else")
+    return CacheMark(origin=NAME, ttl=ttl)
+
+
+_DECODERS: dict[str, Callable[[Fields], Part]] = {
+    "input_text": _decode_text,
+    "text": _decode_text,
+    "output_text": _decode_output_text,
+    "refusal": _decode_refusal,
+    "input_image": _decode_image,
+    "input_file": _decode_file,
+    "input_audio": _decode_audio,
+}
+
+
+def decode_annotation(annotation: Fields) -> Citation:
+    """An annotation of output text; `native` is the whole of it."""
+    kind = annotation.optional_text("type")
+    span: tuple[int, int] | None = None
+    start, end = annotation.optional_integer("start_index"), annotation.optional_integer("end_index")
+    if start is not None and end is not None:
+        span = (start, end)
+    return Citation(
+        origin=NAME,
+        native=annotation.value,
+        url=annotation.optional_text("url") if kind == "url_citation" else None,
+        title=annotation.optional_text("title") or annotation.optional_text("filename"),
+        span=span,
+        file_id=annotation.optional_text("file_id"),
+    )
+
+
+def encode_annotation(citation: Citation, offset: int, length: int) -> JsonObject | None:
+    """A citation of the text that stands at `offset` in its part; None if Responses has no form for it (§19)."""
+    start, end = citation.span or (0, length)
+    if citation.origin == NAME:
+        if offset and citation.span is not None:
+            return {**citation.native, "start_index": start + offset, "end_index": end + offset}
+        return citation.native
+    if citation.url is not None:
+        return {
+            "type": "url_citation",
+            "url": citation.url,
+            "title": citation.title or citation.url,
+            "start_index": start + offset,
+            "end_index": end + offset,
+        }
+    if citation.file_id is not None:
+        return {
+            "type": "file_citation",
+            "file_id": citation.file_id,
+            "filename": citation.title or "",
+            "index": end + offset,
+        }
+    return None
+
+
+# Home: a part as the client said it.
+
+
+def encode_home(part: Part, *, assistant: bool) -> JsonObject:
+    """A content part in its own protocol."""
+    if isinstance(part, Foreign):
+        return part.body
+    extras = part.extras.fields if part.extras is not None else {}
+    if "type" in extras:
+        return extras
+    written: JsonObject
+    match part:
+        case Text():
+            written = {"type": "output_text" if assistant else "input_text", "text": part.text}
+            if assistant:
+                written["annotations"] = [citation.native for citation in part.citations]
+                if part.logprobs is not None:
+                    written["logprobs"] = part.logprobs
+        case Refusal():
+            written = {"type": "refusal", "refusal": part.text}
+        case Image():
+            written = {"type": "input_image", **_image_source(part.source)}
+            if part.detail is not None:
+                written["detail"] = part.detail
+        case Document():
+            written = {"type": "input_file", **_file_source(part.source)}
+            if part.title is not None:
+                written["filename"] = part.title
+        case Audio():
+            written = {"type": "input_audio", "input_audio": _audio(part)}
+        case _:
+            raise WireError("", "a content part", type(part).__name__)
+    if isinstance(part, Text | Image | Document | Audio) and part.cache is not None:
+        written["prompt_cache_breakpoint"] = _home_mark(part.cache)
+    return {**written, **extras} if extras else written
+
+
+def _home_mark(mark: CacheMark) -> JsonObject:
+    return {"mode": "explicit"} if mark.ttl is None else {"mode": "explicit", "ttl": mark.ttl}
+
+
+def _image_source(source: Inline | Url | FileRef) -> JsonObject:
+    match source:
+        case Inline():
+            return {"image_url": data_url(source.media_type, source.data)}
+        case Url():
+            return {"image_url": source.url}
+        case FileRef():
+            return {"file_id": source.file_id}
+
+
+def _file_source(source: object) -> JsonObject:
+    match source:
+        case Inline():
+            return {"file_data": data_url(source.media_type, source.data)}
+        case Url():
+            return {"file_url": source.url}
+        case FileRef():
+            return {"file_id": source.file_id}
+    raise WireError("", "a file", type(source).__name__)
+
+
+def _audio(part: Audio) -> JsonObject:
+    media_type = part.source.media_type
+    return {"data": part.source.data, "format": _AUDIO_FORMATS.get(media_type, media_type.removeprefix("audio/"))}
+
+
+# Abroad: a part that another protocol's client said.
+
+
+class InputWriter:
+    """Writes the parts of user content and of tool outputs for one provider, and what could not be said."""
+
+    def __init__(self, target: Target, ledger: Ledger) -> None:
+        self._target = target
+        self._ledger = ledger
+
+    def content(self, parts: list[Part] | tuple[Part, ...], places: list[Place]) -> JsonList:
+        """The parts in order; those that have nothing to say here are left out."""
+        written: JsonList = []
+        for part, at in zip(parts, places, strict=True):
+            one = self.part(part, at)
+            if one is not None:
+                written.append(one)
+        return written
+
+    def part(self, part: Part, at: Place) -> JsonObject | None:
+        """One part of the user's side."""
+        match part:
+            case Text():
+                return self._text(part, at)
+            case Image():
+                return self._image(part, at)
+            case Document():
+                return self._document(part, at)
+            case Audio():
+                return self._audio(part, at)
+            case Foreign():
+                text = foreign_text(part, at, self._ledger, said_by_user=True)
+                return None if text is None else {"type": "input_text", "text": text}
+            case Refusal():
+                self._ledger.approximated(Feature.REFUSAL, at, "a refusal on the user's side is written as text")
+                return {"type": "input_text", "text": part.text}
+        raise RefusedError(
+            Feature.FOREIGN_CONTENT.value, render_place(at), f"{type(part).__name__} cannot stand in user content"
+        )
+
+    def mark(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
+        """Put a cache breakpoint on a part, where the model takes them (§15)."""
+        if mark is None:
+            return written
+        if not self._target.abilities.breakpoints:
+            self.lose_mark(mark, at)
+            return written
+        ttl = mark.ttl
+        if mark.origin == "anthropic-messages":
+            ttl = "12h" if mark.ttl == "1h" else None
+            if mark.ttl is not None:
+                self._ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), "lifetimes differ between the protocols")
+        breakpoint_: JsonObject = {"mode": "explicit"} if ttl is None else {"mode": "explicit", "ttl": ttl}
+        return {**written, "prompt_cache_breakpoint": breakpoint_}
+
+    def lose_mark(self, mark: CacheMark | None, at: Place) -> None:
+        """Report a cache mark that has no place here."""
+        if mark is not None:
+            self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "no cache breakpoint can stand here")
+
+    def _text(self, part: Text, at: Place) -> JsonObject:
+        if part.extras is not None:
+            drop_extras(part.extras, at, self._ledger)
+        if part.citations:
+            self._ledger.dropped(Feature.CITATIONS, (*at, "citations"), "input text has no citations")
+        written: JsonObject = {"type": "input_text", "text": part.text}
+        return written if part.cache is None else self.mark(written, part.cache, at)
+
+    def _image(self, part: Image, at: Place) -> JsonObject:
+        drop_extras(part.extras, at, self._ledger)
+        source = part.source
+        if isinstance(source, Inline):
+            media_type = sniff_image(source.data) or normal_media_type(source.media_type)
+            source = Inline(media_type=media_type, data=source.data)
+        elif isinstance(source, FileRef):
+            self._check_issuer(source, at)
+        written: JsonObject = {"type": "input_image", **_image_source(source), "detail": part.detail or "auto"}
+        return self.mark(written, part.cache, at)
+
+    def _document(self, part: Document, at: Place) -> JsonObject:
+        if part.extras is not None and "type" not in part.extras.fields:
+            drop_extras(part.extras, at, self._ledger)
+        source = part.source
+        if not isinstance(source, Inline | Url | FileRef):
+            return self._text_document(part, at)
+        if part.citable:
+            self._ledger.dropped(Feature.DOCUMENT_OPTIONS, (*at, "citable"), "citations cannot be asked for")
+        if part.context is not None:
+            self._ledger.dropped(Feature.DOCUMENT_OPTIONS, (*at, "context"), "files have no context here")
+        if isinstance(source, FileRef):
+            self._check_issuer(source, at)
+        written: JsonObject = {"type": "input_file", **_file_source(source)}
+        if isinstance(source, Inline):
+            written["filename"] = _filename(part.title, source.media_type)
+        elif part.title is not None:
+            written["filename"] = part.title
+        return self.mark(written, part.cache, at)
+
+    def _text_document(self, part: Document, at: Place) -> JsonObject:
+        """A document that is text: title, context and body on lines of their own (T12)."""
+        self._ledger.approximated(Feature.TEXT_DOCUMENT, at, "a text document is sent as text")
+        lines = [line for line in (part.title, part.context) if line]
+        if isinstance(part.source, PlainText):
+            lines.append(part.source.text)
+        elif not isinstance(part.source, Inline | Url | FileRef):
+            for index, inner in enumerate(part.source.parts):
+                if not isinstance(inner, Text):
+                    raise RefusedError(
+                        Feature.DOCUMENT.value,
+                        render_place((*at, "source", "parts", index)),
+                        "a picture inside a document cannot be said to this provider",
+                    )
+                lines.append(inner.text)
+        return self.mark({"type": "input_text", "text": "\n".join(lines)}, part.cache, at)
+
+    def _audio(self, part: Audio, at: Place) -> JsonObject:
+        if not self._target.abilities.audio:
+            raise RefusedError(Feature.AUDIO.value, render_place(at), "this provider takes no audio")
+        drop_extras(part.extras, at, self._ledger)
+        return self.mark({"type": "input_audio", "input_audio": _audio(part)}, part.cache, at)
+
+    def _check_issuer(self, source: FileRef, at: Place) -> None:
+        if self._target.upstream == UPSTREAM and source.issuer in (FILE_ISSUER, "openai-chat"):
+            return
+        if source.issuer != self._target.upstream:
+            raise RefusedError(
+                Feature.FILE_ID.value,
+                render_place(at),
+                f"the file is kept by {source.issuer}, which only that provider reads",
+            )
+
+
+def _filename(title: str | None, media_type: str) -> str:
+    name = title or "document"
+    if media_type == _PDF and not name.lower().endswith(".pdf"):
+        name += ".pdf"
+    return name
+
+
+def plain_text(parts: tuple[Part, ...]) -> str | None:
+    """The text of parts that are nothing but plain text, joined by newlines; None if something else is among them."""
+    texts: list[str] = []
+    for part in parts:
+        if type(part) is not Text or part.cache is not None or part.extras is not None:
+            return None
+        texts.append(part.text)
+    return "\n".join(texts)
+
+
+def encode_output(parts: tuple[Part, ...]) -> JsonValue:
+    """The output of a call at home: a string if it is one plain text."""
+    if len(parts) == 1:
+        text = plain_text(parts)
+        if text is not None:
+            return text
+    return [encode_home(part, assistant=False) for part in parts]

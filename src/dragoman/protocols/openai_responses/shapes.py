@@ -1,0 +1,85 @@
+"""The literal names of the Responses wire (https://platform.openai.com/docs/api-reference/responses). No logic."""
+
+from __future__ import annotations
+
+NAME = "openai-responses"
+UPSTREAM = "openai"
+PATH = "/v1/responses"
+
+# Provider files of both OpenAI protocols belong to one issuer.
+FILE_ISSUER = "openai"
+
+MINIMUM_CAP = 16
+SAFETY_IDENTIFIER_LIMIT = 64
+
+# Values of `include`.
+INCLUDE_ENCRYPTED = "reasoning.encrypted_content"
+INCLUDE_LOGPROBS = "message.output_text.logprobs"
+INCLUDE_SOURCES = "web_search_call.action.sources"
+
+# Types of items.
+MESSAGE = "message"
+REASONING = "reasoning"
+FUNCTION_CALL = "function_call"
+FUNCTION_OUTPUT = "function_call_output"
+CUSTOM_CALL = "custom_tool_call"
+CUSTOM_OUTPUT = "custom_tool_call_output"
+COMPACTION = "compaction"
+WEB_SEARCH_CALL = "web_search_call"
+CODE_CALL = "code_interpreter_call"
+MCP_CALL = "mcp_call"
+MCP_LISTING = "mcp_list_tools"
+
+# The words of `status` and of `incomplete_details.reason`.
+COMPLETED = "completed"
+INCOMPLETE = "incomplete"
+IN_PROGRESS = "in_progress"
+FAILED = "failed"
+MAX_OUTPUT_TOKENS = "max_output_tokens"
+CONTENT_FILTER = "content_filter"
+
+# Prefixes of the ids of output items (N4).
+ID_PREFIXES = {
+    MESSAGE: "msg_",
+    REASONING: "rs_",
+    FUNCTION_CALL: "fc_",
+    CUSTOM_CALL: "ctc_",
+    COMPACTION: "cmp_",
+    WEB_SEARCH_CALL: "ws_",
+    CODE_CALL: "ci_",
+    MCP_CALL: "mcp_",
+    MCP_LISTING: "mcpl_",
+    "local_shell_call": "lsh_",
+    "shell_call": "sh_",
+    "apply_patch_call": "apc_",
+    "computer_call": "cu_",
+}
+
+# Events of a stream (openai-responses.md §15).
+CREATED = "response.created"
+STARTED = "response.in_progress"
+ITEM_ADDED = "response.output_item.added"
+ITEM_DONE = "response.output_item.done"
+PART_ADDED = "response.content_part.added"
+PART_DONE = "response.content_part.done"
+TEXT_DELTA = "response.output_text.delta"
+TEXT_DONE = "response.output_text.done"
+ANNOTATION_ADDED = "response.output_text.annotation.added"
+REFUSAL_DELTA = "response.refusal.delta"
+REFUSAL_DONE = "response.refusal.done"
+ARGUMENTS_DELTA = "response.function_call_arguments.delta"
+ARGUMENTS_DONE = "response.function_call_arguments.done"
+INPUT_DELTA = "response.custom_tool_call_input.delta"
+INPUT_DONE = "response.custom_tool_call_input.done"
+SUMMARY_PART_ADDED = "response.reasoning_summary_part.added"
+SUMMARY_PART_DONE = "response.reasoning_summary_part.done"
+SUMMARY_DELTA = "response.reasoning_summary_text.delta"
+SUMMARY_DONE = "response.reasoning_summary_text.done"
+RESPONSE_COMPLETED = "response.completed"
+RESPONSE_INCOMPLETE = "response.incomplete"
+RESPONSE_FAILED = "response.failed"
+ERROR = "error"
+
+# What a user message says after an assistant message that the provider cannot continue by itself (T14).
+CONTINUATION = "Continue exactly where your last message stops. Output only the continuation."
+SUMMARY_OPENING = "Summary of the conversation so far:\n"

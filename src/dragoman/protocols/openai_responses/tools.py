@@ -1,0 +1,424 @@
+"""Tools, tool choice and the form of the answer, read from the wire and written home.
+
+What other protocols' clients declare is written by `tools_abroad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.parts import Extras
+from dragoman.model.request import OutputFormat, OutputKind
+from dragoman.model.tools import (
+    ChoiceMode,
+    CodeTool,
+    ForeignTool,
+    FunctionTool,
+    McpTool,
+    Namespace,
+    TextTool,
+    ToolChoice,
+    ToolRef,
+    ToolSearchTool,
+    ToolSpec,
+    WebFetchTool,
+    WebSearchTool,
+)
+from dragoman.protocols.openai_responses import native
+from dragoman.protocols.openai_responses.shapes import NAME
+from dragoman.wire.fields import Fields
+
+_SEARCH_TYPES = frozenset(
+    {"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"}
+)
+# Members of a namespace that have no place in the model ride on its first tool under this key.
+_NAMESPACE_REST = "namespace"
+
+
+def decode_tools(fields: Fields, key: str) -> Iterator[ToolSpec]:
+    """The tools of a list; the members of a namespace stand for it."""
+    for tool in fields.each(key):
+        yield from decode_tool(tool)
+
+
+def decode_tool(tool: Fields) -> Iterator[ToolSpec]:
+    """The tools that one declaration makes."""
+    kind = tool.text("type")
+    if kind == "namespace":
+        yield from _decode_namespace(tool)
+        return
+    vendor = native.decode_declaration(tool.value, kind)
+    if vendor is not None:
+        yield vendor
+    elif kind in _SEARCH_TYPES:
+        yield _decode_search(tool, kind)
+    else:
+        decoder = _DECODERS.get(kind)
+        yield decoder(tool) if decoder is not None else _decode_foreign(tool, kind)
+
+
+def _decode_foreign(tool: Fields, kind: str) -> ForeignTool:
+    return ForeignTool(origin=NAME, kind=kind, body=tool.value, name=tool.optional_text("name"))
+
+
+def _decode_namespace(tool: Fields) -> Iterator[ToolSpec]:
+    namespace = Namespace(name=tool.text("name"), description=tool.optional_text("description"))
+    members = list(tool.each("tools"))
+    rest = tool.rest(NAME)
+    if not members:
+        yield _decode_foreign(tool, "namespace")
+    for position, member in enumerate(members):
+        kind = member.optional_text("type") or "function"
+        spec = _decode_custom(member) if kind == "custom" else _decode_function(member)
+        extras = spec.extras
+        if rest is not None and position == 0:
+            extras = Extras(origin=NAME, fields={**(extras.fields if extras else {}), _NAMESPACE_REST: rest.fields})
+        yield replace(spec, namespace=namespace, extras=extras)
+
+
+def _callers(tool: Fields) -> tuple[str, ...] | None:
+    return tool.texts("allowed_callers") if tool.value.get("allowed_callers") is not None else None
+
+
+def _decode_function(tool: Fields) -> FunctionTool:
+    tool.skip("type")
+    return FunctionTool(
+        name=tool.text("name"),
+        description=tool.optional_text("description"),
+        parameters=tool.optional_object("parameters"),
+        strict=tool.optional_flag("strict"),
+        deferred=tool.optional_flag("defer_loading"),
+        callers=_callers(tool),
+        extras=tool.rest(NAME),
+    )
+
+
+def _decode_custom(tool: Fields) -> TextTool:
+    tool.skip("type")
+    form = tool.optional_fields("format")
+    syntax = definition = None
+    beyond: Extras | None = None
+    if form is not None:
+        if form.optional_text("type") == "grammar":
+            syntax, definition = form.text("syntax"), form.text("definition")
+            beyond = form.rest(NAME)
+        else:
+            beyond = Extras(origin=NAME, fields=form.value)
+    return TextTool(
+        name=tool.text("name"),
+        description=tool.optional_text("description"),
+        syntax=syntax,
+        definition=definition,
+        deferred=tool.optional_flag("defer_loading"),
+        callers=_callers(tool),
+        extras=_beside(tool.rest(NAME), "format", beyond),
+    )
+
+
+def _beside(extras: Extras | None, key: str, beyond: Extras | None) -> Extras | None:
+    """Extras with those of a member under its name."""
+    if beyond is None:
+        return extras
+    return Extras(origin=NAME, fields={**(extras.fields if extras is not None else {}), key: beyond.fields})
+
+
+def _decode_search(tool: Fields, kind: str) -> WebSearchTool:
+    filters = tool.optional_fields("filters")
+    allowed: tuple[str, ...] | None = None
+    beyond: Extras | None = None
+    if filters is not None:
+        if filters.value.get("allowed_domains") is not None:
+            allowed = filters.texts("allowed_domains")
+        filters.skip("allowed_domains")
+        beyond = filters.rest(NAME)
+        if allowed is None and beyond is None:
+            beyond = Extras(origin=NAME, fields={})
+    location = tool.optional_object("user_location")
+    context_size = tool.optional_text("search_context_size")
+    # Another spelling of the type has to be kept, and with it the whole declaration.
+    whole = Extras(origin=NAME, fields=tool.value) if kind != "web_search" else None
+    extras = whole or _beside(tool.rest(NAME), "filters", beyond)
+    return WebSearchTool(allowed_domains=allowed, location=location, context_size=context_size, extras=extras)
+
+
+def _decode_code(tool: Fields) -> CodeTool:
+    container = tool.raw("container")
+    if isinstance(container, str):
+        return CodeTool(container=container, extras=tool.rest(NAME))
+    if container is not None and not isinstance(container, dict):
+        raise tool.fail("container", "string or object", container)
+    inner = Fields(container or {}, (tool.path, "container"))
+    inner.skip("type")
+    file_ids = inner.texts("file_ids")
+    beyond = inner.rest(NAME)
+    return CodeTool(file_ids=file_ids, extras=_beside(tool.rest(NAME), "container", beyond))
+
+
+def _decode_mcp(tool: Fields) -> McpTool:
+    allowed: tuple[str, ...] | None = None
+    finer: JsonObject = {}
+    tools = tool.raw("allowed_tools")
+    if isinstance(tools, dict):
+        finer["allowed_tools"] = tools
+        inner = tool.fields("allowed_tools")
+        if tools.get("tool_names") is not None:
+            allowed = inner.texts("tool_names")
+    elif tools is not None:
+        allowed = tool.texts("allowed_tools")
+    approval = tool.raw("require_approval")
+    if isinstance(approval, dict):
+        finer["require_approval"] = approval
+        approval = "filter"
+    elif approval is not None and not isinstance(approval, str):
+        raise tool.fail("require_approval", "string or object", approval)
+    spec = McpTool(
+        label=tool.text("server_label"),
+        url=tool.optional_text("server_url"),
+        authorization=tool.optional_text("authorization"),
+        headers=tool.optional_object("headers"),
+        allowed_tools=allowed,
+        approval=approval,
+        deferred=tool.optional_flag("defer_loading"),
+    )
+    tool.skip("type")
+    extras = tool.rest(NAME)
+    if finer:
+        extras = Extras(origin=NAME, fields={**(extras.fields if extras else {}), **finer})
+    return replace(spec, extras=extras)
+
+
+def _decode_tool_search(tool: Fields) -> ToolSearchTool:
+    return ToolSearchTool(extras=tool.rest(NAME))
+
+
+_DECODERS: dict[str, Callable[[Fields], ToolSpec]] = {
+    "function": _decode_function,
+    "custom": _decode_custom,
+    "code_interpreter": _decode_code,
+    "mcp": _decode_mcp,
+    "tool_search": _decode_tool_search,
+}
+
+_MODES = {"auto": ChoiceMode.AUTO, "none": ChoiceMode.NONE, "required": ChoiceMode.REQUIRED}
+
+
+def decode_choice(request: Fields) -> ToolChoice | None:
+    """The tool choice of a request."""
+    value = request.raw("tool_choice")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        mode = _MODES.get(value)
+        if mode is None:
+            raise request.wrong("tool_choice", "'auto', 'none', 'required' or an object", repr(value))
+        return ToolChoice(mode=mode)
+    choice = request.fields("tool_choice")
+    kind = choice.text("type")
+    if kind == "allowed_tools":
+        required = choice.choice("mode", ("auto", "required")) == "required"
+        allowed = tuple([_decode_ref(ref) for ref in choice.each("tools")])
+        return ToolChoice(mode=ChoiceMode.ALLOWED, allowed=allowed, required=required, extras=choice.rest(NAME))
+    ref = _decode_ref(choice)
+    mode = ChoiceMode.HOSTED if ref.name is None or kind == "mcp" else ChoiceMode.NAMED
+    return ToolChoice(mode=mode, tool=ref, extras=choice.rest(NAME) if ref.native is None else None)
+
+
+def _decode_ref(ref: Fields) -> ToolRef:
+    kind = ref.text("type")
+    if kind in ("function", "custom"):
+        return ToolRef(kind=kind, name=ref.text("name"), namespace=ref.optional_text("namespace"))
+    vendor = native.tool_of(kind)
+    name = vendor.name if vendor is not None else ref.optional_text("name")
+    return ToolRef(kind=kind, name=name, native=ref.value)
+
+
+def decode_format(text: Fields) -> OutputFormat | None:
+    """The form of the answer's text; None if nothing is said of it."""
+    form = text.optional_fields("format")
+    if form is None:
+        return None
+    kind = form.choice("type", ("text", "json_object", "json_schema")) or "text"
+    if kind != "json_schema":
+        return OutputFormat(kind=OutputKind.JSON if kind == "json_object" else OutputKind.TEXT, extras=form.rest(NAME))
+    return OutputFormat(
+        kind=OutputKind.SCHEMA,
+        schema=form.object("schema"),
+        name=form.optional_text("name"),
+        description=form.optional_text("description"),
+        strict=form.optional_flag("strict"),
+        extras=form.rest(NAME),
+    )
+
+
+# Home.
+
+
+def encode_home_tools(tools: tuple[ToolSpec, ...], *, echo: bool = False) -> JsonList:
+    """The tools as the client declared them; an echo names the members of functions even where they are null."""
+    written: JsonList = []
+    group: tuple[Namespace, JsonList] | None = None
+    for tool in tools:
+        namespace = tool.namespace if isinstance(tool, FunctionTool | TextTool) else None
+        one = encode_home_tool(tool, echo=echo)
+        if namespace is None:
+            group = None
+            written.append(one)
+            continue
+        beyond = one.pop(_NAMESPACE_REST, None)
+        if group is None or group[0] != namespace or isinstance(beyond, dict):
+            group = (namespace, [])
+            members: JsonObject = {"type": "namespace", "name": namespace.name}
+            if namespace.description is not None:
+                members["description"] = namespace.description
+            members["tools"] = group[1]
+            written.append({**members, **beyond} if isinstance(beyond, dict) else members)
+        group[1].append(one)
+    return written
+
+
+def encode_home_tool(tool: ToolSpec, *, echo: bool = False) -> JsonObject:
+    """One tool in its own protocol."""
+    if isinstance(tool, ForeignTool):
+        return tool.body
+    extras = tool.extras.fields if tool.extras is not None else {}
+    if "type" in extras:
+        return dict(extras)
+    match tool:
+        case FunctionTool():
+            written = _home_function(tool, echo)
+        case TextTool():
+            return _home_custom(tool, extras)
+        case WebSearchTool() | WebFetchTool():
+            return _home_search(tool, extras)
+        case CodeTool():
+            return _home_code(tool, extras)
+        case McpTool():
+            written = _home_mcp(tool)
+        case ToolSearchTool():
+            written = {"type": "tool_search"}
+    return {**written, **extras}
+
+
+def _home_function(tool: FunctionTool, echo: bool) -> JsonObject:
+    written: JsonObject = {"type": "function", "name": tool.name}
+    if tool.description is not None or echo:
+        written["description"] = tool.description
+    if tool.parameters is not None or echo:
+        written["parameters"] = tool.parameters
+    if tool.strict is not None or echo:
+        written["strict"] = tool.strict
+    return _with_options(written, tool)
+
+
+def _home_custom(tool: TextTool, extras: JsonObject) -> JsonObject:
+    written: JsonObject = {"type": "custom", "name": tool.name}
+    if tool.description is not None:
+        written["description"] = tool.description
+    beyond = extras.get("format")
+    form: JsonObject = {} if tool.definition is None else grammar(tool)
+    form |= beyond if isinstance(beyond, dict) else {}
+    written = {**_with_options(written, tool), **extras}
+    return {**written, "format": form} if form else written
+
+
+def grammar(tool: TextTool) -> JsonObject:
+    """The grammar that binds a free-text tool."""
+    return {"type": "grammar", "syntax": tool.syntax or "lark", "definition": tool.definition}
+
+
+def _with_options(written: JsonObject, tool: FunctionTool | TextTool) -> JsonObject:
+    if tool.deferred is not None:
+        written["defer_loading"] = tool.deferred
+    if tool.callers is not None:
+        written["allowed_callers"] = list(tool.callers)
+    return written
+
+
+def _home_search(tool: WebSearchTool | WebFetchTool, extras: JsonObject) -> JsonObject:
+    written: JsonObject = {"type": "web_search"}
+    beyond = extras.get("filters")
+    filters: JsonObject = dict(beyond) if isinstance(beyond, dict) else {}
+    if tool.allowed_domains is not None:
+        filters = {"allowed_domains": list(tool.allowed_domains), **filters}
+    if isinstance(tool, WebSearchTool):
+        if tool.location is not None:
+            written["user_location"] = tool.location
+        if tool.context_size is not None:
+            written["search_context_size"] = tool.context_size
+    written |= extras
+    if filters or isinstance(beyond, dict):
+        written["filters"] = filters
+    return written
+
+
+def _home_code(tool: CodeTool, extras: JsonObject) -> JsonObject:
+    container: JsonValue = tool.container
+    if container is None:
+        beyond = extras.get("container")
+        container = {"type": "auto", **(beyond if isinstance(beyond, dict) else {})}
+        if tool.file_ids:
+            container["file_ids"] = list(tool.file_ids)
+    return {"type": "code_interpreter", **extras, "container": container}
+
+
+def _home_mcp(tool: McpTool) -> JsonObject:
+    written: JsonObject = {"type": "mcp", "server_label": tool.label}
+    members: tuple[tuple[str, JsonValue], ...] = (
+        ("server_url", tool.url),
+        ("authorization", tool.authorization),
+        ("headers", tool.headers),
+        ("allowed_tools", list(tool.allowed_tools) if tool.allowed_tools is not None else None),
+        ("require_approval", tool.approval),
+        ("defer_loading", tool.deferred),
+    )
+    written |= {key: value for key, value in members if value is not None}
+    return written
+
+
+_WORDS = {mode: word for word, mode in _MODES.items()}
+
+
+def encode_home_choice(choice: ToolChoice) -> JsonValue:
+    """A tool choice in its own protocol."""
+    word = _WORDS.get(choice.mode)
+    if word is not None:
+        return word
+    extras = choice.extras.fields if choice.extras is not None else {}
+    if choice.mode is ChoiceMode.ALLOWED:
+        return {
+            "type": "allowed_tools",
+            "mode": "required" if choice.required else "auto",
+            "tools": [_home_ref(ref) for ref in choice.allowed],
+            **extras,
+        }
+    return {**_home_ref(choice.tool), **extras} if choice.tool is not None else "auto"
+
+
+def _home_ref(ref: ToolRef) -> JsonObject:
+    if ref.native is not None:
+        return ref.native
+    written: JsonObject = {"type": ref.kind}
+    if ref.name is not None:
+        written["name"] = ref.name
+    if ref.namespace is not None:
+        written["namespace"] = ref.namespace
+    return written
+
+
+def encode_format(output: OutputFormat) -> JsonObject:
+    """The form of the answer, as it was said."""
+    extras = output.extras.fields if output.extras is not None and output.extras.origin == NAME else {}
+    if output.kind is not OutputKind.SCHEMA:
+        return {"type": "json_object" if output.kind is OutputKind.JSON else "text", **extras}
+    written: JsonObject = {"type": "json_schema"}
+    members: tuple[tuple[str, JsonValue], ...] = (
+        ("name", output.name),
+        ("description", output.description),
+        ("schema", output.schema),
+        ("strict", output.strict),
+    )
+    written |= {key: value for key, value in members if value is not None}
+    return {**written, **extras}

@@ -1,0 +1,334 @@
+"""StreamTranslator: a provider's stream, cut anywhere, as what its client expects.
+
+    bytes ─▶ SseReader ─▶ StreamDecoder ─▶ [stop emulation] ─▶ lane ─▶ bytes
+
+    lane          when                              what it does with the events
+    translation   the protocols differ              [Serializer] ─▶ StreamEncoder
+    relay         the protocols are the same        only watches; whole frames go on as they came
+    collection    the client did not ask to stream  folds them; the whole answer is told at the end
+
+However the provider ends, the client's stream ends as its own protocol demands: with its terminator if the answer was
+complete, with its error form if not.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dragoman.errors import DragomanError
+from dragoman.model.events import (
+    Ended,
+    Event,
+    Failed,
+    PartEnded,
+    PartGrew,
+    PartStarted,
+    Stopped,
+    TextDelta,
+    UsageReported,
+)
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.folding import Fold
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Text
+from dragoman.model.response import Stop, StopReason, Usage
+from dragoman.model.tools import FunctionTool, TextTool
+from dragoman.protocols.codec import Asked, Codec, Mint, StreamDecoder
+from dragoman.protocols.registry import codec_of
+from dragoman.rules.serial import Serializer, Sink
+from dragoman.rules.stops import StopScanner
+from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
+from dragoman.wire.json import encode
+from dragoman.wire.sse import SseReader
+
+ENDED_EARLY = "upstream stream ended unexpectedly"
+DEFAULT_LIMIT = 64 * 1024 * 1024
+
+
+class StreamTranslator:
+    """Translates one answer. Feed it what the provider sends; send on what it returns; close it when the provider does.
+
+    With `collect` the client did not ask for a stream: `feed` returns nothing and `close` the whole answer, to be sent
+    under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
+    was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. `resume` is
+    set when the provider only paused, as in `TranslatedResponse`.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: str,
+        target: str,
+        request: TranslatedRequest | None = None,
+        mint: Mint | None = None,
+        collect: bool = False,
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        outer, inner = codec_of(source), codec_of(target)
+        asked = asked_by(request, outer)
+        minted = mint or derived_mint((request.body if request is not None else b"") + source.encode())
+        self._ledger = Ledger()
+        self._source = _Source(outer, asked, minted, self._ledger, limit)
+        self._lane: _Lane
+        if collect:
+            self._lane = _Collection(inner, outer, asked, minted, self._ledger)
+        elif outer is inner:
+            self._lane = _Relay(self._source.decoder)
+        else:
+            self._lane = _Translation(inner, outer, asked, minted, self._ledger)
+        self._closed = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
+        return b"" if self.finished else self._lane.take(chunk, self._source.feed(chunk))
+
+    def close(self) -> bytes:
+        """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
+        if self._closed:
+            return b""
+        self._closed = True
+        return self._lane.end([] if self.finished else self._source.close())
+
+    @property
+    def finished(self) -> bool:
+        """Whether the client's stream is over."""
+        return self._source.over
+
+    @property
+    def losses(self) -> tuple[LossLine, ...]:
+        """What was lost so far."""
+        return lines(self._ledger.losses)
+
+    @property
+    def failure(self) -> Failure | None:
+        """How the stream failed, if it did."""
+        return self._source.failure
+
+    @property
+    def usage(self) -> Usage | None:
+        """The latest token counts."""
+        return self._source.usage
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of a collected answer."""
+        return self._lane.status
+
+    @property
+    def resume(self) -> tuple[JsonObject, ...] | None:
+        """The blocks to send again if the provider only paused."""
+        return self._lane.resume
+
+
+class _Source:
+    """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
+
+    __slots__ = ("_feed", "_reader", "_stops", "decoder", "failure", "over", "usage")
+
+    def __init__(self, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger, limit: int) -> None:
+        self._reader = SseReader(limit=limit)
+        self.decoder = outer.stream_decoder(asked, mint, ledger)
+        self._feed = self.decoder.feed
+        self._stops = _StopStage(asked.stops) if asked.stops else None
+        self.over = False
+        self.failure: Failure | None = None
+        self.usage: Usage | None = None
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        events: list[Event] = []
+        try:
+            for frame in self._reader.feed(chunk):
+                events += self._feed(frame)
+        except (DragomanError, RecursionError, UnicodeError) as error:
+            events.append(_broken(f"upstream stream could not be read: {error}"))
+        return self._noted(events)
+
+    def close(self) -> list[Event]:
+        events: list[Event] = []
+        try:
+            for frame in self._reader.close():
+                events += self._feed(frame)
+            events += self.decoder.close()
+        except (DragomanError, RecursionError, UnicodeError) as error:
+            events.append(_broken(f"upstream stream could not be read: {error}"))
+        noted = self._noted(events)
+        if not self.over:
+            noted += self._noted([_broken(ENDED_EARLY)])
+        return noted
+
+    def _noted(self, events: list[Event]) -> list[Event]:
+        if self._stops is not None:
+            events = self._stops.passed(events)
+        for position, event in enumerate(events):
+            kind = type(event)
+            if kind is PartGrew:
+                continue
+            if isinstance(event, UsageReported):
+                self.usage = event.usage
+            elif isinstance(event, Failed):
+                self.failure = event.failure
+                self.over = True
+                return events[: position + 1]
+            elif kind is Ended:
+                self.over = True
+                return events[: position + 1]
+        return events
+
+
+def _broken(message: str) -> Failed:
+    return Failed(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message))
+
+
+class _Lane(Protocol):
+    """What becomes of the events on the client's side."""
+
+    status: int
+    resume: tuple[JsonObject, ...] | None
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes: ...
+
+    def end(self, events: list[Event]) -> bytes: ...
+
+
+class _Translation:
+    """Different protocols: the client's encoder writes what the provider's decoder read."""
+
+    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self._outer = outer
+        self._out: list[bytes] = []
+        # Only server-run tools make a provider pause; then the turn is needed again, as a whole.
+        pauses = any(not isinstance(tool, FunctionTool | TextTool) for tool in asked.request.tools)
+        self._fold = Fold(outer.name) if pauses else None
+        encode_event, write = inner.stream_encoder(asked, mint, ledger).feed, self._out.append
+
+        def tell(event: Event) -> None:
+            write(encode_event(event))
+
+        self._sink: Sink = Serializer(tell, ledger) if inner.serial else tell
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        for event in events:
+            if self._fold is not None:
+                self._watch(event, self._fold)
+            self._sink(event)
+        out = self._out
+        if not out:
+            return b""
+        taken = b"".join(out) if len(out) > 1 else out[0]
+        out.clear()
+        return taken
+
+    def end(self, events: list[Event]) -> bytes:
+        return self.take(b"", events)
+
+    def _watch(self, event: Event, folding: Fold) -> None:
+        folding(event)
+        if isinstance(event, Stopped) and event.stop.reason is StopReason.PAUSE:
+            self.resume = tuple(self._outer.encode_turn(folding.response().parts))
+
+
+class _Relay:
+    """The same protocol: whole frames go on as they came; half a frame is held, so that a cut shows as an error."""
+
+    def __init__(self, decoder: StreamDecoder) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self._decoder = decoder
+        self._held = b""
+        self._told_failure = False
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        data = self._held + chunk if self._held else chunk
+        end = _frame_end(data)
+        self._held = data[end:]
+        failed = next((event.failure for event in events if isinstance(event, Failed)), None)
+        if failed is not None and failed.kind is FailureKind.BAD_GATEWAY and failed.native == "":
+            # Not the provider's own error frame but bytes nobody can read: they are not passed on.
+            self._told_failure = True
+            return self._decoder.broken(failed)
+        self._told_failure = self._told_failure or failed is not None
+        return data[:end] if end else b""
+
+    def end(self, events: list[Event]) -> bytes:
+        rest, self._held = self._held, b""
+        failed = next((event.failure for event in events if isinstance(event, Failed)), None)
+        if failed is None:
+            return rest
+        return b"" if self._told_failure else self._decoder.broken(failed)
+
+
+def _frame_end(data: bytes) -> int:
+    """Where the last complete frame ends; 0 if there is none."""
+    end = 0
+    for blank in (b"\n\n", b"\r\n\r\n", b"\r\r"):
+        found = data.rfind(blank)
+        if found >= 0:
+            end = max(end, found + len(blank))
+    return end
+
+
+class _Collection:
+    """A client that did not ask for a stream: the answer is folded and told at the end."""
+
+    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self._inner, self._outer, self._asked, self._mint, self._ledger = inner, outer, asked, mint, ledger
+        self._fold = Fold(outer.name)
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        for event in events:
+            self._fold(event)
+        return b""
+
+    def end(self, events: list[Event]) -> bytes:
+        self.take(b"", events)
+        if self._fold.failure is not None:
+            self.status, body = self._inner.encode_failure(self._fold.failure, None)
+            return encode(body)
+        answer = self._fold.response()
+        if answer.stop.reason is StopReason.PAUSE:
+            self.resume = tuple(self._outer.encode_turn(answer.parts))
+        return encode(self._inner.encode_response(answer, self._asked, self._mint, self._ledger))
+
+
+class _StopStage:
+    """Ends the answer at a stop string that the provider could not be asked to watch for (S11)."""
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self._scanners: dict[int, StopScanner] = {}
+        self._open: set[int] = set()
+
+    def passed(self, events: list[Event]) -> list[Event]:
+        """The events as far as the client may see them now."""
+        told: list[Event] = []
+        for event in events:
+            if isinstance(event, PartStarted):
+                self._open.add(event.index)
+                if isinstance(event.part, Text):
+                    self._scanners[event.index] = StopScanner(self._stops)
+            elif isinstance(event, PartGrew):
+                scanner = self._scanners.get(event.index)
+                if scanner is not None and isinstance(event.delta, TextDelta):
+                    text = scanner.feed(event.delta.text)
+                    if text:
+                        told.append(PartGrew(event.index, TextDelta(text, event.delta.logprobs)))
+                    if scanner.matched is not None:
+                        return told + self._ending(scanner.matched)
+                    continue
+            elif isinstance(event, PartEnded):
+                self._open.discard(event.index)
+                scanner = self._scanners.pop(event.index, None)
+                rest = scanner.close() if scanner is not None else ""
+                if rest:
+                    told.append(PartGrew(event.index, TextDelta(rest)))
+            told.append(event)
+        return told
+
+    def _ending(self, sequence: str) -> list[Event]:
+        ends: list[Event] = [PartEnded(index) for index in sorted(self._open)]
+        return [*ends, Stopped(Stop(reason=StopReason.SEQUENCE, native="stop", sequence=sequence)), Ended()]

@@ -1,0 +1,292 @@
+"""The pure journey: requests, answers, streams and errors from one protocol to another.
+
+    client ── translate_request ──▶ provider        `source` is the client's protocol, `target` the provider's
+    client ◀── translate_response ── provider       `source` is the provider's protocol, `target` the client's
+    client ◀──── StreamTranslator ── provider       likewise, for any cut of the bytes
+
+Everything here is deterministic and does no input or output. Ids and times that have to be made up come from a `Mint`;
+without one they are derived from what is translated. The same protocol on both sides is the identity, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TypedDict
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.folding import unfold
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger, Loss
+from dragoman.model.parts import Part, Text
+from dragoman.model.request import Request
+from dragoman.model.response import Response, Stop, StopReason
+from dragoman.protocols.codec import Asked, Codec, Mint, Target
+from dragoman.protocols.registry import codec_of, recognise
+from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.rules.serial import Serializer
+from dragoman.rules.stops import StopScanner
+from dragoman.rules.toolnames import ToolTable
+from dragoman.wire.json import decode_object, encode
+from dragoman.wire.splice import replace_text
+
+
+class LossLine(TypedDict):
+    """One line of the ledger, ready for JSON."""
+
+    fate: str
+    feature: str
+    at: str
+    note: str
+
+
+class TranslatedRequest(Struct, frozen=True, kw_only=True):
+    """A request as it goes to the provider, with what was lost on the way.
+
+    `headers` are those the body needs beside it. Hand the whole value to `translate_response` or `StreamTranslator`:
+    answers are read and written against the question.
+    """
+
+    body: bytes
+    losses: tuple[LossLine, ...]
+    source: str
+    target: str
+    headers: Mapping[str, str] = {}
+    asked: Asked | None = None
+
+
+class TranslatedResponse(Struct, frozen=True, kw_only=True):
+    """An answer as it goes to the client.
+
+    `failed` says that it is an error, with `status` to send it under. `resume` is set when the provider only paused
+    (`pause_turn`): append these blocks as an assistant message to the provider's request and send it again.
+    """
+
+    body: bytes
+    losses: tuple[LossLine, ...]
+    status: int = 200
+    failed: bool = False
+    resume: tuple[JsonObject, ...] | None = None
+
+
+def translate_request(
+    body: bytes | str | JsonObject,
+    *,
+    target: str,
+    source: str | None = None,
+    model: str | None = None,
+    upstream: str | None = None,
+    abilities: Abilities | None = None,
+    rows: tuple[Row, ...] = (),
+    strict: bool = False,
+) -> TranslatedRequest:
+    """Write a client's request in the provider's protocol.
+
+    `source` may be left out: the protocol is recognised from the shape. `model` is the name the provider knows if it is
+    another. `upstream` labels the provider; `abilities` or `rows` say what it takes where the built-in table does not
+    know better. `strict` raises `StrictError` instead of losing anything.
+    """
+    outer = codec_of(target)
+    inner = codec_of(source) if source is not None else _recognised(body)
+    if inner is outer:
+        return _same_request(body, inner, model)
+    ledger = Ledger()
+    try:
+        request = inner.decode_request(decode_object(body))
+        name = model or request.model
+        label = outer.upstream if upstream is None else upstream
+        known = abilities or abilities_of(outer.name, name, label, rows)
+        aim = Target(model=name, upstream=label, abilities=known)
+        encoded = outer.encode_request(request, aim, ledger)
+        written = encode(encoded.body)
+    except RecursionError:
+        raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
+    except UnicodeError:
+        raise WireError("", "text in Unicode", "a lone surrogate") from None
+    if strict and len(ledger):
+        raise StrictError(ledger.losses)
+    asked = Asked(
+        request=request,
+        target=aim,
+        table=encoded.table,
+        stops=encoded.stops,
+        render_turn=outer.encode_turn,
+        origin=outer.name,
+    )
+    return TranslatedRequest(
+        body=written,
+        losses=lines(ledger.losses),
+        source=inner.name,
+        target=outer.name,
+        headers=encoded.headers,
+        asked=asked,
+    )
+
+
+def _same_request(body: bytes | str | JsonObject, codec: Codec, model: str | None) -> TranslatedRequest:
+    """The identity: the provider judges what its own protocol's client said; only a renamed model is spliced in."""
+    if isinstance(body, dict):
+        raw = encode(body)
+    else:
+        raw = body.encode() if isinstance(body, str) else body
+        decode_object(raw)
+    if model is not None:
+        raw = replace_text(raw, "model", model)
+    return TranslatedRequest(body=raw, losses=(), source=codec.name, target=codec.name)
+
+
+def _recognised(body: bytes | str | JsonObject) -> Codec:
+    found = recognise(decode_object(body))
+    if found is None:
+        raise WireError("", "a request with `messages` or `input`", "neither")
+    return found
+
+
+def translate_response(
+    body: bytes | str | JsonObject,
+    *,
+    source: str,
+    target: str,
+    request: TranslatedRequest | None = None,
+    status: int = 200,
+    request_id: str | None = None,
+    stream: bool = False,
+    mint: Mint | None = None,
+    strict: bool = False,
+) -> TranslatedResponse:
+    """Write a provider's answer, or its error, in the client's protocol.
+
+    With `stream` the client gets the full sequence of events that tells the same answer (a provider that does not
+    stream, for a client that does). A body that is an error is one whatever the status says.
+    """
+    outer, inner = codec_of(source), codec_of(target)
+    raw = body if isinstance(body, bytes) else encode(body) if isinstance(body, dict) else body.encode()
+    if status >= 400:
+        if outer is inner:
+            return TranslatedResponse(body=raw, losses=(), status=status, failed=True)
+        return _failed(outer.decode_failure(status, raw), inner, request_id)
+    if outer is inner and not stream:
+        return TranslatedResponse(body=raw, losses=(), status=status)
+    asked = asked_by(request, outer)
+    minted = mint or derived_mint(raw)
+    ledger = Ledger()
+    try:
+        answer = outer.decode_response(decode_object(raw if isinstance(body, str) else body), asked)
+        if isinstance(answer, Failure):
+            return _failed(answer, inner, request_id)
+        resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
+        answer = _cut_at_stop(answer, asked.stops)
+        if stream:
+            written = _as_stream(answer, inner, asked, minted, ledger)
+        else:
+            written = encode(inner.encode_response(answer, asked, minted, ledger))
+    except RecursionError:
+        raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
+    except UnicodeError:
+        raise WireError("", "text in Unicode", "a lone surrogate") from None
+    if strict and len(ledger):
+        raise StrictError(ledger.losses)
+    return TranslatedResponse(body=written, losses=lines(ledger.losses), status=status, resume=resume)
+
+
+def translate_failure(
+    failure: Failure | DragomanError, *, target: str, request_id: str | None = None
+) -> TranslatedResponse:
+    """Write a failure, or an error of this library, as the client's protocol tells errors."""
+    return _failed(as_failure(failure) if isinstance(failure, DragomanError) else failure, codec_of(target), request_id)
+
+
+def as_failure(error: DragomanError) -> Failure:
+    """What a client is told when its own request could not be translated."""
+    if isinstance(error, RefusedError):
+        return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error), param=error.at or None)
+    if isinstance(error, StrictError):
+        return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error))
+    param = error.path.lstrip("/").replace("/", ".") if isinstance(error, WireError) else None
+    return Failure(kind=FailureKind.INVALID, status=400, message=str(error), param=param or None)
+
+
+def translate_headers(headers: Mapping[str, str], *, source: str, target: str, now: int) -> dict[str, str]:
+    """Rate-limit and retry headers of a provider's answer under the names and in the units of the client's protocol."""
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return codec_of(target).encode_limits(codec_of(source).decode_limits(lowered, now), now)
+
+
+def _failed(failure: Failure, inner: Codec, request_id: str | None) -> TranslatedResponse:
+    status, body = inner.encode_failure(failure, request_id)
+    return TranslatedResponse(body=encode(body), losses=(), status=status, failed=True)
+
+
+def _as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> bytes:
+    encoder = inner.stream_encoder(asked, mint, ledger)
+    frames: list[bytes] = []
+    sink = Serializer(lambda event: frames.append(encoder.feed(event)), ledger) if inner.serial else None
+    for event in unfold(answer):
+        if sink is None:
+            frames.append(encoder.feed(event))
+        else:
+            sink(event)
+    return b"".join(frames)
+
+
+def _cut_at_stop(answer: Response, stops: tuple[str, ...]) -> Response:
+    """End a whole answer at the first stop string that the provider could not be asked to watch for (S11)."""
+    if not stops:
+        return answer
+    scanner = StopScanner(stops)
+    parts: list[Part] = []
+    for part in answer.parts:
+        if not isinstance(part, Text):
+            parts.append(part)
+            continue
+        text = scanner.feed(part.text)
+        if scanner.matched is None:
+            text += scanner.close()
+        if text:
+            parts.append(part if text == part.text else replace(part, text=text, citations=(), logprobs=None))
+        if scanner.matched is not None:
+            stop = Stop(reason=StopReason.SEQUENCE, native=answer.stop.native, sequence=scanner.matched)
+            return replace(answer, parts=tuple(parts), stop=stop)
+    return answer
+
+
+def asked_by(request: TranslatedRequest | None, outer: Codec) -> Asked:
+    """What an answer is read against; an answer without its question is read against an empty one."""
+    if request is not None and request.asked is not None:
+        return request.asked
+    target = Target(model="", upstream=outer.upstream, abilities=abilities_of(outer.name, "", outer.upstream))
+    return Asked(
+        request=Request(origin="", model="", include_usage=True),
+        target=target,
+        table=ToolTable(),
+        render_turn=outer.encode_turn,
+        origin=outer.name,
+    )
+
+
+def derived_mint(seed: bytes) -> Mint:
+    """Ids that follow from what is translated: the same input gives the same output; times are the provider's or 0."""
+    state = [sha256(seed).digest()]
+
+    def token(length: int) -> str:
+        digits: list[str] = []
+        while len(digits) < length:
+            state[0] = sha256(state[0]).digest()
+            digits.extend(_BASE62[octet % 62] for octet in state[0])
+        return "".join(digits[:length])
+
+    return Mint(token=token, now=lambda: 0)
+
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
+    """The ledger as plain dictionaries."""
+    return tuple(
+        LossLine(fate=loss.fate.value, feature=loss.feature.value, at=loss.at, note=loss.note) for loss in losses
+    )

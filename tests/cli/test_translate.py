@@ -1,0 +1,145 @@
+"""`dragoman translate` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def dragoman(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "dragoman", *arguments], input=stdin, capture_output=True, check=False, timeout=60
+    )
+
+
+def test_a_request_is_translated_and_its_losses_are_a_table() -> None:
+    done = dragoman("translate", "--to", "openai-responses", str(EXAMPLES / "claude-request.json"))
+    assert done.returncode == 0
+    assert "input" in json.loads(done.stdout)
+    assert done.stderr.startswith(b"FATE")
+
+
+def test_standard_input_and_a_ledger_for_programs() -> None:
+    body = (EXAMPLES / "chat-request.json").read_bytes()
+    done = dragoman("translate", "--from", "openai-chat", "--to", "anthropic-messages", "--json", "-", stdin=body)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["max_tokens"] > 0
+    assert all(set(loss) == {"fate", "feature", "at", "note"} for loss in json.loads(done.stderr))
+
+
+def test_strict_mode_has_a_status_of_its_own_and_writes_nothing() -> None:
+    done = dragoman("translate", "--to", "anthropic-messages", "--strict", str(EXAMPLES / "chat-request.json"))
+    assert done.returncode == 3
+    assert done.stdout == b""
+    same = dragoman("translate", "--to", "openai-chat", "--strict", str(EXAMPLES / "chat-request.json"))
+    assert same.returncode == 0
+    assert same.stderr == b"nothing was lost\n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "message"),
+    [
+        (b"{", b"expected JSON"),
+        (b'{"model":1,"messages":[{"role":"user","content":"x"}]}', b"/model: expected string, found number"),
+        (b"{}", b"expected a request with `messages` or `input`"),
+    ],
+)
+def test_bad_input_is_one_precise_line(stdin: bytes, message: bytes) -> None:
+    done = dragoman("translate", "--to", "openai-responses", stdin=stdin)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"dragoman: ")
+    assert message in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_missing_file_is_named() -> None:
+    done = dragoman("translate", "--to", "openai-chat", "no-such-file.json")
+    assert done.returncode == 1
+    assert b"no-such-file.json" in done.stderr
+
+
+ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+
+
+def test_an_answer_is_recognised_and_translated() -> None:
+    done = dragoman("translate", "--answer", "--to", "anthropic-messages", stdin=json.dumps(ANSWER).encode())
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["content"] == [{"type": "text", "text": "hello"}]
+
+
+STREAM = b"".join(
+    b"data: " + json.dumps(chunk).encode() + b"\n\n"
+    for chunk in (
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}],
+        },
+    )
+)
+
+
+def test_a_stream_is_translated_as_it_comes() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "translate", "--stream", "--to", "anthropic-messages"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(STREAM)
+    process.stdin.flush()
+    # The provider has not hung up yet; what is ready is there already.
+    assert process.stdout.readline() == b"event: message_start\n"
+    process.stdin.write(b"data: [DONE]\n\n")
+    rest, _ = process.communicate(timeout=60)
+    assert rest.endswith(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
+    assert process.returncode == 0
+
+
+def test_a_stream_that_breaks_off_is_told_by_the_status() -> None:
+    cut = STREAM.replace(b'"finish_reason": "stop"', b'"finish_reason": null')
+    done = dragoman("translate", "--stream", "--from", "openai-chat", "--to", "anthropic-messages", stdin=cut)
+    assert done.returncode == 1
+    assert b"event: error" in done.stdout
+    assert b"unexpectedly" in done.stderr
+
+
+def test_an_answer_is_read_against_its_request(tmp_path: Path) -> None:
+    asked = tmp_path / "request.json"
+    tools = [{"name": "bad name", "input_schema": {"type": "object"}}]
+    asked.write_text(
+        json.dumps({"model": "m", "max_tokens": 9, "tools": tools, "messages": [{"role": "user", "content": "x"}]})
+    )
+    call = {"id": "call_1", "type": "function", "function": {"name": "bad_name_a4fdd2b8", "arguments": "{}"}}
+    sent = dragoman("translate", "--to", "openai-chat", str(asked))
+    call["function"] = {"name": json.loads(sent.stdout)["tools"][0]["function"]["name"], "arguments": "{}"}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    answer = {**ANSWER, "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    done = dragoman(
+        "translate",
+        "--answer",
+        "--to",
+        "anthropic-messages",
+        "--request",
+        str(asked),
+        stdin=json.dumps(answer).encode(),
+    )
+    assert json.loads(done.stdout)["content"][0]["name"] == "bad name"

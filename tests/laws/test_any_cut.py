@@ -1,0 +1,78 @@
+"""Law 4, any cut: however a provider's bytes are cut and whatever ends its lines, the client gets the same bytes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.streaming import StreamTranslator
+from tests.laws.journey import FEW, STEADY, asked, translated_stream
+from tests.laws.strategies import PAIRS, PROTOCOLS
+from tests.laws.telling import streams
+
+LINE_ENDS = (b"\n", b"\r\n", b"\r")
+CUTS = st.lists(st.integers(0, 5000), max_size=12) | st.just(list(range(5000)))
+
+
+def cut(stream: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({0, len(stream), *(place for place in places if place < len(stream))})
+    return [stream[start:end] for start, end in pairwise(edges)]
+
+
+def fed(translator: StreamTranslator, chunks: list[bytes]) -> bytes:
+    return b"".join([*(translator.feed(chunk) for chunk in chunks), translator.close()])
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@FEW
+@given(data=st.data(), cuts=CUTS, line_end=st.sampled_from(LINE_ENDS), marked=st.booleans())
+def test_cuts_and_line_ends_never_show(
+    provider: str, client: str, data: st.DataObject, cuts: list[int], line_end: bytes, marked: bool
+) -> None:
+    told = data.draw(streams(provider, lying=True))
+    request = asked(client, provider)
+    whole = translated_stream(provider, client, told.stream, request)
+    bytes_ = (b"\xef\xbb\xbf" if marked else b"") + told.stream.replace(b"\n", line_end)
+    translator = StreamTranslator(source=provider, target=client, request=request, mint=STEADY)
+    assert fed(translator, cut(bytes_, cuts)) == whole
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@FEW
+@given(data=st.data(), end=st.integers(0, 3000), cuts=CUTS)
+def test_a_stream_that_breaks_off_breaks_off_alike(
+    provider: str, client: str, data: st.DataObject, end: int, cuts: list[int]
+) -> None:
+    told = data.draw(streams(provider))
+    request = asked(client, provider)
+    part = told.stream[: end % (len(told.stream) + 1)]
+    whole = translated_stream(provider, client, part, request)
+    translator = StreamTranslator(source=provider, target=client, request=request, mint=STEADY)
+    assert fed(translator, cut(part, cuts)) == whole
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@FEW
+@given(data=st.data(), cuts=CUTS, line_end=st.sampled_from(LINE_ENDS))
+def test_the_relay_passes_every_byte_on(protocol: str, data: st.DataObject, cuts: list[int], line_end: bytes) -> None:
+    stream = data.draw(streams(protocol)).stream.replace(b"\n", line_end)
+    translator = StreamTranslator(source=protocol, target=protocol, mint=STEADY)
+    assert fed(translator, cut(stream, cuts)) == stream
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@FEW
+@given(data=st.data(), cuts=CUTS)
+def test_a_collected_stream_is_the_same_however_it_was_cut(
+    provider: str, client: str, data: st.DataObject, cuts: list[int]
+) -> None:
+    told = data.draw(streams(provider, lying=True))
+    request = asked(client, provider)
+    bodies = []
+    for chunks in ([told.stream], cut(told.stream, cuts)):
+        translator = StreamTranslator(source=provider, target=client, request=request, mint=STEADY, collect=True)
+        bodies.append((fed(translator, chunks), translator.status))
+    assert bodies[0] == bodies[1]

@@ -1,0 +1,295 @@
+"""Fuzz: every known member, at every depth, with everything that cannot stand there, in every direction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import DragomanError, RefusedError, WireError
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.translate import translate_request, translate_response
+from tests.laws.grammar import check
+from tests.laws.journey import FEW, asked, translated_stream
+from tests.laws.shapes import Found, Kind, Leaf, Record, Where, as_object, json_type, places, put, types_of
+from tests.laws.strategies import (
+    ANSWERS,
+    FIELDS,
+    PAIRS,
+    PROTOCOLS,
+    Case,
+    answers,
+    single_answers,
+    single_requests,
+)
+from tests.laws.telling import frame, streams, tell
+
+# One or two values of each JSON type, with and without something inside.
+WRONG: tuple[JsonValue, ...] = ("", "text", 7, 7.5, True, False, [], ["text"], [{}], [[]], {}, {"a": 1})
+STRANGE: tuple[JsonValue, ...] = (
+    None,
+    10**400,
+    -(2**63),
+    Number("1e999"),
+    Number("-0.0"),
+    "\ud800",
+    "a\udfffb",
+    "\x00",
+    "x" * 70,
+    {"\ud800": 1},
+    [None],
+)
+MISREAD: tuple[JsonValue, ...] = (7, "text", [], {"a": 1}, None, [5])
+DEPTH = 3000
+
+
+def others(protocol: str) -> list[str]:
+    return [target for source, target in PAIRS if source == protocol]
+
+
+def pointer(where: Where) -> str:
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in where)
+
+
+def misfits(found: Found) -> Iterator[JsonValue]:
+    """Values of JSON types that cannot stand at a place; fractions cannot stand for integers either."""
+    allowed = types_of(found.allowed)
+    whole = isinstance(found.shape, Leaf) and found.shape.kind is Kind.INTEGER
+    for value in WRONG:
+        if json_type(value) not in allowed or (whole and value == 7.5):
+            yield value
+
+
+def spoiled(shape: Record, body: JsonObject) -> Iterator[tuple[Found, JsonObject, JsonValue]]:
+    for found in places(shape, body):
+        if found.where:
+            for value in misfits(found):
+                yield found, as_object(put(body, found.where, value)), value
+
+
+def error_of(body: JsonObject, source: str, target: str) -> DragomanError | None:
+    try:
+        translate_request(body, source=source, target=target)
+    except DragomanError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
+def test_a_wrong_type_in_a_request_is_refused_by_its_path(case: Case) -> None:
+    accepted: list[str] = []
+    for found, body, value in spoiled(FIELDS[case.protocol], case.body):
+        for target in others(case.protocol):
+            error = error_of(body, case.protocol, target)
+            if found.checked and not (isinstance(error, WireError) and error.path == pointer(found.where)):
+                accepted.append(f"{pointer(found.where)} = {value!r} -> {error!r}")
+                break
+    assert accepted == []
+
+
+@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
+def test_strange_values_raise_nothing_of_their_own(case: Case) -> None:
+    for found in places(FIELDS[case.protocol], case.body):
+        if found.where:
+            for value in STRANGE:
+                body = as_object(put(case.body, found.where, value))
+                for target in others(case.protocol):
+                    error_of(body, case.protocol, target)
+
+
+@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
+def test_unknown_members_never_raise(case: Case) -> None:
+    for found in places(FIELDS[case.protocol], case.body):
+        if isinstance(found.shape, Record):
+            grown: JsonObject = {**as_object(found.value), "zz_unknown": {"deep": [1, None]}}
+            body = as_object(put(case.body, found.where, grown))
+            for target in others(case.protocol):
+                error = error_of(body, case.protocol, target)
+                known = error_of(case.body, case.protocol, target)
+                assert error is None or isinstance(known, RefusedError), (pointer(found.where), error)
+
+
+def nested(depth: int) -> JsonValue:
+    value: JsonValue = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_deep_nesting_is_refused_or_carried(protocol: str) -> None:
+    deep = nested(DEPTH)
+    for case in single_requests(protocol):
+        for found in places(FIELDS[protocol], case.body):
+            if found.where and isinstance(found.shape, Leaf) and found.shape.kind in (Kind.JSON, Kind.TEXT, Kind.ANY):
+                value: JsonValue = {"a": deep} if found.shape.kind is Kind.JSON else deep
+                for target in others(protocol):
+                    error_of(as_object(put(case.body, found.where, value)), protocol, target)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_deep_nesting_in_text_is_refused(protocol: str) -> None:
+    text = b'{"model":"m","max_tokens":5,"messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for target in PROTOCOLS:
+        with pytest.raises(WireError):
+            translate_request(text, source=protocol, target=target)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_last_of_duplicate_members_counts(protocol: str) -> None:
+    for case in single_requests(protocol)[:40]:
+        text = json.dumps(case.body)
+        for name, value in case.body.items():
+            member = f"{json.dumps(name)}: {json.dumps(value)}"
+            doubled = text.replace("{", '{"model": 5, ' + f"{json.dumps(name)}: 5, ", 1)
+            assert member in doubled
+            for target in others(protocol):
+                expected, found = error_of(case.body, protocol, target), None
+                try:
+                    translate_request(doubled, source=protocol, target=target)
+                except DragomanError as error:
+                    found = error
+                assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"5", b"null", b'"x"', b"\xff", b'{"model":"\xff"}', b"{}", b'{"a":NaN}']
+)
+@pytest.mark.parametrize(("source", "target"), [*PAIRS, *((one, one) for one in PROTOCOLS)])
+def test_what_is_no_request_is_refused(body: bytes, source: str, target: str) -> None:
+    if body == b"{}" and source == target:
+        return
+    with pytest.raises(WireError):
+        translate_request(body, source=source, target=target)
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_answers(protocol)], ids=str)
+def test_a_wrong_type_in_an_answer_is_refused_by_its_path(case: Case) -> None:
+    accepted: list[str] = []
+    for found, body, value in spoiled(ANSWERS[case.protocol], case.body):
+        for target in others(case.protocol):
+            request = asked(target, case.protocol)
+            raised: DragomanError | None = None
+            failed = False
+            try:
+                failed = translate_response(body, source=case.protocol, target=target, request=request).failed
+            except DragomanError as error:
+                raised = error
+            if (
+                found.checked
+                and not failed
+                and not (isinstance(raised, WireError) and raised.path == pointer(found.where))
+            ):
+                accepted.append(f"{pointer(found.where)} = {value!r} -> {raised!r}")
+                break
+    assert accepted == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@FEW
+@given(data=st.data(), value=st.sampled_from(STRANGE))
+def test_strange_values_in_answers_raise_nothing_of_their_own(
+    protocol: str, data: st.DataObject, value: JsonValue
+) -> None:
+    answer = data.draw(answers(protocol))
+    found = data.draw(st.sampled_from([found for found in places(ANSWERS[protocol], answer) if found.where]))
+    body = as_object(put(answer, found.where, value))
+    for target in PROTOCOLS:
+        for stream in (False, True):
+            try:
+                translate_response(body, source=protocol, target=target, stream=stream)
+            except DragomanError:
+                continue
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def everywhere(value: JsonValue, where: Where = ()) -> Iterator[Where]:
+    """Every place of a document."""
+    yield where
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from everywhere(member, (*where, name))
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from everywhere(member, (*where, index))
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+def test_no_frame_of_a_provider_breaks_a_clients_stream(provider: str, client: str) -> None:
+    """Wrong types at every place of every kind of frame: nothing is raised, and the client's stream stays legal."""
+    request = asked(client, provider)
+    for case in single_answers(provider)[::4]:
+        frames = tell(provider, case.body, 9).frames
+        known: set[tuple[JsonValue, Where]] = set()
+        for number, one in enumerate(frames):
+            head, _, data = one.partition(b"data: ")
+            if data.startswith(b"[DONE]"):
+                continue
+            event = as_object(json.loads(data))
+            for where in everywhere(event):
+                key = (
+                    str(event.get("type", event.get("object"))),
+                    tuple(step for step in where if isinstance(step, str)),
+                )
+                if key in known or not where:
+                    continue
+                known.add(key)
+                for value in MISREAD:
+                    spoilt = head + b"data: " + json.dumps(put(event, where, value)).encode() + b"\n\n"
+                    stream = b"".join([*frames[:number], spoilt, *frames[number + 1 :]])
+                    check(client, translated_stream(provider, client, stream, request))
+
+
+GARBAGE = (
+    b"\xff\xfe",
+    b"data: {\n\n",
+    b"data: 5\n\n",
+    b"data: [1]\n\n",
+    b'data: "x"\n\n',
+    b"data: null\n\n",
+    b"data: {}\n\n",
+    b"event: \xff\ndata: \xff\n\n",
+    b'data: {"type":"\xff"}\n\n',
+    b'data: {"type":"unknown.event","sequence_number":5}\n\n',
+    b'event: message_start\ndata: {"type":"message_start","message":"\\ud800"}\n\n',
+    b": comment\n\n",
+    b"data:\n\n",
+    b"\x00",
+    b"data: " + b"[" * 50_000 + b"\n\n",
+    b"data: [DONE]\n\n",
+    frame({"error": {}}),
+    frame({"error": "text"}),
+    frame({"error": 5}),
+    frame({"type": "error"}, "error"),
+    frame({"type": "error", "error": []}, "error"),
+)
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@FEW
+@given(data=st.data(), garbage=st.sampled_from(GARBAGE), at=st.integers(0, 10_000), between=st.booleans())
+def test_garbage_in_a_stream_raises_nothing_and_ends_legally(
+    provider: str, client: str, data: st.DataObject, garbage: bytes, at: int, between: bool
+) -> None:
+    told = data.draw(streams(provider, lying=True))
+    if between:
+        cut = at % (len(told.frames) + 1)
+        stream = b"".join([*told.frames[:cut], garbage, *told.frames[cut:]])
+    else:
+        cut = at % (len(told.stream) + 1)
+        stream = told.stream[:cut] + garbage + told.stream[cut:]
+    check(client, translated_stream(provider, client, stream, asked(client, provider)))
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@given(stream=st.binary(max_size=200) | st.lists(st.sampled_from(GARBAGE), max_size=5).map(b"".join))
+def test_nothing_but_garbage_ends_legally(provider: str, client: str, stream: bytes) -> None:
+    check(client, translated_stream(provider, client, stream, asked(client, provider)))

@@ -1,0 +1,190 @@
+"""Law 3, stream is whole: an answer is the same told at once or bit by bit, at home and for every client."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dragoman.model.events import OrderCheck
+from dragoman.model.folding import fold, unfold
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.parts import ToolCall
+from dragoman.model.response import Response
+from dragoman.protocols.registry import codec_of
+from dragoman.streaming import StreamTranslator
+from dragoman.translate import translate_response
+from dragoman.wire.json import decode_object
+from tests.laws.journey import FEW, STEADY, asked, bare, events_of, parsed, translated_stream
+from tests.laws.official import accumulated
+from tests.laws.shapes import as_list, as_object, as_text
+from tests.laws.strategies import CHAT, MESSAGES, PAIRS, PROTOCOLS, RESPONSES, Case, answers, single_answers
+from tests.laws.telling import Lie, Told, streams, tell
+
+
+def decoded(protocol: str, body: JsonObject) -> Response:
+    codec = codec_of(protocol)
+    response = codec.decode_response(parsed(body), bare(codec))
+    assert isinstance(response, Response)
+    return response
+
+
+def essence(response: Response, lies: frozenset[Lie]) -> Response:
+    """What a stream tells of an answer: the members beside it ride on frames that tell nothing to a client."""
+    parts = response.parts
+    if Lie.NO_IDS in lies:
+        parts = tuple(replace(part, call_id="") if isinstance(part, ToolCall) else part for part in parts)
+    native = "" if Lie.STOP_WITH_CALLS in lies else response.stop.native
+    usage = None if response.usage is None else replace(response.usage, extras=None)
+    stop = replace(response.stop, extras=None, native=native)
+    return replace(response, parts=parts, stop=stop, usage=usage, extras=None, alternatives=())
+
+
+def sdk_can_read(told: Told) -> bool:
+    """The official Chat accumulator fails on streamed custom calls (openai-chat-completions.md §14 rule 5)."""
+    return not told.lies and not (told.protocol == CHAT and b'"type":"custom"' in told.stream)
+
+
+def check_fold(told: Told) -> None:
+    folded = fold(events_of(told.protocol, told.stream), told.protocol)
+    assert isinstance(folded, Response)
+    assert essence(folded, told.lies) == essence(decoded(told.protocol, told.answer), told.lies)
+    if sdk_can_read(told):
+        whole = decoded(told.protocol, accumulated(told.protocol, told.stream))
+        assert essence(folded, told.lies) == essence(whole, told.lies)
+
+
+@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_answers(protocol)], ids=str)
+def test_every_part_folds_to_what_the_official_sdk_accumulates(case: Case) -> None:
+    check_fold(tell(case.protocol, case.body))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@given(data=st.data())
+def test_a_stream_folds_to_what_the_official_sdk_accumulates(protocol: str, data: st.DataObject) -> None:
+    check_fold(data.draw(streams(protocol)))
+
+
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+@given(data=st.data())
+def test_a_lying_stream_folds_to_the_truth(protocol: str, data: st.DataObject) -> None:
+    check_fold(data.draw(streams(protocol, lying=True)))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@given(data=st.data())
+def test_unfolding_and_folding_is_the_identity(protocol: str, data: st.DataObject) -> None:
+    response = replace(decoded(protocol, data.draw(answers(protocol))), extras=None, alternatives=())
+    events = list(unfold(response))
+    check = OrderCheck(serial=True)
+    for event in events:
+        check(event)
+    assert fold(events, protocol) == response
+
+
+# --- the same for clients -------------------------------------------------------------------------------------------
+
+
+def plain_messages(body: JsonObject) -> JsonObject:
+    """Citations split text only in whole answers (mapping.md §19): neighbouring texts are joined for comparison."""
+    blocks: list[JsonValue] = []
+    for block in as_list(body["content"]):
+        block = as_object(block)
+        if block["type"] == "text":
+            cited = [
+                [as_object(one).get("url"), as_object(one).get("title")]
+                for one in as_list(block.get("citations") or [])
+            ]
+            last = blocks[-1] if blocks else None
+            if isinstance(last, dict) and last["type"] == "text":
+                last["text"] = as_text(last["text"]) + as_text(block["text"])
+                last["cited"] = [*as_list(last["cited"]), *cited]
+                continue
+            block = {"type": "text", "text": block["text"], "cited": list[JsonValue](cited)}
+        blocks.append(block)
+    return {**_present(body), "content": blocks}
+
+
+def plain_chat(body: JsonObject) -> JsonObject:
+    """Custom calls are streamed as functions (mapping.md §7); list entries carry an index only in streams."""
+    choice = dict(as_object(as_list(body["choices"])[0]))
+    message = dict(as_object(choice["message"]))
+    message["content"] = message.get("content") or None
+    calls: list[JsonValue] = []
+    for call in as_list(message.pop("tool_calls", None) or []):
+        call = {name: value for name, value in as_object(call).items() if name != "index"}
+        if call["type"] == "custom":
+            custom = as_object(call.pop("custom"))
+            function: JsonObject = {"name": custom["name"], "arguments": {"input": custom["input"]}}
+        else:
+            function = dict(as_object(call["function"]))
+            function["arguments"] = _loaded(as_text(function["arguments"]))
+        calls.append({**call, "type": "function", "function": function})
+    for name in ("annotations", "reasoning_details"):
+        entries = [
+            {key: value for key, value in as_object(entry).items() if key != "index"}
+            for entry in as_list(message.pop(name, None) or [])
+        ]
+        if entries:
+            message[name] = list[JsonValue](entries)
+    if calls:
+        message["tool_calls"] = calls
+    choice["message"] = _present(message)
+    return {**_present(body), "choices": [_present(choice)]}
+
+
+def plain_responses(body: JsonObject) -> JsonObject:
+    return _present(body)
+
+
+def _loaded(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return text
+    return value
+
+
+def _present(body: JsonObject) -> JsonObject:
+    return {name: value for name, value in body.items() if value is not None}
+
+
+PLAIN = {MESSAGES: plain_messages, CHAT: plain_chat, RESPONSES: plain_responses}
+
+
+def check_client(told: Told, client: str) -> None:
+    request = asked(client, told.protocol)
+    whole = translate_response(told.answer, source=told.protocol, target=client, request=request, mint=STEADY)
+    stream = translated_stream(told.protocol, client, told.stream, request)
+    expected = PLAIN[client](decode_object(whole.body))
+    assert PLAIN[client](accumulated(client, stream)) == expected
+    translator = StreamTranslator(source=told.protocol, target=client, request=request, mint=STEADY, collect=True)
+    collected = translator.feed(told.stream) + translator.close()
+    assert translator.status == 200
+    assert PLAIN[client](decode_object(collected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "client"),
+    [(case, client) for provider, client in PAIRS for case in single_answers(provider)],
+    ids=str,
+)
+def test_every_part_reaches_a_client_alike_whole_and_streamed(case: Case, client: str) -> None:
+    check_client(tell(case.protocol, case.body), client)
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@given(data=st.data())
+def test_what_a_client_accumulates_is_the_whole_conversion(provider: str, client: str, data: st.DataObject) -> None:
+    check_client(data.draw(streams(provider)), client)
+
+
+@pytest.mark.parametrize(("provider", "client"), [pair for pair in PAIRS if pair[0] != MESSAGES])
+@FEW
+@given(data=st.data())
+def test_lies_do_not_change_what_a_client_accumulates(provider: str, client: str, data: st.DataObject) -> None:
+    told = data.draw(streams(provider, lying=True).filter(lambda one: Lie.NO_IDS not in one.lies))
+    check_client(told, client)

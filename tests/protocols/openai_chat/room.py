@@ -1,0 +1,117 @@
+"""What the tests of this room share: a target, an asked question, a mint that counts, and short ways through the codec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from dragoman.model.events import Event, OrderCheck
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Part
+from dragoman.model.request import Message, Request, Role
+from dragoman.model.tools import ToolSpec
+from dragoman.protocols.codec import Asked, Encoded, Mint, Target
+from dragoman.protocols.openai_chat import CODEC
+from dragoman.rules.abilities import abilities_of
+from dragoman.rules.toolnames import ToolTable, Wrapped, client_tools
+from dragoman.wire.json import decode, encode
+from dragoman.wire.sse import Frame, SseReader
+
+A = "anthropic-messages"
+C = "openai-chat"
+R = "openai-responses"
+
+
+def target(model: str = "m", upstream: str = "", **changes: object) -> Target:
+    """A provider of this protocol."""
+    known = abilities_of(C, model, upstream)
+    return Target(model=model, upstream=upstream, abilities=replace(known, **changes))
+
+
+def mint() -> Mint:
+    """Tokens that count up, at a fixed time."""
+    count = [0]
+
+    def token(length: int) -> str:
+        count[0] += 1
+        return str(count[0]).rjust(length, "t")
+
+    return Mint(token=token, now=lambda: 1700000000)
+
+
+def ask(
+    *tools: ToolSpec, origin: str = A, provider: str = "", request: Request | None = None, **changes: bool
+) -> Asked:
+    """A question with client tools, put to a provider without custom tools."""
+    table = ToolTable()
+    for tool in client_tools(tools):
+        table.add(tool, Wrapped.INPUT if type(tool).__name__ == "TextTool" else Wrapped.NOT)
+    asked = request or Request(origin=origin, model="alias", tools=tuple(tools), include_usage=True)
+    return Asked(request=asked, target=target(**changes), table=table, origin=provider)
+
+
+def said(*messages: Message, origin: str = A, **members: object) -> Request:
+    """A request of another protocol."""
+    return Request(origin=origin, model="alias", messages=messages, **members)  # type: ignore[arg-type]  # test data
+
+
+def user(*parts: Part) -> Message:
+    return Message(role=Role.USER, parts=parts)
+
+
+def assistant(*parts: Part) -> Message:
+    return Message(role=Role.ASSISTANT, parts=parts)
+
+
+def written(request: Request, to: Target | None = None) -> tuple[JsonObject, Ledger, Encoded]:
+    """A request as this protocol's provider gets it, through JSON once, with the losses."""
+    ledger = Ledger()
+    encoded = CODEC.encode_request(request, to or target(), ledger)
+    body = decode(encode(encoded.body))
+    assert isinstance(body, dict)
+    return body, ledger, encoded
+
+
+def losses(ledger: Ledger) -> set[tuple[str, str, str]]:
+    """The ledger as fate, feature and place."""
+    return {(loss.fate.value, loss.feature.value, loss.at) for loss in ledger.losses}
+
+
+def chunk(delta: JsonValue = None, finish: str | None = None, **members: JsonValue) -> JsonObject:
+    """A chunk of a provider's stream."""
+    choice: JsonObject = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "chatcmpl-u", "created": 7, "model": "m", "choices": [choice], **members}
+
+
+def heard(
+    chunks: Iterable[JsonObject | bytes], asked: Asked | None = None, *, done: bool = True, ledger: Ledger | None = None
+) -> list[Event]:
+    """The events of a stream, every one checked against the legal orders."""
+    decoder = CODEC.stream_decoder(asked or ask(), mint(), ledger or Ledger())
+    events: list[Event] = []
+    for one in chunks:
+        events += decoder.feed(Frame(None, one if isinstance(one, bytes) else encode(one)))
+    if done:
+        events += decoder.feed(Frame(None, b"[DONE]"))
+    events += decoder.close()
+    check = OrderCheck()
+    for event in events:
+        check(event)
+    return events
+
+
+def told(events: Iterable[Event], asked: Asked | None = None, ledger: Ledger | None = None) -> list[JsonObject | str]:
+    """The frames of a client's stream; `[DONE]` as a string."""
+    encoder = CODEC.stream_encoder(asked or ask(origin=C, provider=A), mint(), ledger or Ledger())
+    stream = b"".join(encoder.feed(event) for event in events)
+    reader = SseReader()
+    frames = reader.feed(stream) + reader.close()
+    found: list[JsonObject | str] = []
+    for frame in frames:
+        assert frame.event is None
+        value = "[DONE]" if frame.data == b"[DONE]" else decode(frame.data)
+        assert isinstance(value, dict | str)
+        found.append(value)
+    return found

@@ -1,0 +1,196 @@
+"""Streams from end to end: lanes, ends, breaks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman import StreamTranslator, translate_request
+from dragoman.protocols.registry import PROTOCOLS
+
+MESSAGES, CHAT, RESPONSES = (codec.name for codec in PROTOCOLS)
+
+
+def sse(*events: dict[str, object], named: bool = True) -> bytes:
+    frames = []
+    for event in events:
+        head = f"event: {event['type']}\n" if named else ""
+        frames.append(f"{head}data: {json.dumps(event)}\n\n")
+    return "".join(frames).encode()
+
+
+CLAUDE = sse(
+    {
+        "type": "message_start",
+        "message": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 3, "output_tokens": 1},
+        },
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "one ST"}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "OP two"}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 5},
+    },
+    {"type": "message_stop"},
+)
+
+
+def chat_chunks(*deltas: dict[str, object], finish: str | None = "stop") -> list[dict[str, object]]:
+    base: dict[str, object] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    chunks = [{**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    if finish is not None:
+        chunks.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    return chunks
+
+
+def datas(stream: bytes) -> list[dict[str, object]]:
+    found = []
+    for line in stream.decode().splitlines():
+        if line.startswith("data: {"):
+            found.append(json.loads(line[6:]))
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_relayed_stream_is_byte_exact(size: int) -> None:
+    stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
+    out = b"".join(stream.feed(CLAUDE[at : at + size]) for at in range(0, len(CLAUDE), size)) + stream.close()
+    assert out == CLAUDE
+    assert stream.failure is None
+    assert stream.usage is not None
+    assert stream.usage.output == 5
+
+
+@pytest.mark.parametrize("cut", [20, 200, 300, 500, 700])
+def test_a_relayed_stream_that_breaks_off_ends_in_an_error(cut: int) -> None:
+    stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
+    out = stream.feed(CLAUDE[:cut]) + stream.close()
+    assert out.split(b"event: error")[0] in CLAUDE[:cut]
+    last = datas(out)[-1]
+    assert last["type"] == "error"
+    assert b"message_stop" not in out
+    assert stream.failure is not None
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_nothing_follows_the_terminator(target: str) -> None:
+    stream = StreamTranslator(source=MESSAGES, target=target)
+    out = stream.feed(CLAUDE)
+    assert out.endswith(b"data: [DONE]\n\n")
+    assert stream.finished
+    assert stream.feed(CLAUDE) == b""
+    assert stream.close() == b""
+    assert stream.close() == b""
+
+
+@pytest.mark.parametrize(("target", "mark"), [(MESSAGES, b"event: error"), (RESPONSES, b"response.failed")])
+def test_pitfall_069_a_stream_cut_short_is_an_error_in_the_clients_form(target: str, mark: bytes) -> None:
+    stream = StreamTranslator(source=CHAT, target=target)
+    out = stream.feed(sse(*chat_chunks({"content": "half"}, finish=None), named=False)) + stream.close()
+    assert mark in out
+    assert b"ended unexpectedly" in out
+    assert b"message_stop" not in out
+    assert b"response.completed" not in out
+
+
+@pytest.mark.parametrize("target", [MESSAGES, CHAT, RESPONSES])
+@pytest.mark.parametrize(
+    "garbage", [b"data: {oops\n\n", b"<html>bad gateway</html>", b"data: [1]\n\n", b'data: "x"\n\n', b""]
+)
+def test_garbage_is_never_a_finished_answer(target: str, garbage: bytes) -> None:
+    source = CHAT if target != CHAT else MESSAGES
+    stream = StreamTranslator(source=source, target=target)
+    out = stream.feed(garbage) + stream.close()
+    assert stream.failure is not None
+    assert b"error" in out
+    assert b"message_stop" not in out
+    assert b"response.completed" not in out
+
+
+def test_an_oversized_event_is_a_clear_error() -> None:
+    stream = StreamTranslator(source=CHAT, target=MESSAGES, limit=1000)
+    out = stream.feed(b"data: " + b"x" * 2000)
+    out += stream.feed(b"x") + stream.close()
+    assert b"event: error" in out
+    assert stream.failure is not None
+
+
+def test_a_stop_string_ends_the_stream_and_the_provider_may_be_cancelled() -> None:
+    asked = translate_request(
+        {"model": "m", "max_tokens": 9, "stop_sequences": ["STOP"], "messages": [{"role": "user", "content": "hi"}]},
+        source=MESSAGES,
+        target=RESPONSES,
+    )
+    assert asked.asked is not None
+    assert asked.asked.stops == ("STOP",)
+    stream = StreamTranslator(source=RESPONSES, target=MESSAGES, request=asked)
+    answer: dict[str, object] = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": []}
+    where: dict[str, object] = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    item: dict[str, object] = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "in_progress",
+        "content": [],
+    }
+    out = stream.feed(
+        sse(
+            {"type": "response.created", "response": {**answer, "status": "in_progress"}, "sequence_number": 0},
+            {"type": "response.output_item.added", "output_index": 0, "item": item, "sequence_number": 1},
+            {"type": "response.output_text.delta", **where, "delta": "one ST", "logprobs": [], "sequence_number": 2},
+            {"type": "response.output_text.delta", **where, "delta": "OP two", "logprobs": [], "sequence_number": 3},
+        )
+    )
+    assert stream.finished
+    events = datas(out)
+    text = "".join(str(_member(event, "delta", "text")) for event in events if event["type"] == "content_block_delta")
+    assert text == "one "
+    final = next(event for event in events if event["type"] == "message_delta")
+    assert _member(final, "delta", "stop_reason") == "stop_sequence"
+    assert _member(final, "delta", "stop_sequence") == "STOP"
+
+
+def _member(event: dict[str, object], *path: str) -> object:
+    value: object = event
+    for step in path:
+        assert isinstance(value, dict)
+        value = value[step]
+    return value
+
+
+@pytest.mark.parametrize("target", [MESSAGES, CHAT, RESPONSES])
+def test_a_stream_is_collected_for_a_client_that_did_not_ask_for_one(target: str) -> None:
+    stream = StreamTranslator(source=MESSAGES, target=target, collect=True)
+    assert stream.feed(CLAUDE) == b""
+    body = stream.close()
+    assert b"one STOP two" in body
+    assert json.loads(body)["model"] == "m"
+    assert stream.status == 200
+
+
+def test_a_collected_stream_that_breaks_off_is_an_error_with_its_status() -> None:
+    stream = StreamTranslator(source=MESSAGES, target=CHAT, collect=True)
+    stream.feed(CLAUDE[:400])
+    body = json.loads(stream.close())
+    assert stream.status == 502
+    assert "unexpectedly" in body["error"]["message"]
+
+
+def test_pitfall_184_an_error_inside_a_stream_is_the_clients_error() -> None:
+    stream = StreamTranslator(source=CHAT, target=MESSAGES)
+    out = stream.feed(b'data: {"error":{"message":"overloaded","type":"server_error","code":503}}\n\n') + stream.close()
+    assert datas(out)[-1]["type"] == "error"
+    assert stream.failure is not None
+    assert stream.failure.message == "overloaded"

@@ -1,0 +1,167 @@
+"""The public journey of requests, answers and errors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman import (
+    RefusedError,
+    Row,
+    StrictError,
+    WireError,
+    abilities_of,
+    translate_failure,
+    translate_headers,
+    translate_request,
+    translate_response,
+)
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.registry import PROTOCOLS
+
+NAMES = [codec.name for codec in PROTOCOLS]
+MESSAGES, CHAT, RESPONSES = NAMES
+
+ODD = (
+    b'{ "model":"m", "max_tokens":1.0,\n "messages":[{"role":"user","content":"hi"}], '
+    b'"x":1e400, "x":[ ], "input":"hi" }'
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_dialect_is_byte_exact(name: str) -> None:
+    out = translate_request(ODD, source=name, target=name)
+    assert out.body == ODD
+    assert out.losses == ()
+    answer = translate_response(ODD, source=name, target=name)
+    assert answer.body == ODD
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_renamed_model_is_spliced_in(name: str) -> None:
+    out = translate_request(ODD, source=name, target=name, model="other")
+    assert out.body == ODD.replace(b'"m"', b'"other"')
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"[" * 3000])
+def test_what_is_no_object_is_refused_in_every_direction(name: str, body: bytes) -> None:
+    for target in NAMES:
+        with pytest.raises(WireError):
+            translate_request(body, source=name, target=target)
+
+
+CHAT_BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "seed": 7}
+
+
+def test_the_dialect_is_recognised_from_the_shape() -> None:
+    assert translate_request(CHAT_BODY, target=RESPONSES).source == CHAT
+    claude: JsonObject = {"model": "m", "max_tokens": 9, "system": "s", "messages": [{"role": "user", "content": "hi"}]}
+    assert translate_request(claude, target=RESPONSES).source == MESSAGES
+    assert translate_request({"model": "m", "input": "hi"}, target=CHAT).source == RESPONSES
+    with pytest.raises(WireError, match="messages"):
+        translate_request({"model": "m"}, target=CHAT)
+
+
+def test_an_unknown_dialect_is_named_with_the_known_ones() -> None:
+    with pytest.raises(Exception, match="unknown protocol 'smoke-signals'; known are anthropic-messages, openai-chat"):
+        translate_request(CHAT_BODY, target="smoke-signals")
+
+
+def test_losses_are_plain_and_strict_mode_refuses_them() -> None:
+    out = translate_request(CHAT_BODY, source=CHAT, target=MESSAGES)
+    assert {loss["at"] for loss in out.losses} >= {"sampling.seed", "max_tokens"}
+    json.dumps(out.losses)
+    with pytest.raises(StrictError) as caught:
+        translate_request(CHAT_BODY, source=CHAT, target=MESSAGES, strict=True)
+    assert len(caught.value.losses) == len(out.losses)
+
+
+def test_capabilities_are_data_that_the_caller_overrides() -> None:
+    row = Row(protocol=MESSAGES, changes={"max_output": 1000})
+    assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, rows=(row,)).body)["max_tokens"] == 1000
+    whole = abilities_of(MESSAGES, "m", rows=(row,))
+    assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, abilities=whole).body)["max_tokens"] == 1000
+
+
+@pytest.mark.parametrize("source", NAMES)
+@pytest.mark.parametrize("target", NAMES)
+def test_an_error_stays_an_error_in_the_clients_form(source: str, target: str) -> None:
+    bodies = {
+        MESSAGES: b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',
+        CHAT: b'{"error":{"message":"slow down","type":"rate_limit_error","param":null,"code":null}}',
+        RESPONSES: b'{"error":{"message":"slow down","type":"rate_limit_error","param":null,"code":null}}',
+    }
+    out = translate_response(bodies[source], source=source, target=target, status=429, request_id="req_1")
+    assert (out.status, out.failed) == (429, True)
+    error = json.loads(out.body)["error"]
+    assert (error["type"], error["message"]) == ("rate_limit_error", "slow down")
+
+
+@pytest.mark.parametrize("target", NAMES)
+def test_errors_of_the_library_have_the_clients_form_too(target: str) -> None:
+    refused = translate_failure(RefusedError("audio", "messages[0].parts[1]", "no audio here"), target=target)
+    assert (refused.status, refused.failed) == (400, True)
+    assert "no audio here" in json.loads(refused.body)["error"]["message"]
+    broken = translate_failure(WireError("/messages/0", "object", "number"), target=target, request_id="req_9")
+    assert json.loads(broken.body)["error"]["message"] == "/messages/0: expected object, found number"
+
+
+def test_rate_limits_change_names_and_units() -> None:
+    headers = {"X-RateLimit-Remaining-Requests": "9", "x-ratelimit-reset-requests": "6m0s", "Retry-After": "7"}
+    out = translate_headers(headers, source=CHAT, target=MESSAGES, now=0)
+    assert out["anthropic-ratelimit-requests-remaining"] == "9"
+    assert out["anthropic-ratelimit-requests-reset"] == "1970-01-01T00:06:00Z"
+    assert out["retry-after"] == "7"
+
+
+ANSWER = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "one STOP two"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 2},
+}
+
+
+def test_stop_strings_that_the_wire_lacks_are_watched_for() -> None:
+    asked = translate_request({**CHAT_BODY, "stop": "STOP"}, source=CHAT, target=RESPONSES)
+    answer = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": "completed",
+        "output": [
+            {
+                "type": "message",
+                "id": "msg_1",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": "one STOP two", "annotations": []}],
+            }
+        ],
+    }
+    out = translate_response(json.dumps(answer), source=RESPONSES, target=CHAT, request=asked)
+    choice = json.loads(out.body)["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("one ", "stop")
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_pitfall_135_a_pause_is_described_to_the_caller(target: str) -> None:
+    answer = {**ANSWER, "stop_reason": "pause_turn"}
+    out = translate_response(json.dumps(answer), source=MESSAGES, target=target)
+    assert out.resume == ({"type": "text", "text": "one STOP two"},)
+    assert "stop" not in json.loads(out.body).get("choices", [{}])[0].get("finish_reason", "")
+    assert any(loss["feature"] == "pause" for loss in out.losses)
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_pitfall_206_a_whole_answer_is_told_as_a_stream(target: str) -> None:
+    out = translate_response(json.dumps(ANSWER), source=MESSAGES, target=target, stream=True)
+    assert out.body.endswith(b"data: [DONE]\n\n")
+    assert b"one STOP two" in out.body
