@@ -52,6 +52,7 @@ def test_what_is_no_object_is_refused_in_every_direction(name: str, body: bytes)
             translate_request(body, source=name, target=target)
 
 
+CLAUDE_BODY: JsonObject = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 CHAT_BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "seed": 7}
 
 
@@ -165,3 +166,19 @@ def test_pitfall_206_a_whole_answer_is_told_as_a_stream(target: str) -> None:
     out = translate_response(json.dumps(ANSWER), source=MESSAGES, target=target, stream=True)
     assert out.body.endswith(b"data: [DONE]\n\n")
     assert b"one STOP two" in out.body
+
+
+def test_a_thread_that_cannot_be_kept_is_refused_so_that_tool_runners_fall_back() -> None:
+    body: JsonObject = {**CLAUDE_BODY, "thread": {"type": "create"}}
+    with pytest.raises(RefusedError) as caught:
+        translate_request(body, source=MESSAGES, target=CHAT)
+    told = json.loads(translate_failure(caught.value, target=MESSAGES).body)
+    assert told["error"]["type"] == "invalid_request_error"
+    assert told["error"]["details"] == {"error_code": "thread_unsupported_request"}
+
+
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+def test_a_spent_quota_is_not_tried_again(target: str) -> None:
+    body = b'{"type":"error","error":{"type":"billing_error","message":"no credit"}}'
+    out = translate_response(body, source=MESSAGES, target=target, status=402)
+    assert (out.status, out.headers) == (429, {"x-should-retry": "false"})

@@ -22,7 +22,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Loss
-from dragoman.model.parts import Part, Text
+from dragoman.model.parts import Extras, Part, Text
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason
 from dragoman.protocols.codec import Asked, Codec, Mint, Target
@@ -62,13 +62,14 @@ class TranslatedRequest(Struct, frozen=True, kw_only=True):
 class TranslatedResponse(Struct, frozen=True, kw_only=True):
     """An answer as it goes to the client.
 
-    `failed` says that it is an error, with `status` to send it under. `resume` is set when the provider only paused
-    (`pause_turn`): append these blocks as an assistant message to the provider's request and send it again.
+    `failed` says that it is an error, to be sent under `status` and with `headers`. `resume` is set when the provider
+    only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again.
     """
 
     body: bytes
     losses: tuple[LossLine, ...]
     status: int = 200
+    headers: Mapping[str, str] = {}
     failed: bool = False
     resume: tuple[JsonObject, ...] | None = None
 
@@ -175,7 +176,7 @@ def translate_response(
     minted = mint or derived_mint(raw)
     ledger = Ledger()
     try:
-        answer = outer.decode_response(decode_object(raw if isinstance(body, str) else body), asked)
+        answer = outer.decode_response(decode_object(raw if isinstance(body, str) else body), asked, ledger)
         if isinstance(answer, Failure):
             return _failed(answer, inner, request_id)
         resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
@@ -203,11 +204,15 @@ def translate_failure(
 def as_failure(error: DragomanError) -> Failure:
     """What a client is told when its own request could not be translated."""
     if isinstance(error, RefusedError):
-        return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error), param=error.at or None)
+        # The SDKs' tool runners fall back to the full history on exactly this code (mapping.md §14).
+        details: JsonObject = {"details": {"error_code": "thread_unsupported_request"}}
+        extras = Extras(origin="anthropic-messages", fields=details) if error.at == "thread" else None
+        param = error.at or None
+        return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error), param=param, extras=extras)
     if isinstance(error, StrictError):
         return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error))
-    param = error.path.lstrip("/").replace("/", ".") if isinstance(error, WireError) else None
-    return Failure(kind=FailureKind.INVALID, status=400, message=str(error), param=param or None)
+    path = error.path.lstrip("/").replace("/", ".") if isinstance(error, WireError) else ""
+    return Failure(kind=FailureKind.INVALID, status=400, message=str(error), param=path or None)
 
 
 def translate_headers(headers: Mapping[str, str], *, source: str, target: str, now: int) -> dict[str, str]:
@@ -218,7 +223,9 @@ def translate_headers(headers: Mapping[str, str], *, source: str, target: str, n
 
 def _failed(failure: Failure, inner: Codec, request_id: str | None) -> TranslatedResponse:
     status, body = inner.encode_failure(failure, request_id)
-    return TranslatedResponse(body=encode(body), losses=(), status=status, failed=True)
+    # A spent quota is a 429 in the OpenAI protocols; without this header their SDKs would try again (mapping.md §21).
+    headers = {"x-should-retry": "false"} if failure.kind is FailureKind.QUOTA and status == 429 else {}
+    return TranslatedResponse(body=encode(body), losses=(), status=status, headers=headers, failed=True)
 
 
 def _as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> bytes:

@@ -5,7 +5,7 @@ Times are not asserted: they measure the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
 import pytest
@@ -19,10 +19,12 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from pydantic import TypeAdapter
 
 from bench import run
+from bench.cases import asked, cases
+from bench.replay import replayed
 from bench.streams import FRAMES, STREAMS, frames
-from bench.workloads import CHAT, MESSAGES, PROTOCOLS, RESPONSES, SCALES, answer, conversation, request
+from bench.workloads import CHAT, MESSAGES, MODELS, PROTOCOLS, RESPONSES, SCALES, answer, conversation, request
 from dragoman.streaming import StreamTranslator
-from dragoman.translate import LossLine, TranslatedRequest, translate_request, translate_response
+from dragoman.translate import LossLine, translate_request, translate_response
 
 REQUEST_TYPES: dict[str, TypeAdapter[object]] = {
     MESSAGES: TypeAdapter(MessageCreateParamsStreaming),
@@ -41,6 +43,20 @@ EVENT_TYPES: dict[str, TypeAdapter[object]] = {
 }
 SIZES = {"small": 2_000, "agent": 300_000, "large": 2_000_000}
 DIRECTIONS = list(product(PROTOCOLS, PROTOCOLS))
+# What a translation may lose of a conversation that the provider has never seen: its own marks and options, and
+# reasoning that another issued.
+REQUEST_LOSSES = {
+    (MESSAGES, CHAT): {"thinking_display", "cache_mark", "thinking", "cache_key"},
+    (MESSAGES, RESPONSES): {"cache_mark", "thinking_seal", "cache_key"},
+    (CHAT, MESSAGES): {"thinking_seal"},
+    (CHAT, RESPONSES): {"thinking_seal"},
+    (RESPONSES, MESSAGES): {"thinking_seal"},
+    (RESPONSES, CHAT): {"thinking_display", "thinking"},
+}
+
+
+def features(losses: Iterable[LossLine]) -> set[str]:
+    return {loss["feature"] for loss in losses}
 
 
 def exhausted(value: object) -> object:
@@ -85,5 +101,72 @@ def test_a_stream_has_200_legal_frames(stream: str, protocol: str) -> None:
     assert len(told) == FRAMES
     for frame in told:
         data = frame.split(b"data: ", 1)[1]
-        if data != b"[DONE]\n\n":
+        # The types know neither the terminator nor pings: the SDKs pass over both.
+        if data != b"[DONE]\n\n" and not frame.startswith(b"event: ping\n"):
             EVENT_TYPES[protocol].validate_json(data)
+
+
+@pytest.mark.parametrize("workload", SCALES)
+@pytest.mark.parametrize(("source", "target"), DIRECTIONS)
+def test_a_request_loses_only_what_must_be_lost(workload: str, source: str, target: str) -> None:
+    translated = asked(source, target, workload)
+    if source == target:
+        assert translated.body == request(workload, source)
+    assert features(translated.losses) <= REQUEST_LOSSES.get((source, target), set())
+
+
+@pytest.mark.parametrize(("source", "target"), DIRECTIONS)
+def test_a_replay_gives_the_provider_its_reasoning_back(source: str, target: str) -> None:
+    body = replayed(source, target)
+    exhausted(REQUEST_TYPES[source].validate_python(json.decode(body)))
+    translated = translate_request(body, source=source, target=target, model=MODELS[target])
+    allowed = REQUEST_LOSSES.get((source, target), set()) - {"thinking_seal"}
+    assert features(translated.losses) <= allowed
+    # Chat servers take reasoning back only beside calls; every step that has some is among those.
+    steps = [step for turn in conversation("agent").turns for step in turn.steps if step.calls]
+    assert all(_begins(step.thinking) in translated.body for step in steps)
+
+
+def _begins(text: str) -> bytes:
+    """The beginning of a text as it stands in JSON."""
+    return json.encode(text[:40])[1:-1]
+
+
+@pytest.mark.parametrize(("source", "target"), DIRECTIONS)
+def test_an_answer_is_translated_without_loss(source: str, target: str) -> None:
+    translated = translate_response(answer(source), source=source, target=target, request=asked(target, source))
+    assert not translated.failed
+    ANSWER_TYPES[target].validate_json(translated.body)
+    assert features(translated.losses) == set()
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize(("source", "target"), DIRECTIONS)
+def test_a_stream_is_translated_alike_in_one_chunk_and_in_many(stream: str, source: str, target: str) -> None:
+    told = frames(stream, source)
+    many = StreamTranslator(source=source, target=target, request=asked(target, source))
+    one = StreamTranslator(source=source, target=target, request=asked(target, source))
+    assert b"".join(map(many.feed, told)) + many.close() == one.feed(b"".join(told)) + one.close()
+    assert many.failure is None
+    assert many.usage is not None
+    assert features(many.losses) == set()
+
+
+def test_the_workloads_are_the_same_every_time() -> None:
+    first = request("agent", CHAT)
+    request.cache_clear()
+    conversation.cache_clear()
+    assert request("agent", CHAT) == first
+
+
+def test_words_choose_directions_and_workloads() -> None:
+    assert {case.direction for case in cases(("a-c",))} == {"A→C"}
+    assert {case.workload for case in cases(("A→C", "text"))} == {"text/frames", "text/whole"}
+    assert cases(("nothing",)) == []
+
+
+def test_a_quick_look_prints_a_row_for_each_direction(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--quick", "--only", "small"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2 + len(DIRECTIONS) + 1
+    assert printed[2].startswith("| A→A ")

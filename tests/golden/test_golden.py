@@ -60,20 +60,21 @@ def test_story(path: Path) -> None:
 def _told(story: Story) -> Iterator[Section]:
     """The inputs of a story, each followed by what the library makes of it."""
     asked: Questions = {}
-    before: tuple[Section, Questions] | None = None
+    given: Section | None = None
+    questions: Questions = {}
     for section in story.inputs:
         yield section
         kind = section.words[0]
         if kind == "asked":
             asked[section.words[2]] = section
             continue
-        if kind == "again":
-            assert before is not None, "again repeats an input"
-            given, questions = before
-            section = Section(f"{given.header} {section.header.removeprefix('again')}", given.text)
-            asked = asked or questions
-        yield from _TELLERS[section.words[1]](section, asked)
-        before, asked = (section if kind == "in" else before[0] if before else section, asked), {}
+        if kind == "in":
+            given, questions = section, asked
+        assert given is not None, "again repeats an input"
+        options = section.header.removeprefix("again") if kind == "again" else ""
+        told = Section(f"{given.header} {options}", given.text)
+        yield from _TELLERS[told.words[1]](told, asked or questions)
+        asked = {}
 
 
 def _request(section: Section, asked: Questions) -> Iterator[Section]:

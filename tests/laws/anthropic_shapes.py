@@ -32,6 +32,7 @@ from tests.laws.shapes import (
     record,
     required,
     some,
+    unless,
     word,
 )
 
@@ -190,7 +191,7 @@ WEB_SEARCH_RESULT = _result(
 )
 WEB_FETCH_RESULT = _result(
     "web_fetch_tool_result",
-    record("web_fetch_result", url=URL, retrieved_at=SHORT, content=DOCUMENT),
+    record("web_fetch_result", url=required(URL), retrieved_at=SHORT, content=required(DOCUMENT)),
     record("web_fetch_tool_result_error", error_code=required(word("url_not_allowed", "unavailable"))),
 )
 _OUTPUT: dict[str, Shape | Field] = {
@@ -226,7 +227,7 @@ MCP_RESULT = record(
 MCP_LISTING = record(
     "mcp_tool_listing",
     mcp_server_name=required(SHORT),
-    tools=kept_required(some(record(name=SHORT, description=TEXT, input_schema=JSON))),
+    tools=kept_required(some(record(name=required(SHORT), description=TEXT, input_schema=JSON))),
 )
 ADVISOR_RESULT = record(
     "advisor_tool_result",
@@ -416,7 +417,7 @@ REQUEST = record(
     messages=required(some(MESSAGE, 5)),
     max_tokens=required(COUNT),
     system=either(TEXT, some(TEXT_BLOCK), canon=_as_blocks),
-    stream=FLAG,
+    stream=unless(False),
     stop_sequences=some(leaf(Kind.TEXT, "STOP", "###")),
     tools=some(TOOL, 4),
     tool_choice=TOOL_CHOICE,

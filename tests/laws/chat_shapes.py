@@ -29,6 +29,7 @@ from tests.laws.shapes import (
     record,
     required,
     some,
+    unless,
     word,
 )
 
@@ -40,6 +41,11 @@ def _as_parts(value: JsonValue) -> JsonValue:
 def _unless_text(value: JsonValue) -> JsonValue:
     """Free text is what a custom tool takes if it says nothing."""
     return None if value == {"type": "text"} else value
+
+
+def _or_null(value: JsonValue) -> JsonValue:
+    """An answer without text may say so with an empty one (mapping.md §16)."""
+    return value or None
 
 
 def _as_stops(value: JsonValue) -> JsonValue:
@@ -143,7 +149,7 @@ LEGACY_CALL_MESSAGE = record(
     function_call=required(record(name=required(TOOL_NAME), arguments=required(ARGUMENTS))),
 )
 TOOL_MESSAGE = record(role=required(word("tool")), content=required(TEXT_CONTENT), tool_call_id=required(CALL_ID))
-FUNCTION_MESSAGE = record(role=required(word("function")), name=required(TOOL_NAME), content=nullable(TEXT))
+FUNCTION_MESSAGE = record(role=required(word("function")), name=required(TOOL_NAME), content=required(TEXT))
 MESSAGES = (
     SYSTEM_MESSAGE,
     USER_MESSAGE,
@@ -194,7 +200,7 @@ _MODE = record(mode=required(word("score", "block")))
 REQUEST = record(
     model=required(leaf(Kind.TEXT, "gpt-5", "gpt-4o", "deepseek-chat", "gpt-4o-search-preview")),
     messages=required(some(either(*MESSAGES), 5)),
-    stream=nullable(FLAG),
+    stream=unless(False),
     stream_options=nullable(record(include_usage=FLAG, include_obfuscation=FLAG)),
     max_completion_tokens=nullable(COUNT),
     max_tokens=nullable(COUNT),
@@ -269,29 +275,29 @@ ANNOTATION = record(
 FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "eos", "max_tokens", "tool_use")
 ANSWER_MESSAGE = record(
     role=required(leaf(Kind.TAG, "assistant")),
-    content=nullable(TEXT),
+    content=nullable(either(TEXT, canon=_or_null)),
     refusal=nullable(TEXT),
     annotations=many(ANNOTATION, 2),
     tool_calls=some(either(FUNCTION_CALL, CUSTOM_CALL), 3),
-    reasoning_content=nullable(TEXT),
+    reasoning_content=nullable(either(TEXT, canon=_or_null)),
     audio=kept(record(id=SHORT, data=BASE64, expires_at=COUNT, transcript=TEXT)),
 )
 REASONING_ANSWER = record(
     role=required(leaf(Kind.TAG, "assistant")),
-    content=nullable(TEXT),
+    content=nullable(either(TEXT, canon=_or_null)),
     refusal=nullable(TEXT),
     reasoning=TEXT,
     tool_calls=some(FUNCTION_CALL, 3),
 )
 DETAILED_ANSWER = record(
     role=required(leaf(Kind.TAG, "assistant")),
-    content=nullable(TEXT),
+    content=nullable(either(TEXT, canon=_or_null)),
     refusal=nullable(TEXT),
     reasoning_details=some(DETAIL, 1),
 )
 LEGACY_ANSWER = record(
     role=required(leaf(Kind.TAG, "assistant")),
-    content=nullable(TEXT),
+    content=nullable(either(TEXT, canon=_or_null)),
     refusal=nullable(TEXT),
     function_call=record(name=required(TOOL_NAME), arguments=required(ARGUMENTS)),
 )

@@ -19,7 +19,7 @@ COMPARISONS: dict[Kind, str] = {
     Kind.TEXT: "a unique suffix, found as a substring of any string, also inside an envelope",
     Kind.CALL_ID: "a unique suffix for each different id, so that pairs stay pairs; conforming ids pass unchanged (N2)",
     Kind.TOOL_NAME: "a unique suffix for each different name; conforming names pass (N1), alone or after a namespace",
-    Kind.OBJECT_ID: "not marked: every writer mints ids of answers and items anew (N4), and tells the alias as model (§16)",
+    Kind.OBJECT_ID: "not marked: every writer mints ids of answers and items (N4) and tells the alias as model (§16)",
     Kind.BASE64: "unique base64 of the right length, which every wire copies",
     Kind.DATA_URL: "unique base64 behind the prefix, or the text it stands for where a wire takes text (§6)",
     Kind.ARGUMENTS: "a unique member in the JSON text",

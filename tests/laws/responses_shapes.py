@@ -33,6 +33,7 @@ from tests.laws.shapes import (
     record,
     required,
     some,
+    unless,
     word,
 )
 
@@ -303,7 +304,7 @@ MCP_LIST = record(
     "mcp_list_tools",
     id=required(ID),
     server_label=required(SHORT),
-    tools=kept_required(many(record(name=SHORT, description=TEXT, input_schema=JSON))),
+    tools=kept_required(many(record(name=required(SHORT), description=TEXT, input_schema=JSON))),
     error=kept(TEXT),
 )
 MCP_CALL = record(
@@ -535,7 +536,7 @@ REQUEST = record(
     conversation=nullable(either(SHORT, record(id=required(SHORT)))),
     store=nullable(FLAG),
     background=nullable(FLAG),
-    stream=nullable(FLAG),
+    stream=unless(False),
     stream_options=nullable(record(include_obfuscation=FLAG)),
     include=nullable(some(word(*INCLUDES))),
     max_output_tokens=nullable(COUNT),

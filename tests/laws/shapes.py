@@ -54,6 +54,8 @@ class Field(Struct, frozen=True, kw_only=True):
     required: bool = False
     nullable: bool = False
     checked: bool = True
+    # The value that says no more than its absence.
+    default: bool | None = None
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -104,6 +106,11 @@ def required(shape: Shape) -> Field:
 
 def nullable(shape: Shape) -> Field:
     return Field(shape=shape, nullable=True)
+
+
+def unless(default: bool) -> Field:
+    """A flag that need not be set to its default."""
+    return Field(shape=FLAG, nullable=True, default=default)
 
 
 def kept(shape: Shape) -> Field:
@@ -313,7 +320,7 @@ def types_of(shape: Shape) -> set[str]:
 
 
 def canonical(shape: Shape, value: JsonValue) -> JsonValue:
-    """A document with its protocol's shorthands spelled out and nulls and empty options, which say nothing, left out."""
+    """A document with its protocol's shorthands spelled out; nulls and empty options, which say nothing, left out."""
     if isinstance(shape, OneOf):
         fitting = next((one for one in shape.shapes if fits(one, value)), None)
         inner = value if fitting is None else canonical(fitting, value)
@@ -326,13 +333,19 @@ def canonical(shape: Shape, value: JsonValue) -> JsonValue:
             field = shape.fields.get(name)
             if field is not None:
                 member = canonical(field.shape, member)
-                if (member is None and field.nullable) or (
-                    member == {} and not field.required and _is_record(field.shape)
-                ):
+                if _says_nothing(field, member):
                     continue
             told[name] = member
         return told
     return value
+
+
+def _says_nothing(field: Field, member: JsonValue) -> bool:
+    if member is None:
+        return field.nullable
+    if member == {}:
+        return not field.required and _is_record(field.shape)
+    return member is field.default
 
 
 def _is_record(shape: Shape) -> bool:

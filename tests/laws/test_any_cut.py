@@ -14,10 +14,13 @@ from tests.laws.strategies import PAIRS, PROTOCOLS
 from tests.laws.telling import streams
 
 LINE_ENDS = (b"\n", b"\r\n", b"\r")
-CUTS = st.lists(st.integers(0, 5000), max_size=12) | st.just(list(range(5000)))
+EVERYWHERE = -1
+CUTS = st.lists(st.integers(0, 5000), max_size=12) | st.just([EVERYWHERE])
 
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
+    if places == [EVERYWHERE]:
+        return [stream[index : index + 1] for index in range(len(stream))]
     edges = sorted({0, len(stream), *(place for place in places if place < len(stream))})
     return [stream[start:end] for start, end in pairwise(edges)]
 

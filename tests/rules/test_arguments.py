@@ -105,10 +105,14 @@ def test_a_part_of_an_object_is_not_complete(value: dict[str, object], data: st.
     assert is_complete(f" {source}\n")
 
 
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
 @given(st.text(max_size=40))
 def test_completeness_agrees_with_the_standard_reader(source: str) -> None:
     try:
-        json.loads(source, parse_constant=lambda name: pytest.fail(name))
+        json.loads(source, parse_constant=_no_constant)
         expected = True
     except ValueError:
         expected = False

@@ -136,7 +136,7 @@ def _beyond(found: list[Fault], allowed: Mapping[str, str]) -> list[Fault]:
 
 
 def _overflow(fault: Fault) -> bool:
-    """Whether it is the code by which agents know that they must compact: sent by the service, not in the types (O1)."""
+    """Whether it is the code by which agents know that they must compact: the types lack it (O1)."""
     return fault.place == "response.error.code" and "found 'context_length_exceeded'" in fault.note
 
 

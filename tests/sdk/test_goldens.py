@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdk.digging import Object, dig_objects, dig_text
+from tests.sdk.digging import Object, dig_object, dig_objects, dig_text
 from tests.sdk.oracles import CHAT, MESSAGES, check_answer, check_request, check_stream
 from tests.sdk.stories import FILES, Outcome, outcomes
 
@@ -42,6 +42,8 @@ def _essence(outcome: Outcome, answer: Object) -> Object:
     """What a client reads out of an answer: minted ids, times and what an SDK adds of its own are left out."""
     if outcome.target == MESSAGES:
         kept = {name: answer.get(name) for name in ("stop_reason", "stop_sequence", "stop_details", "usage")}
+        # The tier is known when a stream ends, and only its start could tell it.
+        kept["usage"] = _known(dig_object(answer, "usage"), "service_tier")
         return {**kept, "content": _blocks(outcome, dig_objects(answer, "content"))}
     if outcome.target == CHAT:
         choice = dig_objects(answer, "choices")[0]

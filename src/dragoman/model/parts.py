@@ -242,7 +242,8 @@ class Foreign(Struct, frozen=True, kw_only=True):
     """Understood only at home, kept whole.
 
     `text` is what others can read of it, None if there is nothing. `applied` says what became of an item that steers
-    the conversation instead of adding to it (tools declared late, settings changed), as told by `Request.updates`.
+    the conversation instead of adding to it (tools declared late, settings changed), as told by `Request.updates`;
+    `superseded` that a later one took its place.
     """
 
     origin: str
@@ -250,6 +251,7 @@ class Foreign(Struct, frozen=True, kw_only=True):
     body: JsonObject
     text: str | None = None
     applied: str | None = None
+    superseded: bool = False
     id: str | None = None
     extras: Extras | None = None
 

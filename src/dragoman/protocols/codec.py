@@ -106,7 +106,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     recognises: Callable[[JsonObject], bool]
     decode_request: Callable[[JsonObject], Request]
     encode_request: Callable[[Request, Target, Ledger], Encoded]
-    decode_response: Callable[[JsonObject, Asked], Response | Failure]
+    decode_response: Callable[[JsonObject, Asked, Ledger], Response | Failure]
     encode_response: Callable[[Response, Asked, Mint, Ledger], JsonObject]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
     decode_failure: Callable[[int, bytes], Failure]

@@ -37,7 +37,57 @@ NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "status": ("completed",),
     "prewarm": (False,),
     "format": ({"type": "text"},),
+    "modalities": ("text",),
     "filters": ({},),
+}
+
+
+# What an OpenAI answer wraps its content in, or tells back of the request: the client has it already.
+ECHOES = frozenset(
+    {
+        "object",
+        "status",
+        "error",
+        "incomplete_details",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "text",
+        "truncation",
+        "temperature",
+        "top_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "top_logprobs",
+        "reasoning",
+        "max_output_tokens",
+        "max_tool_calls",
+        "store",
+        "background",
+        "service_tier",
+        "metadata",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "previous_response_id",
+        "conversation",
+        "prompt",
+        "user",
+        "completed_at",
+        "system_fingerprint",
+    }
+)
+
+# Steering items by their kind; what they changed is in the request.
+STEERING: dict[str, Feature] = {
+    "additional_tools": Feature.MOVED_TOOLS,
+    "tool_search_output": Feature.MOVED_TOOLS,
+    "tool_addition": Feature.MOVED_TOOLS,
+    "tool_removal": Feature.MOVED_TOOLS,
+    "configuration_update": Feature.CONFIGURATION_UPDATE,
+    "output_config": Feature.EFFORT,
 }
 
 
@@ -52,12 +102,8 @@ def drop_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None:
     """Report that another protocol's members are left out; call it only for extras that are not at home."""
     if extras is None:
         return
-    if "object" in extras.fields:
-        # A whole answer around its content: the settings that it tells back are one thing, and the client has them.
-        ledger.dropped(Feature.UNKNOWN_FIELD, (*at, "extras"), f"the settings that only {extras.origin} tells back")
-        return
     for key, value in extras.fields.items():
-        if _is_neutral(key, value):
+        if _is_neutral(key, value) or (key in ECHOES and "object" in extras.fields):
             continue
         ledger.dropped(
             FEATURES.get(key, Feature.UNKNOWN_FIELD), (*at, "extras", key), f"only {extras.origin} knows {key!r}"
@@ -73,7 +119,8 @@ def refuse_demands(request: Request) -> None:
 def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, said_by_user: bool) -> str | None:
     """What to write for a part that only its own protocol knows; None is nothing (mapping.md §1 rule 2)."""
     if part.applied is not None:
-        ledger.approximated(Feature.FOREIGN_CONTENT, at, part.applied)
+        feature = STEERING.get(part.kind, Feature.FOREIGN_CONTENT)
+        (ledger.dropped if part.superseded else ledger.approximated)(feature, at, part.applied)
         return None
     if part.text is not None:
         ledger.approximated(Feature.FOREIGN_CONTENT, at, f"{part.kind!r} is written as text")

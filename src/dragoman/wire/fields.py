@@ -6,7 +6,7 @@ A reader asks for each member by type. A member of the wrong type is a `WireErro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from dragoman.errors import WireError
@@ -52,32 +52,38 @@ class Fields:
     def optional_text(self, key: str) -> str | None:
         """A string, or None if it is absent or null."""
         value = self.value.get(key)
-        self._read.append(key)
-        if value is None or type(value) is str:
+        if value is None:
+            return None
+        if type(value) is str:
+            self._read.append(key)
             return value
         raise self.fail(key, "string", value)
 
     def text(self, key: str) -> str:
         """A string that must be there."""
         value = self.value.get(key)
-        self._read.append(key)
         if type(value) is str:
+            self._read.append(key)
             return value
         raise self._missing(key, "string", value)
 
     def optional_flag(self, key: str) -> bool | None:
         """A boolean, or None."""
         value = self.value.get(key)
-        self._read.append(key)
-        if value is None or type(value) is bool:
+        if value is None:
+            return None
+        if type(value) is bool:
+            self._read.append(key)
             return value
         raise self.fail(key, "boolean", value)
 
     def optional_integer(self, key: str) -> int | None:
         """A whole number, or None; `4.0` is a whole number too."""
         value = self.value.get(key)
+        if value is None:
+            return None
         self._read.append(key)
-        if value is None or type(value) is int:
+        if type(value) is int:
             return value
         whole = _whole(value)
         if whole is not None:
@@ -94,32 +100,38 @@ class Fields:
     def optional_number(self, key: str) -> int | float | Number | None:
         """Any number, as it was spelled, or None."""
         value = self.value.get(key)
-        self._read.append(key)
-        if value is None or type(value) is int or type(value) is float or type(value) is Number:
+        if value is None:
+            return None
+        if type(value) is int or type(value) is float or type(value) is Number:
+            self._read.append(key)
             return value
         raise self.fail(key, "number", value)
 
     def optional_object(self, key: str) -> JsonObject | None:
         """An object left as it is, or None."""
         value = self.value.get(key)
-        self._read.append(key)
-        if value is None or type(value) is dict:
+        if value is None:
+            return None
+        if type(value) is dict:
+            self._read.append(key)
             return value
         raise self.fail(key, "object", value)
 
     def object(self, key: str) -> JsonObject:
         """An object, left as it is, that must be there."""
         value = self.value.get(key)
-        self._read.append(key)
         if type(value) is dict:
+            self._read.append(key)
             return value
         raise self._missing(key, "object", value)
 
     def optional_list(self, key: str) -> JsonList | None:
         """An array left as it is, or None."""
         value = self.value.get(key)
-        self._read.append(key)
-        if value is None or type(value) is list:
+        if value is None:
+            return None
+        if type(value) is list:
+            self._read.append(key)
             return value
         raise self.fail(key, "array", value)
 
@@ -137,15 +149,18 @@ class Fields:
         """A reader for a nested object that must be there."""
         return Fields(self.object(key), (self.path, key))
 
-    def each(self, key: str) -> Iterator[Fields]:
+    def each(self, key: str) -> Sequence[Fields]:
         """A reader for every object in an array; nothing if the array is absent."""
         values = self.optional_list(key)
-        if values:
-            path = (self.path, key)
-            for index, value in enumerate(values):
-                if type(value) is not dict:
-                    raise WireError(render_path((path, index)), "object", kind_of(value))
-                yield Fields(value, (path, index))
+        if not values:
+            return ()
+        path = (self.path, key)
+        readers: list[Fields] = []
+        for index, value in enumerate(values):
+            if type(value) is not dict:
+                raise WireError(render_path((path, index)), "object", kind_of(value))
+            readers.append(Fields(value, (path, index)))
+        return readers
 
     def texts(self, key: str) -> tuple[str, ...]:
         """An array of strings; empty if it is absent."""
@@ -171,7 +186,7 @@ class Fields:
         self._read.extend(keys)
 
     def rest(self, origin: str) -> Extras | None:
-        """What nobody asked for, to be replayed only to where it came from; nulls count as absent."""
+        """What nobody asked for, to be replayed only to where it came from; nulls are not asked for by anybody."""
         read = self._read
         for key in self.value:
             if key not in read:

@@ -119,10 +119,11 @@ def frames(stream: bytes) -> list[JsonObject]:
 def at(value: JsonValue, *steps: str | int) -> JsonValue:
     """A member deep inside a value."""
     for step in steps:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value[step]
-        elif isinstance(value, list) and isinstance(step, int):
-            value = value[step]
-        else:
-            raise AssertionError(f"no {step!r} in {value!r}")
+        match value, step:
+            case dict(), str():
+                value = value[step]
+            case list(), int():
+                value = value[step]
+            case _:
+                raise AssertionError(f"no {step!r} in {value!r}")
     return value

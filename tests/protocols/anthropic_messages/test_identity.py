@@ -37,9 +37,17 @@ REQUESTS: dict[str, JsonObject] = {
                         "context": "C",
                         "citations": {"enabled": True},
                     },
-                    {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "p", "x": 1}]}},
+                    {
+                        "type": "document",
+                        "source": {"type": "content", "content": [{"type": "text", "text": "p", "x": 1}]},
+                    },
                     {"type": "document", "source": {"type": "file", "file_id": "f1"}},
-                    {"type": "search_result", "source": "https://x", "title": "S", "content": [{"type": "text", "text": "b"}]},
+                    {
+                        "type": "search_result",
+                        "source": "https://x",
+                        "title": "S",
+                        "content": [{"type": "text", "text": "b"}],
+                    },
                     {"type": "container_upload", "file_id": "f2"},
                     {"type": "brand_new", "value": 1.50},
                 ],
@@ -82,8 +90,20 @@ REQUESTS: dict[str, JsonObject] = {
                     {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": [{"name": "n", "input_schema": {}}]},
                     {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "n", "server_name": "s", "input": {}},
                     {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": False, "content": "fine"},
-                    {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1.0, "b": 10**20}, "caller": {"type": "direct"}},
-                    {"type": "tool_use", "id": "toolu_2", "name": "screenshot", "input": {}, "toolset_name": "computer"},
+                    {
+                        "type": "tool_use",
+                        "id": "toolu_1",
+                        "name": "f",
+                        "input": {"a": 1.0, "b": 10**20},
+                        "caller": {"type": "direct"},
+                    },
+                    {
+                        "type": "tool_use",
+                        "id": "toolu_2",
+                        "name": "screenshot",
+                        "input": {},
+                        "toolset_name": "computer",
+                    },
                 ],
             },
             {
@@ -96,7 +116,10 @@ REQUESTS: dict[str, JsonObject] = {
                         "toolset_name": "computer",
                         "content": [
                             {"type": "tool_reference", "tool_name": "f"},
-                            {"type": "browser_state", "tabs": [{"tab_id": "1", "title": "t", "url": "u", "active": True}]},
+                            {
+                                "type": "browser_state",
+                                "tabs": [{"tab_id": "1", "title": "t", "url": "u", "active": True}],
+                            },
                         ],
                     },
                 ],
@@ -107,7 +130,10 @@ REQUESTS: dict[str, JsonObject] = {
                 "role": "system",
                 "content": [
                     {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}},
-                    {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "g", "input_schema": {}}}},
+                    {
+                        "type": "tool_addition",
+                        "tool": {"type": "tool_definition", "definition": {"name": "g", "input_schema": {}}},
+                    },
                     {"type": "tool_removal", "tool": {"type": "mcp_toolset_reference", "server_name": "s"}},
                 ],
             },
@@ -139,7 +165,12 @@ REQUESTS: dict[str, JsonObject] = {
             {"type": "code_execution_20250825", "name": "code_execution"},
             {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
             {"type": "advisor_20260301", "name": "advisor", "model": "n"},
-            {"type": "mcp_toolset", "mcp_server_name": "b", "default_config": {"enabled": False}, "configs": {"x": {"enabled": True}}},
+            {
+                "type": "mcp_toolset",
+                "mcp_server_name": "b",
+                "default_config": {"enabled": False},
+                "configs": {"x": {"enabled": True}},
+            },
             {"type": "mcp_toolset", "mcp_server_name": "a"},
         ],
         "mcp_servers": [
@@ -158,12 +189,18 @@ REQUESTS: dict[str, JsonObject] = {
         "top_k": 5,
         "stop_sequences": ["a", "b"],
         "thinking": {"type": "enabled", "budget_tokens": 2048, "display": "omitted", "block_binding": {"x": 1}},
-        "output_config": {"effort": "max", "format": {"type": "json_schema", "schema": {"type": "object"}}, "task_budget": {"total": 1}},
+        "output_config": {
+            "effort": "max",
+            "format": {"type": "json_schema", "schema": {"type": "object"}},
+            "task_budget": {"total": 1},
+        },
         "metadata": {"user_id": "u", "more": "m"},
         "service_tier": "standard_only",
         "speed": "fast",
         "cache_control": {"type": "ephemeral"},
-        "context_management": {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 5}}]},
+        "context_management": {
+            "edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 5}}]
+        },
         "thread": {"type": "create"},
         "container": {"skills": []},
         "fallbacks": "default",
@@ -174,7 +211,9 @@ REQUESTS: dict[str, JsonObject] = {
         "max_tokens": 9,
         "messages": [{"role": "user", "content": "go"}],
         "output_format": {"type": "json_schema", "schema": {}},
-        "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}, {"type": "compact_20260112", "instructions": "i"}]},
+        "context_management": {
+            "edits": [{"type": "clear_tool_uses_20250919"}, {"type": "compact_20260112", "instructions": "i"}]
+        },
         "system": "s",
     },
     "a compacted conversation": {
@@ -201,7 +240,13 @@ RESPONSES: dict[str, JsonObject] = {
             {
                 "type": "code_execution_tool_result",
                 "tool_use_id": "srvtoolu_1",
-                "content": {"type": "code_execution_result", "stdout": "1", "stderr": "", "return_code": 0, "content": []},
+                "content": {
+                    "type": "code_execution_result",
+                    "stdout": "1",
+                    "stderr": "",
+                    "return_code": 0,
+                    "content": [],
+                },
             },
             {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}, "caller": {"type": "direct"}},
             {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},

@@ -27,7 +27,9 @@ from dragoman.protocols.anthropic_messages.parts import decode_block, decode_con
 from dragoman.rules.seals import to_envelope
 from dragoman.wire.fields import Fields
 
-ITEM = Seal(origin="openai-responses", kind="item", body={"id": "rs_1", "type": "reasoning"}, model="g", upstream="openai")
+ITEM = Seal(
+    origin="openai-responses", kind="item", body={"id": "rs_1", "type": "reasoning"}, model="g", upstream="openai"
+)
 
 
 def block(**members: object) -> Fields:
@@ -96,7 +98,7 @@ def test_pitfall_052_arguments_keep_order_and_digits() -> None:
 
 
 def test_a_result_may_have_no_content_and_no_id() -> None:
-    assert decode_block(block(type="tool_result", tool_use_id=None)) == ToolResult(call_id="", parts=())
+    assert decode_block(block(type="tool_result")) == ToolResult(call_id="", parts=())
 
 
 def test_bash_commands_are_code_to_others() -> None:

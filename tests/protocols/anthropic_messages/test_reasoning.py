@@ -9,7 +9,17 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Text, ToolCall, ToolResult
 from dragoman.model.request import Reasoning, Sampling
 from dragoman.model.tools import ChoiceMode, FunctionTool, ToolChoice
-from tests.protocols.anthropic_messages.support import ADAPTIVE, MANUAL, OTHER, assistant, body_of, chat, encoded, losses, user
+from tests.protocols.anthropic_messages.support import (
+    ADAPTIVE,
+    MANUAL,
+    OTHER,
+    assistant,
+    body_of,
+    chat,
+    encoded,
+    losses,
+    user,
+)
 
 SHOWN: JsonObject = {"type": "adaptive", "display": "summarized"}
 
@@ -67,7 +77,9 @@ def test_pitfall_117_manual_models_take_a_budget_below_the_cap(effort: str, cap:
     assert "output_config" not in body
 
 
-@pytest.mark.parametrize(("model", "cap"), [(ADAPTIVE, 32000), (MANUAL, 33024), (OTHER, 8192), ("claude-3-5-haiku", 8192)])
+@pytest.mark.parametrize(
+    ("model", "cap"), [(ADAPTIVE, 32000), (MANUAL, 33024), (OTHER, 8192), ("claude-3-5-haiku", 8192)]
+)
 def test_the_default_cap_leaves_room_for_thinking(model: str, cap: int) -> None:
     assert body_of(replace(chat(), max_tokens=None, reasoning=Reasoning(effort="max")), model)["max_tokens"] == cap
 

@@ -67,14 +67,22 @@ def test_the_last_effort_and_the_tool_changes_are_updates() -> None:
 
 def test_a_tool_may_return_after_it_was_removed() -> None:
     reference: JsonObject = {"type": "tool_reference", "name": "f"}
-    changes: list[JsonValue] = [{"type": "tool_removal", "tool": reference}, {"type": "tool_addition", "tool": reference}]
+    changes: list[JsonValue] = [
+        {"type": "tool_removal", "tool": reference},
+        {"type": "tool_addition", "tool": reference},
+    ]
     request = CODEC.decode_request({**BASE, "messages": [{"role": "system", "content": changes}]})
     assert request.updates.removed == ()
 
 
 @pytest.mark.parametrize(
     ("member", "value"),
-    [("thread", {"type": "create"}), ("container", "c1"), ("container", {"id": "c1"}), ("compaction", {"type": "summarize"})],
+    [
+        ("thread", {"type": "create"}),
+        ("container", "c1"),
+        ("container", {"id": "c1"}),
+        ("compaction", {"type": "summarize"}),
+    ],
 )
 def test_what_others_must_not_leave_out_is_demanded(member: str, value: JsonValue) -> None:
     request = CODEC.decode_request({**BASE, member: value})

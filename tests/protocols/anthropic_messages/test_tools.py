@@ -55,7 +55,9 @@ def test_a_toolset_is_its_enabled_members_in_one_namespace() -> None:
     assert len(names) == 16
     assert "zoom" not in names
     assert [isinstance(tool, FunctionTool) and tool.extras is not None for tool in members] == [True] + [False] * 15
-    assert {tool.namespace.name for tool in members if isinstance(tool, FunctionTool) and tool.namespace} == {"computer"}
+    assert {tool.namespace.name for tool in members if isinstance(tool, FunctionTool) and tool.namespace} == {
+        "computer"
+    }
 
 
 def test_pitfall_152_server_tools_need_no_schema() -> None:
@@ -126,7 +128,8 @@ def test_wrong_declarations_are_named_with_their_place(request_body: JsonObject,
 
 
 @pytest.mark.parametrize(
-    ("choice", "path"), [("auto", "/tool_choice"), ({"type": "x"}, "/tool_choice/type"), ({"type": "tool"}, "/tool_choice/name")]
+    ("choice", "path"),
+    [("auto", "/tool_choice"), ({"type": "x"}, "/tool_choice/type"), ({"type": "tool"}, "/tool_choice/name")],
 )
 def test_wrong_choices_are_named_with_their_place(choice: str | JsonObject, path: str) -> None:
     with pytest.raises(WireError) as caught:

@@ -65,7 +65,10 @@ def test_pitfall_154_free_text_tools_are_functions_with_one_string() -> None:
 
 @pytest.mark.parametrize(
     ("schema", "strict"),
-    [({"type": "object", "properties": {}, "additionalProperties": False}, True), ({"$ref": "#/x", "type": "object"}, None)],
+    [
+        ({"type": "object", "properties": {}, "additionalProperties": False}, True),
+        ({"$ref": "#/x", "type": "object"}, None),
+    ],
     ids=["in the subset", "outside it"],
 )
 def test_strict_is_promised_only_where_it_holds(schema: JsonObject, strict: bool | None) -> None:
@@ -91,7 +94,9 @@ def test_deferred_tools_need_a_search() -> None:
 
 
 def test_web_search_is_called_directly() -> None:
-    (tool,) = declared(WebSearchTool(allowed_domains=("x.org",), location={"type": "approximate", "city": "C", "zip": "1"}))
+    (tool,) = declared(
+        WebSearchTool(allowed_domains=("x.org",), location={"type": "approximate", "city": "C", "zip": "1"})
+    )
     assert tool == {
         "type": "web_search_20260318",
         "name": "web_search",
@@ -102,7 +107,9 @@ def test_web_search_is_called_directly() -> None:
 
 
 def test_a_tool_server_is_declared_twice_and_needs_its_beta() -> None:
-    tool = McpTool(label="s", url="https://s", headers={"Authorization": "Bearer t"}, approval="never", allowed_tools=("x",))
+    tool = McpTool(
+        label="s", url="https://s", headers={"Authorization": "Bearer t"}, approval="never", allowed_tools=("x",)
+    )
     result, _ = encoded(replace(chat(), tools=(tool,)))
     assert result.body["mcp_servers"] == [{"type": "url", "url": "https://s", "name": "s", "authorization_token": "t"}]
     assert at(result.body, "tools", 0) == {
@@ -172,9 +179,7 @@ ALLOWED = ToolChoice(mode=ChoiceMode.ALLOWED, allowed=(ToolRef(kind="function", 
         "pitfall 141: a subset",
     ],
 )
-def test_choices(
-    choice: ToolChoice | None, parallel: bool | None, model: str, told: JsonValue, offered: int
-) -> None:
+def test_choices(choice: ToolChoice | None, parallel: bool | None, model: str, told: JsonValue, offered: int) -> None:
     body = body_of(replace(chat(), tools=(F, G), tool_choice=choice, parallel_calls=parallel), model)
     assert body.get("tool_choice") == told
     assert isinstance(body["tools"], list)

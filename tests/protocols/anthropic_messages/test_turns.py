@@ -35,8 +35,8 @@ from dragoman.protocols.anthropic_messages import CODEC, NAME
 from tests.protocols.anthropic_messages.support import (
     ADAPTIVE,
     MANUAL,
-    at,
     assistant,
+    at,
     body_of,
     chat,
     encoded,
@@ -69,7 +69,9 @@ def test_pitfall_002_only_the_leading_instructions_go_to_the_top() -> None:
 
 
 @pytest.mark.parametrize(
-    "after", [(user("next"),), (assistant("a"), said(Role.SYSTEM, "x"), user("n"))], ids=["before a user", "after an assistant"]
+    "after",
+    [(user("next"),), (assistant("a"), said(Role.SYSTEM, "x"), user("n"))],
+    ids=["before a user", "after an assistant"],
 )
 def test_late_instructions_in_an_illegal_place_are_tagged(after: tuple[Message, ...]) -> None:
     written = messages(user("q"), said(Role.SYSTEM, "late"), *after)
@@ -171,10 +173,22 @@ def test_an_empty_result_is_a_string() -> None:
     ("part", "source"),
     [
         (Image(source=Url(url="https://x")), {"type": "url", "url": "https://x"}),
-        (Image(source=Inline(media_type="image/jpg", data="/9j/x")), {"type": "base64", "media_type": "image/jpeg", "data": "/9j/x"}),
-        (Image(source=Inline(media_type="image/jpeg", data=PNG)), {"type": "base64", "media_type": "image/png", "data": PNG}),
-        (Document(source=Inline(media_type="application/pdf", data="JVBE")), {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}),
-        (Document(source=Inline(media_type="text/csv", data="YQ==")), {"type": "text", "media_type": "text/plain", "data": "a"}),
+        (
+            Image(source=Inline(media_type="image/jpg", data="/9j/x")),
+            {"type": "base64", "media_type": "image/jpeg", "data": "/9j/x"},
+        ),
+        (
+            Image(source=Inline(media_type="image/jpeg", data=PNG)),
+            {"type": "base64", "media_type": "image/png", "data": PNG},
+        ),
+        (
+            Document(source=Inline(media_type="application/pdf", data="JVBE")),
+            {"type": "base64", "media_type": "application/pdf", "data": "JVBE"},
+        ),
+        (
+            Document(source=Inline(media_type="text/csv", data="YQ==")),
+            {"type": "text", "media_type": "text/plain", "data": "a"},
+        ),
         (Document(source=Url(url="https://x")), {"type": "url", "url": "https://x"}),
     ],
     ids=["an address", "pitfall 166: jpg", "pitfall 166: a wrong label", "a PDF", "a text file", "a PDF's address"],
@@ -265,7 +279,8 @@ def test_calls_to_a_declared_tool_server_are_sent_back() -> None:
     call = HostedCall(call_id="mcp_1", kind=HostedKind.MCP, name="x", arguments="{}", server="s")
     outcome = HostedResult(call_id="mcp_1", kind=HostedKind.MCP, text="ok")
     request = replace(
-        chat(user("q"), assistant(call, outcome), user("n")), tools=(McpTool(label="s", url="https://s", approval="never"),)
+        chat(user("q"), assistant(call, outcome), user("n")),
+        tools=(McpTool(label="s", url="https://s", approval="never"),),
     )
     blocks = at(body_of(request), "messages", 1, "content")
     assert at(blocks, 0, "id") == at(blocks, 1, "tool_use_id") == "mcptoolu_1"

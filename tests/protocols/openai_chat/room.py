@@ -1,4 +1,4 @@
-"""What the tests of this room share: a target, an asked question, a mint that counts, and short ways through the codec."""
+"""What the tests of this room share: a target, a question, a mint that counts, short ways through the codec."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def ask(
     for tool in client_tools(tools):
         table.add(tool, Wrapped.INPUT if type(tool).__name__ == "TextTool" else Wrapped.NOT)
     asked = request or Request(origin=origin, model="alias", tools=tuple(tools), include_usage=True)
-    return Asked(request=asked, target=target(**changes), table=table, origin=provider)
+    there = target()
+    there = replace(there, abilities=replace(there.abilities, **changes))
+    return Asked(request=asked, target=there, table=table, origin=provider)
 
 
 def said(*messages: Message, origin: str = A, **members: object) -> Request:
@@ -79,9 +81,36 @@ def losses(ledger: Ledger) -> set[tuple[str, str, str]]:
     return {(loss.fate.value, loss.feature.value, loss.at) for loss in ledger.losses}
 
 
-def chunk(delta: JsonValue = None, finish: str | None = None, **members: JsonValue) -> JsonObject:
+def dig(value: object, *steps: str | int) -> JsonValue:
+    """What stands deep inside a JSON value."""
+    for step in steps:
+        if isinstance(step, int):
+            assert isinstance(value, list)
+            value = value[step]
+        else:
+            assert isinstance(value, dict)
+            value = value[step]
+    assert value is None or isinstance(value, bool | int | float | str | list | dict)
+    return value
+
+
+def objects(value: object, *steps: str | int) -> list[JsonObject]:
+    """The objects of a list deep inside a JSON value."""
+    found = dig(value, *steps)
+    assert isinstance(found, list)
+    return [one for one in found if isinstance(one, dict)]
+
+
+def chunk(
+    delta: JsonValue = None,
+    finish: str | None = None,
+    *,
+    index: int = 0,
+    logprobs: JsonValue = None,
+    **members: JsonValue,
+) -> JsonObject:
     """A chunk of a provider's stream."""
-    choice: JsonObject = {"index": 0, "delta": delta, "finish_reason": finish}
+    choice: JsonObject = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
     return {"id": "chatcmpl-u", "created": 7, "model": "m", "choices": [choice], **members}
 
 
@@ -89,7 +118,7 @@ def heard(
     chunks: Iterable[JsonObject | bytes], asked: Asked | None = None, *, done: bool = True, ledger: Ledger | None = None
 ) -> list[Event]:
     """The events of a stream, every one checked against the legal orders."""
-    decoder = CODEC.stream_decoder(asked or ask(), mint(), ledger or Ledger())
+    decoder = CODEC.stream_decoder(asked or ask(), mint(), Ledger() if ledger is None else ledger)
     events: list[Event] = []
     for one in chunks:
         events += decoder.feed(Frame(None, one if isinstance(one, bytes) else encode(one)))
@@ -104,7 +133,7 @@ def heard(
 
 def told(events: Iterable[Event], asked: Asked | None = None, ledger: Ledger | None = None) -> list[JsonObject | str]:
     """The frames of a client's stream; `[DONE]` as a string."""
-    encoder = CODEC.stream_encoder(asked or ask(origin=C, provider=A), mint(), ledger or Ledger())
+    encoder = CODEC.stream_encoder(asked or ask(origin=C, provider=A), mint(), Ledger() if ledger is None else ledger)
     stream = b"".join(encoder.feed(event) for event in events)
     reader = SseReader()
     frames = reader.feed(stream) + reader.close()

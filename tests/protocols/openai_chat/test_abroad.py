@@ -19,7 +19,7 @@ from dragoman.model.request import (
     Updates,
 )
 from dragoman.model.tools import ChoiceMode, FunctionTool, ToolChoice, ToolRef
-from tests.protocols.openai_chat.room import A, R, losses, said, target, user, written
+from tests.protocols.openai_chat.room import A, R, dig, losses, objects, said, target, user, written
 
 HI = user(Text(text="hi"))
 F = FunctionTool(name="f", parameters={"type": "object", "properties": {}})
@@ -158,13 +158,13 @@ def test_sampling_passes_and_what_the_model_refuses_is_reported() -> None:
 
 
 def test_pitfall_148_a_schema_gets_a_name_and_is_strict_only_where_that_is_legal() -> None:
-    closed = {
+    closed: JsonObject = {
         "type": "object",
         "properties": {"a": {"type": "string"}},
         "required": ["a"],
         "additionalProperties": False,
     }
-    loose = {"type": "object", "properties": {"a": {"type": "string"}}}
+    loose: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}}
     for schema, strict in ((closed, True), (loose, False)):
         body, _, _ = written(said(HI, output=OutputFormat(kind=OutputKind.SCHEMA, schema=schema)))
         assert body["response_format"] == {
@@ -202,7 +202,7 @@ def test_what_the_conversation_changed_is_applied() -> None:
     late = FunctionTool(name="late")
     request = said(HI, tools=(F,), updates=Updates(tools=(late,), removed=("f",), effort="low"))
     body, ledger, _ = written(request)
-    assert [tool["function"]["name"] for tool in body["tools"]] == ["late"]  # type: ignore[index,call-overload,union-attr]
+    assert [dig(tool, "function", "name") for tool in objects(body, "tools")] == ["late"]
     assert body["reasoning_effort"] == "low"
     assert ("approximated", "moved_tools", "tools[0]") in losses(ledger)
 

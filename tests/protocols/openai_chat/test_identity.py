@@ -276,7 +276,7 @@ def test_an_answer_comes_home_as_it_was(body: JsonObject) -> None:
 
 
 def test_a_turn_comes_back_from_its_message() -> None:
-    message = {
+    message: JsonObject = {
         "role": "assistant",
         "content": "x",
         "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],

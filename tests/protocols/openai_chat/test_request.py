@@ -21,12 +21,12 @@ from dragoman.model.parts import (
     ToolResult,
     Url,
 )
-from dragoman.model.request import OutputKind, Role
+from dragoman.model.request import OutputKind, Request, Role
 from dragoman.model.tools import ChoiceMode, ForeignTool, FunctionTool, TextTool, WebSearchTool
 from dragoman.protocols.openai_chat import CODEC
 
 
-def decoded(**members: JsonValue):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a Request
+def decoded(**members: JsonValue) -> Request:
     body: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **members}
     return CODEC.decode_request(body)
 
@@ -134,7 +134,7 @@ def test_pitfall_034_legacy_functions_become_tools_and_pairs() -> None:
 
 
 def test_pitfall_155_nested_and_flat_tools_stand_in_one_list() -> None:
-    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
+    grammar: JsonObject = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
     request = decoded(
         tools=[
             {"type": "function", "function": {"name": "a", "parameters": {"type": "object"}, "strict": True}},

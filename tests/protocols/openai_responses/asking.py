@@ -90,14 +90,20 @@ def asked_here(body: JsonObject | None = None) -> Asked:
     )
 
 
-def answer(*parts: Part, reason: StopReason = StopReason.END, usage: Usage | None = None, **stop: str) -> Response:
+def answer(
+    *parts: Part,
+    reason: StopReason = StopReason.END,
+    usage: Usage | None = None,
+    explanation: str | None = None,
+    sequence: str | None = None,
+) -> Response:
     """An answer of another provider."""
     return Response(
         origin=MESSAGES,
         id="msg_0123456789abcdefgh",
         model="claude",
         parts=parts,
-        stop=Stop(reason=reason, **stop),
+        stop=Stop(reason=reason, explanation=explanation, sequence=sequence),
         usage=usage or Usage(input=7, output=3),
     )
 
@@ -125,9 +131,9 @@ def streamed(events: Iterable[Event], asked: Asked | None = None) -> list[JsonOb
         serial(event)
     frames = SseReader().feed(b"".join(pieces))
     found = [decode_object(frame.data) for frame in frames if frame.data != b"[DONE]"]
-    for number, (frame, event) in enumerate(zip(frames, found, strict=False)):
-        assert frame.event == event["type"]
-        assert event["sequence_number"] == number
+    for number, (frame, body) in enumerate(zip(frames, found, strict=False)):
+        assert frame.event == body["type"]
+        assert body["sequence_number"] == number
     return found
 
 

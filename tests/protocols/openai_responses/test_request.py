@@ -10,8 +10,17 @@ from msgspec.structs import replace
 from dragoman.errors import RefusedError, WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import CacheMark, Extras, Text
-from dragoman.model.request import CacheOptions, Demand, OutputFormat, OutputKind, Reasoning, Role, Sampling, ThinkingMode
+from dragoman.model.parts import CacheMark, Extras, Foreign, Text
+from dragoman.model.request import (
+    CacheOptions,
+    Demand,
+    OutputFormat,
+    OutputKind,
+    Reasoning,
+    Role,
+    Sampling,
+    ThinkingMode,
+)
 from dragoman.protocols.openai_responses import CODEC
 from tests.protocols.openai_responses.asking import (
     MESSAGES,
@@ -99,7 +108,11 @@ def test_pitfall_159_163_items_that_steer_are_read_into_updates() -> None:
         {
             "tools": [{"type": "function", "name": "early"}],
             "input": [
-                {"type": "additional_tools", "role": "developer", "tools": [tool, {"type": "function", "name": "early"}]},
+                {
+                    "type": "additional_tools",
+                    "role": "developer",
+                    "tools": [tool, {"type": "function", "name": "early"}],
+                },
                 {"type": "tool_search_output", "tools": [tool]},
                 {"type": "configuration_update", "reasoning": {"effort": "low"}},
                 {"type": "configuration_update", "reasoning": {"effort": "high"}, "text": {"format": {"type": "text"}}},
@@ -108,6 +121,8 @@ def test_pitfall_159_163_items_that_steer_are_read_into_updates() -> None:
     )
     assert [tool.name for tool in request.updates.tools if not isinstance(tool, str)] == ["late"]  # type: ignore[union-attr]
     assert request.updates.effort == "high"
+    steering = [part for message in request.messages for part in message.parts if isinstance(part, Foreign)]
+    assert [part.superseded for part in steering] == [False, False, True, False]
     assert request.updates.output == OutputFormat(kind=OutputKind.TEXT)
 
 
@@ -182,7 +197,9 @@ def test_a_chat_client_gets_only_the_cache_key_it_gave() -> None:
     ("tier", "speed", "sent"),
     [("auto", None, "auto"), ("standard_only", None, "default"), (None, "fast", "fast"), (None, None, None)],
 )
-def test_pitfall_131_tiers_are_told_in_this_protocols_words(tier: str | None, speed: str | None, sent: str | None) -> None:
+def test_pitfall_131_tiers_are_told_in_this_protocols_words(
+    tier: str | None, speed: str | None, sent: str | None
+) -> None:
     body, _ = written(replace(ASKED, service_tier=tier, speed=speed))
     assert body.get("service_tier") == sent
 

@@ -37,6 +37,7 @@ from dragoman.rules.unwrap import wrap_input
 from dragoman.wire.json import decode
 
 _CITED_TEXT_LIMIT = 150
+WRAPPED = "arguments must be an object and are wrapped"
 
 
 class Answering:
@@ -193,8 +194,7 @@ def _encode_call(part: Part, at: Place, answering: Answering) -> JsonObject:
     text = wrap_input(part.arguments) if part.form is InputForm.TEXT else part.arguments
     value, wrapping = arguments.to_object(text)
     if wrapping is not arguments.Wrapping.NONE:
-        note = "arguments must be an object and are wrapped"
-        answering.ledger.approximated(Feature.ARGUMENTS, (*at, "arguments"), note)
+        answering.ledger.approximated(Feature.ARGUMENTS, (*at, "arguments"), WRAPPED)
     if part.extras is not None and "type" not in part.extras.fields:
         drop_extras(part.extras, at, answering.ledger)
     block = call_opening(part)

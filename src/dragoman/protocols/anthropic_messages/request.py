@@ -67,7 +67,7 @@ def recognises(body: JsonObject) -> bool:
             return False
         content = message.get("content")
         if isinstance(content, list):
-            kinds = {block.get("type") for block in content if isinstance(block, dict)}
+            kinds = {str(block.get("type")) for block in content if isinstance(block, dict)}
             if kinds & _OWN_BLOCKS:
                 return True
             if kinds - {"text"}:
@@ -181,7 +181,7 @@ def _with_last_effort(messages: list[Message]) -> tuple[Message, ...]:
         message = messages[index]
         last = message.parts[-1] if message.role is Role.SYSTEM and message.parts else None
         if isinstance(last, Foreign) and last.applied == _EFFORT_REPLACED:
-            parts = (*message.parts[:-1], replace(last, applied=_EFFORT_APPLIED))
+            parts = (*message.parts[:-1], replace(last, applied=_EFFORT_APPLIED, superseded=False))
             messages[index] = replace(message, parts=parts)
             break
     return tuple(messages)
@@ -214,7 +214,9 @@ def _decode_steering(message: Fields, parts: tuple[Part, ...]) -> tuple[Part, ..
     if settings is not None:
         effort = settings.optional_text("effort")
         applied = _EFFORT_REPLACED if effort is not None else "sets nothing"
-        steering.append(Foreign(origin=NAME, kind=SETTINGS, body=settings.value, applied=applied))
+        steering.append(
+            Foreign(origin=NAME, kind=SETTINGS, body=settings.value, applied=applied, superseded=effort is not None)
+        )
     return tuple(steering)
 
 

@@ -32,10 +32,10 @@ from dragoman.rules.seals import issued_by
 from dragoman.rules.toolnames import ToolEntry, Wrapped
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import encode_text
+from dragoman.wire.json import decode, encode, encode_text
 
 
-def decode_response(body: JsonObject, asked: Asked) -> Response | Failure:
+def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
     """Read a whole answer; an error inside a success is a failure (O2)."""
     if body.get("type") == "error" or (body.get("error") is not None and "content" not in body):
         return failure_in_body(body)
@@ -221,8 +221,8 @@ def _encode_turn_part(part: Part) -> JsonObject:
     block = encode_block(part)
     if isinstance(part, ToolCall):
         # The client echoes the arguments to the letter, and the turn counts only if they are the same.
-        text = encode_text(block["input"]) if part.form is InputForm.JSON else None
-        if text != part.arguments:
+        block["input"] = decode(encode(block["input"]))
+        if part.form is InputForm.TEXT or encode_text(block["input"]) != part.arguments:
             block[_SAID] = {"arguments": part.arguments, "form": part.form.value}
     return block
 

@@ -41,6 +41,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.answers import (
+    WRAPPED,
     Answering,
     call_opening,
     encode_answer_part,
@@ -52,7 +53,7 @@ from dragoman.protocols.anthropic_messages.response import encode_stop
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.usage import encode_usage
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.rules.arguments import to_object
+from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.unwrap import InputWrapper
 from dragoman.wire.json import encode, encode_text
@@ -172,11 +173,13 @@ class _ThinkingWriter(_Writer):
 class _CallWriter(_Writer):
     """A call with JSON arguments; what does not begin as an object is held and wrapped (N3)."""
 
-    __slots__ = ("_held", "_passes", "_prefix")
+    __slots__ = ("_held", "_ledger", "_part", "_passes", "_prefix")
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, part: int, ledger: Ledger) -> None:
         super().__init__(index)
         self._prefix = _prefix(index, "input_json_delta", "partial_json")
+        self._part = part
+        self._ledger = ledger
         self._held = ""
         self._passes = False
 
@@ -194,7 +197,10 @@ class _CallWriter(_Writer):
 
     def close(self) -> bytes:
         if not self._passes and self._held.strip():
-            wrapped = encode_text(to_object(self._held)[0])
+            value, wrapping = to_object(self._held)
+            if wrapping is not Wrapping.NONE:
+                self._ledger.approximated(Feature.ARGUMENTS, ("parts", self._part, "arguments"), WRAPPED)
+            wrapped = encode_text(value)
             return self._prefix + _encode_string(wrapped) + _ENDING + _stop(self.index)
         return _stop(self.index)
 
@@ -310,7 +316,7 @@ class MessagesStreamEncoder:
             text_writer = _TextCallWriter(self._index)
             frames = self._open(text_writer, block) + text_writer.open()
             return frames + text_writer.grow(ArgumentsDelta(part.arguments)) if part.arguments else frames
-        writer = _CallWriter(self._index)
+        writer = _CallWriter(self._index, self._part, self._ledger)
         frames = self._open(writer, block)
         return frames + writer.grow(ArgumentsDelta(part.arguments)) if part.arguments else frames
 

@@ -71,6 +71,10 @@ def encode_tools(request: Request, said: Request, writing: Writing) -> Offers:
     """All tools; what the provider cannot run is left out and reported. `said` is the request before its updates."""
     places = _places(said)
     offers = Offers(declarations=[], servers={})
+    kept = {id(tool) for tool in request.tools}
+    for index, tool in enumerate(said.tools):
+        if id(tool) not in kept:
+            writing.ledger.approximated(Feature.MOVED_TOOLS, ("tools", index), "removed by the conversation")
     searchable = writing.target.abilities.hosted_tools and any(
         isinstance(tool, ToolSearchTool) for tool in request.tools
     )

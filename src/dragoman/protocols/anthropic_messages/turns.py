@@ -113,13 +113,19 @@ def _encode_results(turn: Turn, conversation: Conversation, writing: Writing) ->
 
 
 def _encode_assistant(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+    content: JsonList | None = None
     for part, at in zip(turn.parts, turn.places, strict=True):
         block = encode_part(part, at, writing, by_user=False)
         if block is None:
             continue
-        # A summary of turns that this assistant never said is told by the user.
-        retold = isinstance(part, Compaction) and block["type"] == "text"
-        conversation.content("user" if retold else "assistant").append(block)
+        if type(part) is Compaction and block["type"] == "text":
+            # A summary of turns that this assistant never said is told by the user.
+            conversation.content("user").append(block)
+            content = None
+            continue
+        if content is None:
+            content = conversation.content("assistant")
+        content.append(block)
 
 
 def _encode_late(turn: Turn, turns: list[Turn], position: int, conversation: Conversation, writing: Writing) -> None:
@@ -174,12 +180,18 @@ def _repair_ends(conversation: Conversation, writing: Writing) -> None:
             ledger.invented(Feature.EMPTY_TEXT, ("messages",), f"an empty user message says {FILLER!r}")
     if not messages:
         _speak_first(conversation, writing)
-    elif messages[0]["role"] != "user":
+    elif messages[0]["role"] != "user" and not _opens_compacted(messages[0]):
         messages.insert(0, _filler())
         ledger.invented(Feature.FIRST_TURN, ("messages",), "the first message must be the user's")
     if messages[-1]["role"] == "assistant" and not writing.target.abilities.prefill:
         messages.append(_filler())
         ledger.invented(Feature.PREFILL, ("messages",), "this model does not continue an assistant message")
+
+
+def _opens_compacted(message: JsonObject) -> bool:
+    """Whether a message begins with the compaction that stands for all before it."""
+    content = message["content"]
+    return isinstance(content, list) and bool(content) and _type(content[0]) == "compaction"
 
 
 def _speak_first(conversation: Conversation, writing: Writing) -> None:

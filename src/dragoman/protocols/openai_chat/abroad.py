@@ -290,6 +290,8 @@ class Abroad:
         if cache is None:
             return
         drop_extras(cache.extras, ("cache",), self._ledger)
+        if cache.automatic is not None and cache.automatic.ttl is not None:
+            self._drop(Feature.CACHE_MARK, ("cache", "automatic", "ttl"), "prefixes are cached without being asked")
         if not self._abilities.official:
             for name, given in (("explicit", cache.explicit), ("ttl", cache.ttl), ("retention", cache.retention)):
                 if given is not None:

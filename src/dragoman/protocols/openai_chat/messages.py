@@ -98,12 +98,12 @@ class MessageDecoder:
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
 
 
-def decode_call(call: Fields) -> ToolCall:
-    """One entry of `tool_calls`, as history and whole answers have it."""
+def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
+    """One entry of `tool_calls`; providers, not clients, may give arguments as an object."""
     kind = call.optional_text("type") or ("custom" if "custom" in call.value else "function")
     custom = kind == "custom"
     inner = call.fields("custom" if custom else "function")
-    arguments = inner.optional_text("input") or "" if custom else arguments_text(inner.raw("arguments"))
+    arguments = inner.optional_text("input") or "" if custom else _arguments(inner, lenient)
     rest, nested = _call_rest(call, inner, "custom" if custom else "function")
     return ToolCall(
         call_id=call.optional_text("id") or "",
@@ -121,20 +121,26 @@ def _call_rest(call: Fields, inner: Fields, key: str) -> tuple[JsonObject, JsonO
     return (outer.fields if outer is not None else {}), ({key: nested.fields} if nested is not None else {})
 
 
+def _arguments(owner: Fields, lenient: bool) -> str:
+    if lenient and isinstance(owner.value.get("arguments"), dict):
+        return encode_text(owner.object("arguments"))
+    return owner.optional_text("arguments") or ""
+
+
 def arguments_text(value: JsonValue) -> str:
-    """A call's arguments as text; servers and clients that give the object itself are understood."""
+    """A fragment of arguments as text; a server that gives the object itself is understood (S15)."""
     if value is None:
         return ""
     return value if isinstance(value, str) else encode_text(value)
 
 
-def decode_legacy_call(call: Fields, position: int) -> ToolCall:
+def decode_legacy_call(call: Fields, position: int, *, lenient: bool = False) -> ToolCall:
     """A `function_call`, under the id that its name and position give it."""
     name = call.text("name")
     return ToolCall(
         call_id=ids.legacy_call_id(name, position),
         name=name,
-        arguments=arguments_text(call.raw("arguments")),
+        arguments=_arguments(call, lenient),
         extras=unmodelled(call),
     )
 

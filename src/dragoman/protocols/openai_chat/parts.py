@@ -56,12 +56,9 @@ def decode_content(owner: Fields, key: str = "content") -> tuple[Part, ...]:
     path = (owner.path, key)
     parts: list[Part] = []
     for index, item in enumerate(value):
-        if isinstance(item, str):
-            parts.append(Text(text=item))
-        elif isinstance(item, dict):
-            parts.append(decode_part(Fields(item, (path, index))))
-        else:
+        if not isinstance(item, dict):
             raise WireError(render_path((path, index)), "object", kind_of(item))
+        parts.append(decode_part(Fields(item, (path, index))))
     return tuple(parts)
 
 
@@ -86,9 +83,12 @@ def decode_cache(owner: Fields) -> CacheMark | None:
             owner.skip(key)
         elif not isinstance(mark, dict):
             raise owner.fail(key, "object", mark)
-        elif mark.get(tag) == _MARKS[tag] and mark.keys() <= {tag, "ttl"}:
-            ttl = owner.fields(key).optional_text("ttl")
-            return CacheMark(origin=origin, ttl=ttl)
+        else:
+            fields = Fields(mark, (owner.path, key))
+            kind, ttl = fields.optional_text(tag), fields.optional_text("ttl")
+            if kind == _MARKS[tag] and mark.keys() <= {tag, "ttl"}:
+                owner.skip(key)
+                return CacheMark(origin=origin, ttl=ttl)
     return None
 
 
@@ -115,15 +115,10 @@ def _decode_refusal(part: Fields) -> Refusal:
 
 
 def _decode_image(part: Fields) -> Image:
-    detail: str | None = None
-    rest: Extras | None = None
-    if isinstance(part.value.get("image_url"), str):
-        source = _source(part, "image_url", part.text("image_url"))
-    else:
-        image = part.fields("image_url")
-        source = _source(image, "url", image.text("url"))
-        detail = image.optional_text("detail")
-        rest = unmodelled(image)
+    image = part.fields("image_url")
+    source = _source(image, "url", image.text("url"))
+    detail = image.optional_text("detail")
+    rest = unmodelled(image)
     return Image(source=source, detail=detail, cache=decode_cache(part), extras=_nested(part, "image_url", rest))
 
 

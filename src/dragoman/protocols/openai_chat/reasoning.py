@@ -33,6 +33,9 @@ from dragoman.wire.fields import Fields
 _KNOWN = frozenset({"type", "text", "summary", "data", "signature", "format", "model", "index", "id"})
 
 
+_TEXTS = ("type", "text", "summary", "data", "signature", "format", "id")
+
+
 class Said(Struct, frozen=True):
     """Reasoning as plain text: the member it stands in, the text, and a second member that repeats it."""
 
@@ -60,7 +63,9 @@ def read_details(message: Fields) -> list[JsonObject]:
     """The entries of `reasoning_details`, merged by their index."""
     merged: list[JsonObject] = []
     for entry in message.each(DETAILS):
-        entry.optional_text("format")
+        for key in _TEXTS:
+            entry.optional_text(key)
+        entry.optional_integer("index")
         merge_detail(merged, entry.value)
     return merged
 

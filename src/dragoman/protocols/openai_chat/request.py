@@ -185,7 +185,7 @@ def _decode_reasoning(fields: Fields, spellings: list[str]) -> Reasoning:
 def _decode_output(fields: Fields) -> OutputFormat | None:
     value = fields.value.get("response_format")
     kind = value.get("type") if isinstance(value, dict) else None
-    if value is not None and kind not in _OUTPUT_KINDS and isinstance(value, dict) and isinstance(kind, str):
+    if isinstance(kind, str) and kind not in _OUTPUT_KINDS:
         # A form that only some servers know stays among the unmodelled members.
         return None
     form = fields.optional_fields("response_format")

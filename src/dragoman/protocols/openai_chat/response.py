@@ -48,7 +48,7 @@ from dragoman.protocols.openai_chat.shapes import (
 )
 from dragoman.protocols.openai_chat.stops import broken_off, finish_word, report_stop, stop_of, stop_string
 from dragoman.protocols.openai_chat.think import INLINE, split_thinking
-from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, whole_number
 from dragoman.rules import ids
 from dragoman.rules.arguments import or_empty, unwrapped
 from dragoman.rules.extras import drop_extras
@@ -58,13 +58,14 @@ from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
 from dragoman.wire.fields import Fields
 
 
-def decode_response(body: JsonObject, asked: Asked) -> Response | Failure:
+def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
     """A provider's whole answer: its first choice, the others as they stand; an error in it is a failure (O2)."""
     failure = failure_in(body)
     if failure is not None:
         return failure
     fields = Fields(body)
-    fields.skip("object", "error")
+    fields.optional_text("object")
+    fields.skip("error")
     choices = list(fields.each("choices"))
     if not choices:
         raise fields.wrong("choices", "at least one choice", "none")
@@ -88,7 +89,7 @@ def decode_response(body: JsonObject, asked: Asked) -> Response | Failure:
         origin=NAME,
         id=fields.optional_text("id") or "",
         model=fields.optional_text("model") or "",
-        created=int(float(created)) if created is not None else None,
+        created=whole_number(created),
         parts=tuple(parts),
         stop=stop,
         usage=counted,
@@ -99,8 +100,8 @@ def decode_response(body: JsonObject, asked: Asked) -> Response | Failure:
 
 def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | None) -> Extras | None:
     """Unknown members of the answer; those of its choice and message are nested under `choices`."""
-    choice.skip("index")
-    message.skip("role")
+    choice.optional_integer("index")
+    message.optional_text("role")
     outer, inner, innermost = unmodelled(fields), unmodelled(choice), unmodelled(message)
     known: JsonObject = dict(outer.fields) if outer is not None else {}
     nested: JsonObject = dict(inner.fields) if inner is not None else {}
@@ -126,23 +127,37 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked) -> list[Part]
     logprobs = choice.optional_fields("logprobs")
     citations = tuple(decode_annotation(one) for one in message.each("annotations"))
     if content or citations:
-        said = logprobs.optional_list("content") if logprobs is not None else None
+        said = _decode_logprobs(logprobs, "content")
         parts.append(Text(text=content, citations=citations, logprobs=said or None))
     refusal = message.optional_text("refusal")
     if refusal:
-        refused = logprobs.optional_list("refusal") if logprobs is not None else None
+        refused = _decode_logprobs(logprobs, "refusal")
         parts.append(Refusal(text=refusal, logprobs=refused or None))
     seen: set[str] = set()
     for position, call in enumerate(message.each("tool_calls")):
-        part = restored(decode_call(call), asked)
+        part = restored(decode_call(call, lenient=True), asked)
         if not part.call_id or part.call_id in seen:
             part = replace(part, call_id=ids.legacy_call_id(part.name, position))
         seen.add(part.call_id)
         parts.append(part)
     legacy = message.optional_fields("function_call")
     if legacy is not None and not seen:
-        parts.append(restored(decode_legacy_call(legacy, 0), asked))
+        parts.append(restored(decode_legacy_call(legacy, 0, lenient=True), asked))
     return parts
+
+
+def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:
+    """Log probabilities, checked and left as they stand."""
+    if owner is None:
+        return None
+    for entry in owner.each(key):
+        entry.optional_text("token")
+        entry.optional_number("logprob")
+        for position, byte in enumerate(entry.optional_list("bytes") or ()):
+            if type(byte) is not int:
+                raise Fields({}, (entry.path, "bytes")).fail(position, "integer", byte)
+        _decode_logprobs(entry, "top_logprobs")
+    return owner.optional_list(key)
 
 
 def content_text(content: JsonValue, owner: Fields) -> str:
@@ -154,10 +169,10 @@ def content_text(content: JsonValue, owner: Fields) -> str:
     if not isinstance(content, list):
         raise owner.fail("content", "string or array", content)
     pieces: list[str] = []
-    for part in content:
-        text = part.get("text") if isinstance(part, dict) else part
-        if isinstance(text, str):
-            pieces.append(text)
+    for position, part in enumerate(content):
+        if not isinstance(part, dict):
+            raise Fields({}, (owner.path, "content")).fail(position, "object", part)
+        pieces.append(Fields(part, ((owner.path, "content"), position)).optional_text("text") or "")
     return "".join(pieces)
 
 

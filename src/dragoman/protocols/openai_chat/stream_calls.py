@@ -84,6 +84,14 @@ class CallAssembly:
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
         """Take one fragment of one call."""
         inner = fragment.get("function")
+        if len(fragment) == 2 and isinstance(inner, dict) and len(inner) == 1:
+            # Nearly every fragment is an index and more arguments.
+            place, more = fragment.get("index"), inner.get("arguments")
+            known = self._by_index.get(place) if type(place) is int else None
+            if known is not None and type(more) is str:
+                if more:
+                    self._grow(known, more, events)
+                return
         custom = inner is None and fragment.get("custom") is not None
         if custom:
             inner = fragment.get("custom")

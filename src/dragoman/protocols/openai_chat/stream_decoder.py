@@ -65,15 +65,20 @@ class _Run(Enum):
     REFUSAL = "refusal"
 
 
+# Members of an enumeration are looked up slowly; these are asked for with every chunk.
+_FRESH, _OVER = _State.FRESH, _State.OVER
+_NONE, _TEXT = _Run.NONE, _Run.TEXT
+
+
 class ChatStreamDecoder:
     """Reads one stream."""
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._target = asked.target
         self._ledger = ledger
-        self._state = _State.FRESH
+        self._state = _FRESH
         self._count = 0
-        self._run = _Run.NONE
+        self._run = _NONE
         self._index = -1
         self._calls = CallAssembly(asked, mint, ledger, self._next_index)
         self._thinking = _ThinkingRun()
@@ -88,11 +93,11 @@ class ChatStreamDecoder:
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells; its event name means nothing here."""
-        if self._state is _State.OVER:
+        if self._state is _OVER:
             return []
         data = frame.data
         events: list[Event] = []
-        if data[:6] == b"[DONE]" or data.strip() == b"[DONE]":
+        if data[:1] != b"{" and data.strip() == b"[DONE]":
             self._end(events)
             return events
         try:
@@ -106,7 +111,7 @@ class ChatStreamDecoder:
         events: list[Event] = []
         if self._state is _State.FINISHED:
             self._end(events)
-        elif self._state is not _State.OVER:
+        elif self._state is not _OVER:
             self._fail(_unreadable(_CUT if self._state is _State.RUNNING else _EMPTY), events)
         return events
 
@@ -119,7 +124,7 @@ class ChatStreamDecoder:
         return self._count - 1
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
-        self._state = _State.OVER
+        self._state = _OVER
         events.append(Failed(failure))
 
     def _chunk(self, chunk: JsonValue, events: list[Event]) -> None:
@@ -132,7 +137,7 @@ class ChatStreamDecoder:
             if failure is not None:
                 self._fail(failure, events)
                 return
-        if self._state is _State.FRESH:
+        if self._state is _FRESH:
             self._start(chunk, events)
         usage = chunk.get("usage")
         if usage is not None:
@@ -150,7 +155,7 @@ class ChatStreamDecoder:
                 raise WireError("/choices/0", "object", kind_of(choice))
             if choice.get("index"):
                 self._other_choice()
-            elif self._state is not _State.OVER:
+            else:
                 self._choice(choice, events)
 
     def _start(self, chunk: JsonObject, events: list[Event]) -> None:
@@ -201,6 +206,9 @@ class ChatStreamDecoder:
     def _delta(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
         """What one delta tells: reasoning, then text, then calls (T1); null, "" and [] are nothing (S3)."""
         get = delta.get
+        if len(delta) == 1 and (calls := get("tool_calls")):
+            self._call(calls, events)
+            return
         if get("reasoning_content") or get("reasoning") or get(DETAILS):
             self._reason(delta, events)
         content = get("content")
@@ -232,8 +240,8 @@ class ChatStreamDecoder:
                 self._thinking.said = INLINE
             if not text:
                 return
-        if self._run is not _Run.TEXT:
-            self._open(_Run.TEXT, events)
+        if self._run is not _TEXT:
+            self._open(_TEXT, events)
             self._index = self._next_index()
             events.append(PartStarted(self._index, Text(text="")))
         logprobs = choice.get("logprobs")
@@ -253,7 +261,7 @@ class ChatStreamDecoder:
 
     def _cite(self, delta: JsonObject, events: list[Event]) -> None:
         self._citations += [decode_annotation(annotation) for annotation in Fields(delta).each("annotations")]
-        if self._run is _Run.TEXT:
+        if self._run is _TEXT:
             self._tell_citations(events)
 
     def _tell_citations(self, events: list[Event]) -> None:
@@ -284,15 +292,16 @@ class ChatStreamDecoder:
     def _call(self, calls: JsonValue, events: list[Event]) -> None:
         if not isinstance(calls, list):
             raise WireError("/choices/0/delta/tool_calls", "array", kind_of(calls))
-        self._end_run(events)
+        if self._run is not _NONE:
+            self._end_run(events)
         for fragment in calls:
             if not isinstance(fragment, dict):
                 raise WireError("/choices/0/delta/tool_calls/0", "object", kind_of(fragment))
             self._calls.take(fragment, events)
 
     def _end_run(self, events: list[Event]) -> None:
-        run, self._run = self._run, _Run.NONE
-        if run is _Run.NONE:
+        run, self._run = self._run, _NONE
+        if run is _NONE:
             return
         if run is _Run.THINKING:
             seal = self._thinking.seal(self._target)
@@ -318,7 +327,7 @@ class ChatStreamDecoder:
 
     def _end(self, events: list[Event]) -> None:
         """Tell the end of a whole answer, from what was assembled."""
-        if self._state is _State.FRESH:
+        if self._state is _FRESH:
             self._fail(_unreadable(_EMPTY), events)
             return
         self._end_parts(events)
@@ -331,7 +340,7 @@ class ChatStreamDecoder:
                 self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
         refusal = "".join(self._refusal)
         stop = stop_of(self._finish, calls=self._calls.any_told, refusal=refusal or None, sequence=self._sequence)
-        self._state = _State.OVER
+        self._state = _OVER
         events += [Stopped(stop), Ended()]
 
 

@@ -49,7 +49,7 @@ def decode_tool(tool: Fields) -> ToolSpec:
 
 def _inside(tool: Fields, key: str) -> Fields:
     """The object that holds the declaration's members: the nested one, or the declaration itself."""
-    return tool.fields(key) if isinstance(tool.value.get(key), dict) else tool
+    return tool.fields(key) if tool.value.get(key) is not None else tool
 
 
 def _rest(tool: Fields, inner: Fields, key: str) -> Extras | None:
@@ -96,6 +96,7 @@ def decode_legacy_function(function: Fields) -> FunctionTool:
         name=function.text("name"),
         description=function.optional_text("description"),
         parameters=function.optional_object("parameters"),
+        strict=function.optional_flag("strict"),
         extras=unmodelled(function),
     )
 

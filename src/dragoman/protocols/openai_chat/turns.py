@@ -123,6 +123,8 @@ class TurnEncoder:
             self._written.append({"role": "user", "content": _content(late)})
             return
         developer = turn.kind is TurnKind.DEVELOPER and self._abilities.developer_role
+        if turn.kind is TurnKind.DEVELOPER and not developer:
+            self._ledger.approximated(Feature.INSTRUCTIONS, (*turn.places[0][:2], "role"), "written as `system`")
         if not self._abilities.system_anywhere and self._written:
             self._join_leading(texts)
             return

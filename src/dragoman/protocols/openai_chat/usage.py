@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
@@ -15,7 +17,7 @@ from dragoman.wire.fields import Fields
 
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger | None = None) -> Usage:
     """Token counts, made inclusive where a server counts otherwise (U2-U4)."""
-    fields = Fields(usage)
+    fields = Fields(usage, (None, "usage"))
     prompt, completion = (
         fields.optional_integer("prompt_tokens") or 0,
         fields.optional_integer("completion_tokens") or 0,
@@ -91,4 +93,7 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 def whole_number(value: JsonValue) -> int | None:
     """A count of seconds as servers spell it, whole or not."""
-    return int(float(value)) if isinstance(value, int | float | Number) and not isinstance(value, bool) else None
+    if isinstance(value, float | Number):
+        number = float(value)
+        return int(number) if math.isfinite(number) else None
+    return value if type(value) is int else None

@@ -60,6 +60,7 @@ class InputReader:
         # `local_shell_call_output` names its call by the item's id (pitfall 160).
         self._local_shells: dict[str, str] = {}
         self._hosted_shells: set[str] = set()
+        self._settings: list[tuple[JsonObject, bool, bool]] = []
 
     def read(self, item: Fields) -> Message:
         """The message that one item is."""
@@ -76,6 +77,16 @@ class InputReader:
         if kind in hosted.CALL_TYPES:
             return Message(role=Role.ASSISTANT, parts=hosted.decode_hosted(item, kind), id=item.optional_text("id"))
         return self._foreign(item, kind)
+
+    def superseded(self) -> list[JsonObject]:
+        """The changes of settings of which later ones leave nothing."""
+        found: list[JsonObject] = []
+        effort_set = output_set = False
+        for body, sets_effort, sets_output in reversed(self._settings):
+            if (effort_set or not sets_effort) and (output_set or not sets_output) and (effort_set or output_set):
+                found.append(body)
+            effort_set, output_set = effort_set or sets_effort, output_set or sets_output
+        return found
 
     def _message(self, item: Fields) -> Message:
         role = _ROLES.get(item.text("role"))
@@ -156,12 +167,12 @@ class InputReader:
         return self._foreign(item, "tool_search_output", role, "its tools are declared with the request")
 
     def _configuration(self, item: Fields) -> Message:
-        reasoning = item.optional_fields("reasoning")
-        if reasoning is not None:
-            self.effort = reasoning.optional_text("effort") or self.effort
-        text = item.optional_fields("text")
-        if text is not None:
-            self.output = decode_format(text) or self.output
+        reasoning, text = item.optional_fields("reasoning"), item.optional_fields("text")
+        effort = reasoning.optional_text("effort") if reasoning is not None else None
+        output = decode_format(text) if text is not None else None
+        self.effort = effort or self.effort
+        self.output = output or self.output
+        self._settings.append((item.value, effort is not None, output is not None))
         return self._foreign(item, "configuration_update", Role.DEVELOPER, "the last one is applied to the request")
 
     def _reference(self, item: Fields) -> Message:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from msgspec.structs import replace
+
 from dragoman.errors import RefusedError, WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Extras, Text
+from dragoman.model.parts import Extras, Foreign, Text
 from dragoman.model.request import (
     CacheOptions,
     Demand,
@@ -142,7 +144,17 @@ def _decode_input(fields: Fields, reader: InputReader, *, stateful: bool) -> tup
         raise fields.fail("input", "string or array", value)
     if not value and not stateful and fields.value.get("prompt") is None:
         raise WireError("/input", "a string or items", "nothing" if value is None else "an empty array")
-    return tuple([reader.read(item) for item in fields.each("input")])
+    messages = [reader.read(item) for item in fields.each("input")]
+    overtaken = reader.superseded()
+    return tuple([_overtaken(message, overtaken) for message in messages] if overtaken else messages)
+
+
+def _overtaken(message: Message, bodies: list[JsonObject]) -> Message:
+    """The message marked, if it is a change of settings that a later one took the place of."""
+    part = message.parts[0] if message.parts else None
+    if not isinstance(part, Foreign) or not any(part.body is body for body in bodies):
+        return message
+    return replace(message, parts=(replace(part, superseded=True),))
 
 
 def _new_tools(declared: tuple[ToolSpec, ...], late: list[ToolSpec]) -> tuple[ToolSpec, ...]:

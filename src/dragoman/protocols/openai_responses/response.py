@@ -57,7 +57,7 @@ _REASONS = {
 }
 
 
-def decode_response(body: JsonObject, asked: Asked) -> Response | Failure:
+def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
     """Read a whole answer, or the failure it is (O2)."""
     fields = Fields(body)
     error = body.get("error")

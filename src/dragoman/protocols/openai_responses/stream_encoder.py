@@ -155,6 +155,7 @@ class StreamEncoder:
         # The open message: its finished content, and of its open text what was told before this block.
         self._content: JsonList | None = None
         self._text_open = False
+        self._refusal_open = False
         self._annotations: JsonList = []
         self._logprobs: JsonList = []
         self._citations: list[Citation] = []
@@ -165,6 +166,7 @@ class StreamEncoder:
         self._refused = False
         self._usage: Usage | None = None
         self._stop: Stop | None = None
+        self._reason: str | None = None
         self._over = False
 
     def feed(self, event: Event) -> bytes:
@@ -224,7 +226,7 @@ class StreamEncoder:
     def _stopped(self, event: Event) -> bytes:
         assert isinstance(event, Stopped)
         self._stop = stop = event.stop
-        reason = incomplete_reason(stop, self._refused)
+        self._reason = reason = incomplete_reason(stop, self._refused)
         written: list[bytes] = []
         explanation = explained(stop, self._refused)
         if explanation is not None:
@@ -242,7 +244,7 @@ class StreamEncoder:
         del event
         self._over = True
         stop = self._stop or Stop(reason=StopReason.END)
-        reason = incomplete_reason(stop, self._refused)
+        reason = self._reason
         report_end(stop, self._usage, self._ledger)
         created = self._body["created_at"]
         now = max(self._mint.now(), created) if isinstance(created, int) else self._mint.now()
@@ -375,6 +377,8 @@ class StreamEncoder:
             self._prepare(TEXT_DELTA, {"content_index": index}, _LOGPROBS)
             empty = text_part("", [], None)
             written += self._frame(PART_ADDED, self._at({"content_index": index, "part": empty}))
+        else:
+            self._block_start = sum(map(len, self._pieces))
         self._open = _Open.TEXT
         self._citations = list(part.citations)
         if part.text:
@@ -436,8 +440,6 @@ class StreamEncoder:
             self._pieces.append(part.text)
             written += self._delta(part.text)
         return written
-
-    _refusal_open = False
 
     def _close_refusal(self) -> bytes:
         if not self._refusal_open or self._content is None:

@@ -1,0 +1,314 @@
+"""Whole answers: read from a provider, and written for a client."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.errors import WireError
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import (
+    Citation,
+    Compaction,
+    HostedCall,
+    HostedKind,
+    HostedResult,
+    InputForm,
+    Part,
+    Refusal,
+    Seal,
+    Text,
+    Thinking,
+    ToolCall,
+    WebSource,
+)
+from dragoman.model.request import Request
+from dragoman.model.response import Response, Stop, StopReason, Usage
+from dragoman.model.tools import FunctionTool, Namespace, TextTool, WebSearchTool
+from dragoman.protocols.anthropic_messages import CODEC, NAME
+from dragoman.protocols.codec import Asked
+from dragoman.rules.seals import from_envelope
+from dragoman.rules.toolnames import ToolTable, Wrapped
+from tests.protocols.anthropic_messages.support import ADAPTIVE, asked, at, losses, mint, plain
+
+CALL: JsonObject = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
+ITEM = Seal(origin="openai-responses", kind="item", body={"id": "rs_1"}, model="g", upstream="openai")
+
+
+def answer(*blocks: JsonObject, stop: str | None = "end_turn", **members: JsonValue) -> JsonObject:
+    """A whole answer of a provider."""
+    usage: JsonObject = {"input_tokens": 1, "output_tokens": 2}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "served",
+        "content": [*blocks],
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": usage,
+        **members,
+    }
+
+
+def decoded(body: JsonObject, given: Asked | None = None) -> Response:
+    """The answer in the model."""
+    response = CODEC.decode_response(body, given or asked())
+    assert isinstance(response, Response)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("word", "blocks", "reason"),
+    [
+        ("end_turn", (), StopReason.END),
+        ("end_turn", (CALL,), StopReason.TOOL_CALL),
+        (None, (CALL,), StopReason.TOOL_CALL),
+        ("tool_use", (CALL,), StopReason.TOOL_CALL),
+        ("tool_use", (), StopReason.END),
+        ("max_tokens", (CALL,), StopReason.LENGTH),
+        ("model_context_window_exceeded", (), StopReason.CONTEXT_FULL),
+        ("refusal", (), StopReason.REFUSAL),
+        ("pause_turn", (), StopReason.PAUSE),
+        ("compaction", (), StopReason.COMPACTED),
+        ("something_new", (), StopReason.OTHER),
+    ],
+    ids=[
+        "an end",
+        "pitfall 31: calls although it says end",
+        "calls and no word",
+        "calls",
+        "pitfall 30: no calls although it says so",
+        "pitfall 32: a call cut short",
+        "pitfall 134: a full window",
+        "a refusal",
+        "a pause",
+        "a compaction",
+        "a new word",
+    ],
+)
+def test_stop_reasons_follow_what_was_assembled(
+    word: str | None, blocks: tuple[JsonObject, ...], reason: StopReason
+) -> None:
+    stop = decoded(answer(*blocks, stop=word)).stop
+    assert (stop.reason, stop.native) == (reason, word or "")
+
+
+def test_pitfall_176_input_counts_are_added_up() -> None:
+    usage: JsonObject = {
+        "input_tokens": 50,
+        "cache_creation_input_tokens": 2,
+        "cache_read_input_tokens": 100,
+        "output_tokens": 4,
+        "output_tokens_details": {"thinking_tokens": 3},
+    }
+    assert decoded(answer(usage=usage)).usage == Usage(input=152, output=4, cache_read=100, cache_write=2, thinking=3)
+
+
+def test_seals_name_their_issuer() -> None:
+    (part,) = decoded(answer({"type": "thinking", "thinking": "t", "signature": "s"})).parts
+    assert isinstance(part, Thinking)
+    assert part.seal is not None
+    assert (part.seal.model, part.seal.upstream) == (ADAPTIVE, "anthropic")
+
+
+@pytest.mark.parametrize(
+    ("spec", "wrapped", "given", "expected"),
+    [
+        (
+            FunctionTool(name="a.b", namespace=Namespace(name="n")),
+            Wrapped.NOT,
+            {"x": 1},
+            ToolCall(call_id="toolu_1", name="a.b", namespace="n", arguments='{"x":1}'),
+        ),
+        (
+            TextTool(name="p"),
+            Wrapped.INPUT,
+            {"input": "a\nb"},
+            ToolCall(call_id="toolu_1", name="p", arguments="a\nb", form=InputForm.TEXT),
+        ),
+        (
+            FunctionTool(name="v"),
+            Wrapped.VALUE,
+            {"value": [1]},
+            ToolCall(call_id="toolu_1", name="v", arguments="[1]"),
+        ),
+    ],
+    ids=["pitfall 157: a member of a namespace", "pitfall 154: free text", "a wrapped root"],
+)
+def test_calls_come_back_as_declared(
+    spec: FunctionTool | TextTool, wrapped: Wrapped, given: JsonObject, expected: ToolCall
+) -> None:
+    table = ToolTable()
+    name = table.add(spec, wrapped).wire
+    (part,) = decoded(answer({**CALL, "name": name, "input": given}), asked(table=table)).parts
+    assert part == expected
+
+
+def test_pitfall_040_missing_and_repeated_ids_are_replaced() -> None:
+    parts = decoded(answer({**CALL, "id": ""}, CALL, CALL)).parts
+    ids = [part.call_id for part in parts if isinstance(part, ToolCall)]
+    assert len(set(ids)) == 3
+    assert "toolu_1" in ids
+    assert all(ids)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, FailureKind.OVERLOADED, 529),
+        ({"error": {"message": "no", "code": 429}}, FailureKind.RATE_LIMITED, 429),
+        ({"error": "broken"}, FailureKind.INTERNAL, 500),
+    ],
+)
+def test_pitfall_184_an_error_inside_a_success_is_a_failure(body: JsonObject, kind: FailureKind, status: int) -> None:
+    failure = CODEC.decode_response(body, asked())
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.status) == (kind, status)
+
+
+@pytest.mark.parametrize("body", [answer(content="x"), answer(content=[1]), answer(usage=[]), answer({"type": "text"})])
+def test_unreadable_answers_are_named(body: JsonObject) -> None:
+    with pytest.raises(WireError):
+        CODEC.decode_response(body, asked())
+
+
+def written(
+    *parts: Part, stop: StopReason = StopReason.END, request: Request | None = None
+) -> tuple[JsonObject, Ledger]:
+    """Another protocol's answer as a client gets it."""
+    ledger = Ledger()
+    response = Response(
+        origin="openai-responses",
+        id="resp_0123456789abcdef",
+        model="served",
+        parts=parts,
+        stop=Stop(reason=stop),
+        usage=Usage(input=10, output=5, cache_read=4, cache_write=1, thinking=2),
+    )
+    return plain(CODEC.encode_response(response, asked(request), mint(), ledger)), ledger
+
+
+def test_an_answer_has_all_members() -> None:
+    body, ledger = written(Text(text="x"))
+    assert body == {
+        "id": "msg_0123456789abcdef",
+        "type": "message",
+        "role": "assistant",
+        "model": "alias",
+        "content": [{"type": "text", "text": "x"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "stop_details": None,
+        "usage": {
+            "input_tokens": 5,
+            "cache_creation_input_tokens": 1,
+            "cache_read_input_tokens": 4,
+            "output_tokens": 5,
+            "output_tokens_details": {"thinking_tokens": 2},
+        },
+    }
+    assert not ledger.losses
+
+
+def test_pitfall_108_reasoning_of_another_issuer_rides_in_the_signature() -> None:
+    body, _ = written(Thinking(text="t", seal=ITEM))
+    signature = at(body, "content", 0, "signature")
+    assert isinstance(signature, str)
+    assert from_envelope(signature) == ITEM
+
+
+def test_a_call_has_an_object_as_input() -> None:
+    body, _ = written(ToolCall(call_id="call_1", name="f", arguments=""), stop=StopReason.TOOL_CALL)
+    assert body["content"] == [{"type": "tool_use", "id": "call_1", "name": "f", "input": {}}]
+    assert body["stop_reason"] == "tool_use"
+
+
+def test_pitfall_133_words_of_refusal_are_text_and_explanation() -> None:
+    body, _ = written(Refusal(text="no"), stop=StopReason.REFUSAL)
+    assert body["content"] == [{"type": "text", "text": "no"}]
+    assert body["stop_reason"] == "refusal"
+    assert body["stop_details"] == {"type": "refusal", "category": None, "explanation": "no"}
+
+
+def test_an_empty_answer_has_no_blocks() -> None:
+    body, _ = written(Text(text=" "))
+    assert body["content"] == []
+
+
+def test_pitfall_172_citations_cut_the_text_at_their_spans() -> None:
+    cited = Citation(origin="openai-responses", native={}, url="https://x", title="X", span=(2, 4))
+    body, ledger = written(Text(text="a bc d", citations=(cited,)))
+    assert [at(block, "text") for block in body["content"]] == ["a ", "bc", " d"]  # type: ignore[union-attr]  # a list
+    assert at(body, "content", 1, "citations", 0, "cited_text") == "bc"
+    assert losses(ledger) == [("approximated", "citations", "parts[0].citations")]
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "pieces"),
+    [
+        ("ab  ", (0, 2), ["ab  "]),
+        ("  ab", (2, 4), ["  ab"]),
+        ("ab", (0, 99), ["ab"]),
+        ("ab", (5, 1), ["ab"]),
+        ("a", None, ["a"]),
+    ],
+)
+def test_no_cut_leaves_a_blank_block(text: str, span: tuple[int, int] | None, pieces: list[str]) -> None:
+    cited = Citation(origin="openai-responses", native={}, url="https://x", span=span)
+    body, _ = written(Text(text=text, citations=(cited,)))
+    assert [at(block, "text") for block in body["content"]] == pieces  # type: ignore[union-attr]  # a list
+
+
+SEARCH = (
+    HostedCall(call_id="ws_1", kind=HostedKind.WEB_SEARCH, name="web_search", arguments='{"query":"q"}'),
+    HostedResult(call_id="ws_1", kind=HostedKind.WEB_SEARCH, sources=(WebSource(url="https://x"),)),
+)
+
+
+def test_pitfall_153_a_search_is_told_as_the_providers_own() -> None:
+    request = Request(origin=NAME, model="alias", tools=(WebSearchTool(),))
+    body, _ = written(*SEARCH, request=request)
+    assert at(body, "content", 0) == {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "q"},
+    }
+    assert at(body, "content", 1, "tool_use_id") == "srvtoolu_1"
+    assert at(body, "content", 1, "content", 0, "url") == "https://x"
+
+
+def test_a_search_nobody_declared_is_left_out() -> None:
+    body, ledger = written(*SEARCH)
+    assert body["content"] == []
+    assert [loss[1] for loss in losses(ledger)] == ["web_search", "web_search"]
+
+
+def test_tool_servers_are_told_in_this_protocols_words() -> None:
+    body, _ = written(
+        HostedCall(call_id="mcpl_1", kind=HostedKind.MCP_LISTING, name="mcp_list_tools", arguments="{}", server="s"),
+        HostedResult(call_id="mcpl_1", kind=HostedKind.MCP_LISTING, text='[{"name":"n"}]'),
+        HostedCall(call_id="mcp_1", kind=HostedKind.MCP, name="n", arguments="{}", server="s"),
+        HostedResult(call_id="mcp_1", kind=HostedKind.MCP, text="ok"),
+    )
+    kinds = [at(block, "type") for block in body["content"]]  # type: ignore[union-attr]  # a list
+    assert kinds == ["mcp_tool_listing", "mcp_tool_use", "mcp_tool_result"]
+    assert at(body, "content", 0, "mcp_server_name") == "s"
+
+
+def test_a_compaction_carries_its_issuers_seal() -> None:
+    seal = Seal(origin="openai-responses", kind="compaction", body={"id": "cmp_1"})
+    body, _ = written(Compaction(summary=None, seal=seal))
+    assert at(body, "content", 0, "content") == "[compacted]"
+    assert from_envelope(str(at(body, "content", 0, "signature"))) == seal
+
+
+def test_missing_usage_is_zeros_and_reported() -> None:
+    ledger = Ledger()
+    response = Response(origin="openai-chat", id="x", model="m", parts=(), stop=Stop(reason=StopReason.END))
+    body = CODEC.encode_response(response, asked(), mint(), ledger)
+    assert at(body, "usage", "input_tokens") == 0
+    assert body["id"] == "msg_" + "1".rjust(24, "0")
+    assert losses(ledger) == [("invented", "usage", "usage")]

@@ -1,0 +1,417 @@
+"""Streams of providers: chunks to events, with every liberty that servers take."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from openai.lib.streaming.chat._completions import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
+
+from dragoman.model.events import (
+    Ended,
+    Event,
+    Failed,
+    PartEnded,
+    PartGrew,
+    PartStarted,
+    Started,
+    Stopped,
+    UsageReported,
+)
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.folding import fold
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.response import Response, StopReason
+from dragoman.model.tools import FunctionTool, TextTool
+from dragoman.protocols.codec import Asked
+from dragoman.protocols.openai_chat import CODEC
+from dragoman.wire.json import decode, encode
+from dragoman.wire.sse import Frame
+from tests.protocols.openai_chat.room import C, ask, chunk, heard, mint
+
+F, G = FunctionTool(name="f"), FunctionTool(name="g")
+
+
+def answer(*chunks: JsonObject | bytes, asked: Asked | None = None, done: bool = True) -> Response:
+    response = fold(heard(chunks, asked or ask(F, G), done=done), C)
+    assert isinstance(response, Response), response
+    return response
+
+
+def fragment(index: int | None = 0, **members: JsonValue) -> JsonObject:
+    """A chunk with one call fragment; `name`, `arguments` and `input` go where they belong."""
+    inner: JsonObject = {key: members.pop(key) for key in ("name", "arguments") if key in members}
+    one: JsonObject = {
+        **({} if index is None else {"index": index}),
+        **members,
+        **({"function": inner} if inner else {}),
+    }
+    return chunk({"tool_calls": [one]})
+
+
+def calls(response: Response) -> list[tuple[str, str, str]]:
+    return [(part.call_id, part.name, part.arguments) for part in response.parts if isinstance(part, ToolCall)]
+
+
+MINTED = "call_" + "1".rjust(24, "t")
+AGAIN = "call_" + "2".rjust(24, "t")
+
+CALLS: dict[str, tuple[list[JsonObject], list[tuple[str, str, str]]]] = {
+    "pitfall 053: one index, different ids": (
+        [fragment(id="a", name="f", arguments='{"x":1}'), fragment(id="b", name="g", arguments='{"y":2}')],
+        [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')],
+    ),
+    "pitfall 053: one index, no ids, a name with arguments after whole JSON": (
+        [fragment(name="f", arguments='{"x":1}'), fragment(name="f", arguments='{"x":2}')],
+        [(MINTED, "f", '{"x":1}'), (AGAIN, "f", '{"x":2}')],
+    ),
+    "pitfall 054: no index": (
+        [
+            fragment(None, id="a", name="f", arguments='{"x"'),
+            fragment(None, arguments=":1}"),
+            fragment(None, id="b", name="g", arguments="{"),
+            fragment(None, id="b", arguments="}"),
+        ],
+        [("a", "f", '{"x":1}'), ("b", "g", "{}")],
+    ),
+    "pitfall 055: two indices interleave": (
+        [
+            fragment(0, id="a", name="f", arguments=""),
+            fragment(1, id="b", name="g", arguments=""),
+            fragment(0, arguments='{"x"'),
+            fragment(1, arguments='{"y"'),
+            fragment(0, arguments=":1}"),
+            fragment(1, arguments=":2}"),
+        ],
+        [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')],
+    ),
+    "pitfall 056: the name in every chunk": (
+        [fragment(id="a", name="f", arguments='{"x"'), fragment(id="a", name="f", arguments=":1}")],
+        [("a", "f", '{"x":1}')],
+    ),
+    "the name in pieces": (
+        [
+            chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "look"}}]}),
+            fragment(name="up"),
+            fragment(arguments="{}"),
+        ],
+        [("a", "lookup", "{}")],
+    ),
+    "pitfall 040: no id, then one that comes too late": (
+        [fragment(name="f", arguments='{"x"'), fragment(id="late", name="f", arguments=":1}")],
+        [(MINTED, "f", '{"x":1}')],
+    ),
+    "pitfall 040: an empty id": ([fragment(id="", name="f", arguments="{}")], [(MINTED, "f", "{}")]),
+    "duplicate ids on two indices": (
+        [fragment(0, id="a", name="f", arguments="{}"), fragment(1, id="a", name="g", arguments="{}")],
+        [("a", "f", "{}"), (MINTED, "g", "{}")],
+    ),
+    "pitfall 048: everything in one chunk, arguments as an object": (
+        [fragment(id="a", name="f", arguments={"x": 1})],
+        [("a", "f", '{"x":1}')],
+    ),
+    "two ids at one index, told again by id": (
+        [
+            fragment(id="a", name="f", arguments='{"x"'),
+            fragment(id="b", name="g", arguments="{"),
+            fragment(id="a", name="f", arguments=":1}"),
+            fragment(id="b", name="g", arguments="}"),
+        ],
+        [("a", "f", '{"x":1}'), ("b", "g", "{}")],
+    ),
+    "arguments before the name": (
+        [
+            chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": "{"}}]}),
+            fragment(name="f", arguments="}"),
+        ],
+        [("a", "f", "{}")],
+    ),
+    "no arguments at all": ([fragment(id="a", name="f", arguments=None)], [("a", "f", "")]),
+    "the legacy form": (
+        [chunk({"function_call": {"name": "f", "arguments": "{"}}), chunk({"function_call": {"arguments": "}"}})],
+        [(MINTED, "f", "{}")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("chunks", "expected"), CALLS.values(), ids=CALLS)
+def test_fragments_find_their_call(chunks: list[JsonObject], expected: list[tuple[str, str, str]]) -> None:
+    response = answer(*chunks, chunk({}, "tool_calls"))
+    assert calls(response) == expected
+    assert response.stop.reason is StopReason.TOOL_CALL
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [
+        f"{type(event).__name__}{event.index}"
+        if isinstance(event, PartStarted | PartGrew | PartEnded)
+        else type(event).__name__
+        for event in events
+    ]
+
+
+def test_a_complete_call_ends_when_something_else_comes() -> None:
+    events = heard([fragment(id="a", name="f", arguments="{}"), chunk({"content": "x"})], ask(F))
+    assert kinds(events)[1:6] == ["PartStarted0", "PartGrew0", "PartEnded0", "PartStarted1", "PartGrew1"]
+
+
+def test_an_unfinished_call_stays_open_until_it_is_complete() -> None:
+    events = heard(
+        [
+            fragment(id="a", name="f", arguments="{"),
+            chunk({"content": "x"}),
+            fragment(0, arguments="}"),
+            chunk({"content": "y"}),
+        ],
+        ask(F),
+    )
+    told = kinds(events)
+    assert told.index("PartEnded0") > told.index("PartStarted1")
+    assert told.index("PartEnded0") < told.index("PartStarted2")
+
+
+def test_a_declared_name_is_announced_at_once() -> None:
+    decoder = CODEC.stream_decoder(ask(F), mint(), Ledger())
+    events = decoder.feed(Frame(None, encode(fragment(id="a", name="f", arguments=""))))
+    assert kinds(events) == ["Started", "PartStarted0"]
+
+
+def test_pitfall_058_059_nothing_opens_for_nothing() -> None:
+    response = answer(
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"role": "assistant", "content": "a", "tool_calls": []}),
+        chunk({"content": None, "refusal": None, "reasoning_content": ""}),
+        chunk({"content": "b"}),
+        chunk(None, "stop"),
+    )
+    assert response.parts == (Text(text="ab"),)
+
+
+def test_pitfall_060_061_each_change_of_kind_is_a_new_part() -> None:
+    response = answer(
+        chunk({"reasoning_content": "r"}),
+        chunk({"content": "a"}),
+        chunk({"reasoning_content": "s"}),
+        fragment(id="c", name="f", arguments="{}"),
+        chunk({"reasoning_content": "t"}),
+        chunk({"content": "b"}, "stop"),
+    )
+    assert [type(part) for part in response.parts] == [Thinking, Text, Thinking, ToolCall, Thinking, Text]
+
+
+USAGE: JsonObject = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        [chunk({}, "stop"), {"choices": [], "usage": USAGE}],
+        [chunk({"role": "assistant", "content": None}, "stop", usage=USAGE)],
+        [
+            {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 0}},
+            chunk({"content": "!"}, "stop", usage=USAGE),
+        ],
+        [{"choices": []}, {"id": "x"}, chunk({}, "stop"), {"usage": USAGE}],
+    ],
+    ids=[
+        "062 in a chunk of its own",
+        "066 on the finish chunk",
+        "065 on every chunk",
+        "063 064 chunks without choices",
+    ],
+)
+def test_usage_is_taken_wherever_it_stands(tail: list[JsonObject]) -> None:
+    response = answer(chunk({"content": "x"}), *tail)
+    assert response.usage is not None
+    assert (response.usage.input, response.usage.output) == (3, 2)
+    assert response.stop.reason is StopReason.END
+
+
+def test_pitfall_067_text_on_the_finish_chunk_counts() -> None:
+    assert answer(chunk({"content": "a"}), chunk({"content": "b"}, "stop")).parts == (Text(text="ab"),)
+
+
+def test_pitfall_068_done_without_a_finish_is_a_whole_answer() -> None:
+    assert answer(chunk({"content": "a"})).stop.reason is StopReason.END
+    assert answer(fragment(id="a", name="f", arguments="{}")).stop.reason is StopReason.TOOL_CALL
+
+
+def test_pitfall_069_a_closed_stream_is_whole_only_after_a_finish() -> None:
+    assert answer(chunk({"content": "a"}, "stop"), done=False).parts == (Text(text="a"),)
+    events = heard([chunk({"content": "a"})], done=False)
+    assert isinstance(events[-1], Failed)
+    assert events[-1].failure.message == "upstream stream ended unexpectedly"
+    assert not any(isinstance(event, Stopped | Ended) for event in events)
+
+
+def test_an_empty_stream_is_a_failure() -> None:
+    for done in (True, False):
+        (failed,) = heard([], done=done)
+        assert isinstance(failed, Failed) and failed.failure.kind is FailureKind.BAD_GATEWAY
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"not json",
+        b"[1]",
+        b'{"choices":1}',
+        b'{"choices":[1]}',
+        b'{"choices":[{"delta":1}]}',
+        b'{"choices":[{"delta":{"content":1}}]}',
+        b'{"choices":[{"delta":{"tool_calls":[1]}}]}',
+        b'{"choices":[{"delta":{"tool_calls":[{"index":"x"}]}}]}',
+        b'{"choices":[{"delta":{"tool_calls":[{"function":1}]}}]}',
+        b'{"choices":[{"delta":{"reasoning_content":1}}]}',
+        b'{"choices":[{"finish_reason":1}]}',
+        b'{"usage":1}',
+    ],
+)
+def test_what_cannot_be_read_is_a_failure_and_the_end(broken: bytes) -> None:
+    events = heard([broken, chunk({"content": "later"})])
+    assert isinstance(events[-1], Failed) and events[-1].failure.status == 502
+
+
+def test_pitfall_184_an_error_chunk_is_the_providers_failure() -> None:
+    events = heard([chunk({"content": "a"}), {"error": {"message": "busy", "type": "overloaded_error"}}])
+    assert isinstance(events[-1], Failed)
+    assert (events[-1].failure.kind, events[-1].failure.message) == (FailureKind.OVERLOADED, "busy")
+
+
+def test_a_finish_that_is_a_failure() -> None:
+    events = heard([chunk({"content": "a"}, "abort")])
+    assert isinstance(events[-1], Failed)
+
+
+def test_the_event_name_means_nothing_and_blank_data_is_skipped() -> None:
+    decoder = CODEC.stream_decoder(ask(), mint(), Ledger())
+    assert decoder.feed(Frame("error", b"null")) == []
+    assert isinstance(decoder.feed(Frame("ping", b'{"id":"1","model":"m","choices":[]}'))[0], Started)
+
+
+def test_pitfall_114_reasoning_in_two_members_is_told_once() -> None:
+    details: list[JsonValue] = [{"type": "reasoning.text", "text": "r", "index": 0, "format": "anthropic-claude-v1"}]
+    response = answer(
+        chunk({"reasoning": "r", "reasoning_details": details}),
+        chunk({"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]}),
+        chunk({"content": "x"}, "stop"),
+    )
+    thinking, _ = response.parts
+    assert isinstance(thinking, Thinking) and thinking.text == "r" and thinking.seal is not None
+    assert thinking.seal.body == {
+        "field": "reasoning",
+        "text": "r",
+        "details": [
+            {"type": "reasoning.text", "text": "r", "index": 0, "format": "anthropic-claude-v1", "signature": "s"}
+        ],
+    }
+
+
+def test_text_repeated_at_the_end_of_reasoning_is_told_once() -> None:
+    response = answer(
+        chunk({"reasoning_content": "a"}),
+        chunk({"reasoning_content": "b"}),
+        chunk({"reasoning_details": [{"type": "reasoning.text", "text": "ab", "signature": "s", "index": 0}]}),
+        chunk({"content": "x"}, "stop"),
+    )
+    assert isinstance(response.parts[0], Thinking) and response.parts[0].text == "ab"
+
+
+def test_custom_input_is_unwrapped_as_it_arrives() -> None:
+    patch = TextTool(name="patch")
+    response = answer(
+        fragment(id="a", name="patch", arguments='{"in'),
+        fragment(arguments='put": "a\\'),
+        fragment(arguments='nb"}'),
+        asked=ask(patch),
+    )
+    (call,) = response.parts
+    assert call == ToolCall(call_id="a", name="patch", arguments="a\nb", form=InputForm.TEXT)
+
+
+def test_streamed_custom_calls_are_read() -> None:
+    response = answer(
+        chunk({"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "p", "input": "x"}}]}),
+        chunk({"tool_calls": [{"index": 0, "custom": {"input": "y"}}]}),
+        asked=ask(TextTool(name="p")),
+    )
+    assert response.parts == (ToolCall(call_id="a", name="p", arguments="xy", form=InputForm.TEXT),)
+
+
+def test_refusals_citations_and_logprobs_come_along() -> None:
+    annotation: JsonObject = {
+        "type": "url_citation",
+        "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1},
+    }
+    first = chunk({"content": "a"}, logprobs={"content": [{"token": "a"}]})
+    response = answer(first, chunk({"annotations": [annotation]}), chunk({"refusal": "no"}), chunk({}, "stop"))
+    text, refusal = response.parts
+    assert isinstance(text, Text) and text.logprobs == [{"token": "a"}]
+    assert [citation.url for citation in text.citations] == ["u"]
+    assert refusal == Refusal(text="no")
+    assert response.stop.reason is StopReason.REFUSAL
+
+
+def test_other_choices_are_left_out_and_reported() -> None:
+    ledger = Ledger()
+    other = chunk({"content": "b"}, index=1)
+    events = heard([chunk({"content": "a"}), other, other], ledger=ledger)
+    whole = fold(events, C)
+    assert isinstance(whole, Response) and whole.parts == (Text(text="a"),)
+    assert len(ledger) == 1
+
+
+def test_inline_thinking_is_split_in_pieces() -> None:
+    pieces = ["<th", "ink>wh", "y</thi", "nk>\n", "\nx"]
+    response = answer(*(chunk({"content": piece}) for piece in pieces), asked=ask(inline_thinking=True))
+    thinking, text = response.parts
+    assert isinstance(thinking, Thinking) and thinking.text == "why"
+    assert text == Text(text="x")
+
+
+HEAD: JsonObject = {"id": "chatcmpl-u", "created": 7, "model": "m"}
+STREAMS: dict[str, list[JsonObject]] = {
+    "text": [chunk({"role": "assistant", "content": ""}), chunk({"content": "a"}), chunk({"content": "b"}, "stop")],
+    "reasoning and calls": [
+        chunk({"reasoning": "r"}),
+        chunk({"content": "a"}),
+        fragment(0, id="x", name="f", arguments='{"a"'),
+        fragment(0, arguments=":1}"),
+        fragment(1, id="y", name="g", arguments="{}"),
+        chunk({}, "tool_calls"),
+        {"choices": [], "usage": USAGE},
+    ],
+    "truncation": [fragment(0, id="x", name="f", arguments='{"a"'), chunk({}, "length")],
+}
+
+
+@pytest.mark.parametrize("chunks", STREAMS.values(), ids=STREAMS)
+def test_the_stream_folds_to_the_whole_answer(chunks: list[JsonObject]) -> None:
+    # Law 3: the official accumulator says what the whole answer would have been.
+    state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
+    for one in chunks:
+        state.handle_chunk(ChatCompletionChunk.model_validate({"object": "chat.completion.chunk", **HEAD, **one}))
+    whole = decode(state.current_completion_snapshot.model_dump_json(warnings=False))
+    assert isinstance(whole, dict)
+    expected = CODEC.decode_response(whole, ask(F, G))
+    found = answer(*chunks)
+    assert isinstance(expected, Response)
+    assert (found.parts, found.stop, found.usage) == (bare(expected.parts), expected.stop, expected.usage)
+
+
+def bare(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Parts without what the accumulator adds to calls."""
+    return tuple(replace(part, extras=None) if isinstance(part, ToolCall) else part for part in parts)
+
+
+def test_usage_events_come_before_the_stop_and_nothing_after_the_end() -> None:
+    events = heard([chunk({"content": "a"}, "stop", usage=USAGE)])
+    assert [type(event) for event in events[-3:]] == [UsageReported, Stopped, Ended]
+
+
+def test_a_broken_relay_ends_with_an_error_frame() -> None:
+    decoder = CODEC.stream_decoder(ask(), mint(), Ledger())
+    frame = decoder.broken(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="gone"))
+    assert frame.startswith(b'data: {"error":{"message":"gone"') and b"[DONE]" not in frame
