@@ -244,24 +244,25 @@ class _Relay:
         data = self._held + chunk if self._held else chunk
         end = _frame_end(data)
         self._held = data[end:]
-        failed = next((event.failure for event in events if isinstance(event, Failed)), None)
-        if failed is not None and failed.kind is FailureKind.BAD_GATEWAY and failed.native == "":
-            # Not the provider's own error frame but bytes nobody can read: they are not passed on.
+        if events and isinstance(events[-1], Failed):
             self._told_failure = True
-            return self._decoder.broken(failed)
-        self._told_failure = self._told_failure or failed is not None
-        return data[:end] if end else b""
+            failure = events[-1].failure
+            if failure.kind is FailureKind.BAD_GATEWAY and not failure.native:
+                # Not the provider's own error frame but bytes nobody can read: they are not passed on.
+                return self._decoder.broken(failure)
+        return data if end == len(data) else data[:end]
 
     def end(self, events: list[Event]) -> bytes:
         rest, self._held = self._held, b""
-        failed = next((event.failure for event in events if isinstance(event, Failed)), None)
-        if failed is None:
+        if not events or not isinstance(events[-1], Failed):
             return rest
-        return b"" if self._told_failure else self._decoder.broken(failed)
+        return b"" if self._told_failure else self._decoder.broken(events[-1].failure)
 
 
 def _frame_end(data: bytes) -> int:
     """Where the last complete frame ends; 0 if there is none."""
+    if data.endswith(b"\n\n"):
+        return len(data)
     end = 0
     for blank in (b"\n\n", b"\r\n\r\n", b"\r\r"):
         found = data.rfind(blank)

@@ -92,12 +92,13 @@ def translate_request(
     know better. `strict` raises `StrictError` instead of losing anything.
     """
     outer = codec_of(target)
-    inner = codec_of(source) if source is not None else _recognised(body)
+    wire = decode_object(body)
+    inner = codec_of(source) if source is not None else _recognised(wire)
     if inner is outer:
         return _same_request(body, inner, model)
     ledger = Ledger()
     try:
-        request = inner.decode_request(decode_object(body))
+        request = inner.decode_request(wire)
         name = model or request.model
         label = outer.upstream if upstream is None else upstream
         known = abilities or abilities_of(outer.name, name, label, rows)
@@ -130,18 +131,14 @@ def translate_request(
 
 def _same_request(body: bytes | str | JsonObject, codec: Codec, model: str | None) -> TranslatedRequest:
     """The identity: the provider judges what its own protocol's client said; only a renamed model is spliced in."""
-    if isinstance(body, dict):
-        raw = encode(body)
-    else:
-        raw = body.encode() if isinstance(body, str) else body
-        decode_object(raw)
+    raw = encode(body) if isinstance(body, dict) else body.encode() if isinstance(body, str) else body
     if model is not None:
         raw = replace_text(raw, "model", model)
     return TranslatedRequest(body=raw, losses=(), source=codec.name, target=codec.name)
 
 
-def _recognised(body: bytes | str | JsonObject) -> Codec:
-    found = recognise(decode_object(body))
+def _recognised(body: JsonObject) -> Codec:
+    found = recognise(body)
     if found is None:
         raise WireError("", "a request with `messages` or `input`", "neither")
     return found

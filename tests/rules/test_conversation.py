@@ -180,3 +180,17 @@ def test_participant_names_are_reported() -> None:
     ledger = Ledger()
     arrange((Message(role=Role.USER, parts=(text("a"),), name="ada"),), ledger)
     assert [(loss.feature.value, loss.at) for loss in ledger.losses] == [("participant_name", "messages[0].name")]
+
+
+@pytest.mark.parametrize(
+    ("parts", "joined"),
+    [
+        ((text("a"), text("b")), "ab"),
+        ((text("a"), call("1"), text("b")), "a\n\nb"),
+        ((Text(text="a", id="msg_1"), Text(text="b", id="msg_1")), "ab"),
+        ((Text(text="a", id="msg_1"), Text(text="b", id="msg_2")), "a\n\nb"),
+        ((call("1"), text("a"), text("")), "a"),
+    ],
+)
+def test_text_is_joined_by_units(parts: tuple[Part, ...], joined: str) -> None:
+    assert joined_text(parts) == joined
