@@ -81,7 +81,8 @@ class StreamTranslator:
 
     def feed(self, chunk: bytes) -> bytes:
         """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
-        return b"" if self.finished else self._lane.take(chunk, self._source.feed(chunk))
+        source = self._source
+        return b"" if source.over else self._lane.take(chunk, source.feed(chunk))
 
     def close(self) -> bytes:
         """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
@@ -160,6 +161,8 @@ class _Source:
     def _noted(self, events: list[Event]) -> list[Event]:
         if self._stops is not None:
             events = self._stops.passed(events)
+        elif len(events) == 1 and type(events[0]) is PartGrew:
+            return events
         for position, event in enumerate(events):
             kind = type(event)
             if kind is PartGrew:
@@ -210,10 +213,11 @@ class _Translation:
         self._sink: Sink = Serializer(tell, ledger) if inner.serial else tell
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        sink = self._sink
         for event in events:
             if self._fold is not None:
                 self._watch(event, self._fold)
-            self._sink(event)
+            sink(event)
         out = self._out
         if not out:
             return b""
