@@ -194,3 +194,19 @@ def test_pitfall_184_an_error_inside_a_stream_is_the_clients_error() -> None:
     assert datas(out)[-1]["type"] == "error"
     assert stream.failure is not None
     assert stream.failure.message == "overloaded"
+
+
+@pytest.mark.parametrize("size", [1, 9, 10_000])
+def test_a_relay_passes_on_what_follows_the_terminal_frame(size: int) -> None:
+    done: dict[str, object] = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed"}}
+    whole = sse(done).replace(b"\n", b"\r\n") + b"data: [DONE]\r\n\r\n"
+    stream = StreamTranslator(source=RESPONSES, target=RESPONSES)
+    out = b"".join(stream.feed(whole[at : at + size]) for at in range(0, len(whole), size)) + stream.close()
+    assert out == whole
+
+
+def test_a_relay_passes_on_the_providers_own_error_and_its_ending() -> None:
+    error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n'
+    stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
+    assert stream.feed(error) + stream.feed(b": bye\n\n") + stream.close() == error + b": bye\n\n"
+    assert stream.failure is not None

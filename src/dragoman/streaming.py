@@ -67,9 +67,11 @@ class StreamTranslator:
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
         asked = asked_by(request, outer)
-        minted = mint or derived_mint((request.body if request is not None else b"") + source.encode())
+        seed = (request.body if request is not None else b"") + source.encode()
+        # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
+        minted = mint or derived_mint(seed + b" written")
         self._ledger = Ledger()
-        self._source = _Source(outer, asked, minted, self._ledger, limit)
+        self._source = _Source(outer, asked, mint or derived_mint(seed + b" read"), self._ledger, limit)
         self._lane: _Lane
         if collect:
             self._lane = _Collection(inner, outer, asked, minted, self._ledger)
@@ -82,7 +84,7 @@ class StreamTranslator:
     def feed(self, chunk: bytes) -> bytes:
         """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
         source = self._source
-        return b"" if source.over else self._lane.take(chunk, source.feed(chunk))
+        return self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
 
     def close(self) -> bytes:
         """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
@@ -191,6 +193,8 @@ class _Lane(Protocol):
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes: ...
 
+    def pass_on(self, chunk: bytes) -> bytes: ...
+
     def end(self, events: list[Event]) -> bytes: ...
 
 
@@ -225,6 +229,9 @@ class _Translation:
         out.clear()
         return taken
 
+    def pass_on(self, chunk: bytes) -> bytes:
+        return b""
+
     def end(self, events: list[Event]) -> bytes:
         return self.take(b"", events)
 
@@ -242,25 +249,27 @@ class _Relay:
         self.resume: tuple[JsonObject, ...] | None = None
         self._decoder = decoder
         self._held = b""
-        self._told_failure = False
+        self._broken = False
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         data = self._held + chunk if self._held else chunk
-        end = _frame_end(data)
+        last = events[-1] if events else None
+        if isinstance(last, Failed) and last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native:
+            # Not the provider's own error frame but bytes nobody can read: they are not passed on.
+            self._broken, self._held = True, b""
+            return self._decoder.broken(last.failure)
+        end = len(data) if isinstance(last, Failed | Ended) else _frame_end(data)
         self._held = data[end:]
-        if events and isinstance(events[-1], Failed):
-            self._told_failure = True
-            failure = events[-1].failure
-            if failure.kind is FailureKind.BAD_GATEWAY and not failure.native:
-                # Not the provider's own error frame but bytes nobody can read: they are not passed on.
-                return self._decoder.broken(failure)
         return data if end == len(data) else data[:end]
 
+    def pass_on(self, chunk: bytes) -> bytes:
+        """After the terminal frame, or the provider's own error, whatever else it sends belongs to its ending."""
+        return b"" if self._broken else chunk
+
     def end(self, events: list[Event]) -> bytes:
-        rest, self._held = self._held, b""
-        if not events or not isinstance(events[-1], Failed):
-            return rest
-        return b"" if self._told_failure else self._decoder.broken(events[-1].failure)
+        if events and isinstance(events[-1], Failed):
+            return self._decoder.broken(events[-1].failure)
+        return self._held
 
 
 def _frame_end(data: bytes) -> int:
@@ -287,6 +296,9 @@ class _Collection:
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         for event in events:
             self._fold(event)
+        return b""
+
+    def pass_on(self, chunk: bytes) -> bytes:
         return b""
 
     def end(self, events: list[Event]) -> bytes:
