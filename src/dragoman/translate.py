@@ -10,7 +10,7 @@ without one they are derived from what is translated. The same protocol on both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TypedDict
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import unfold
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger, Loss
 from dragoman.model.parts import Extras, Part, Text
 from dragoman.model.request import Request
@@ -287,6 +287,13 @@ def derived_mint(seed: bytes) -> Mint:
 
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def as_json(losses: Sequence[LossLine]) -> JsonList:
+    """Lines of the ledger as JSON values."""
+    return [
+        {"fate": loss["fate"], "feature": loss["feature"], "at": loss["at"], "note": loss["note"]} for loss in losses
+    ]
 
 
 def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:

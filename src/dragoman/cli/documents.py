@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,8 @@ def read(name: str) -> bytes:
 def chunks(name: str) -> Iterator[bytes]:
     """A file or the standard input as it comes."""
     if name == "-":
-        while chunk := sys.stdin.buffer.read1(_CHUNK):
+        # What has come so far, not a full buffer: a stream is translated as it comes.
+        while chunk := os.read(sys.stdin.fileno(), _CHUNK):
             yield chunk
         return
     with Path(name).open("rb") as file:

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from dragoman.cli import documents, ledger
 from dragoman.errors import DragomanError
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.protocols.registry import PROTOCOLS, recognise
-from dragoman.translate import LossLine, translate_request
+from dragoman.translate import LossLine, as_json, translate_request
 from dragoman.wire.json import decode, decode_object, encode_text
 
 WIDTH = 100
@@ -65,7 +65,7 @@ def _version(body: JsonObject, source: str, target: str) -> Version:
 def _as_json(source: str, versions: list[Version]) -> str:
     dialects: JsonObject = {}
     for version in versions:
-        losses: JsonList = [dict(loss) for loss in version.losses]
+        losses = as_json(version.losses)
         dialects[version.protocol] = {"body": version.body, "losses": losses, "refused": version.problem}
     return encode_text({"source": source, "dialects": dialects})
 

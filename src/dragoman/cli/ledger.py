@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from dragoman.model.jsonvalue import JsonValue
+from dragoman import translate
 from dragoman.translate import LossLine
 from dragoman.wire.json import encode_text
 
@@ -14,8 +14,7 @@ _HEADINGS = ("FATE", "FEATURE", "AT", "NOTE")
 
 def as_json(losses: Sequence[LossLine]) -> str:
     """The ledger as one JSON array."""
-    value: list[JsonValue] = [dict(loss) for loss in losses]
-    return encode_text(value)
+    return encode_text(translate.as_json(losses))
 
 
 def as_table(losses: Sequence[LossLine], width: int = 100) -> str:
