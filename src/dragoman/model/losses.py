@@ -37,13 +37,13 @@ class Loss(Struct, frozen=True):
 
 def render_place(place: Place) -> str:
     """Write a place the way people do: `messages[3].parts[0]`."""
-    out: list[str] = []
+    written = ""
     for step in place:
-        if isinstance(step, int):
-            out.append(f"[{step}]")
+        if type(step) is int:
+            written += f"[{step}]"
         else:
-            out.append(f".{step}" if out else step)
-    return "".join(out)
+            written += f".{step}" if written else f"{step}"
+    return written
 
 
 class Ledger:

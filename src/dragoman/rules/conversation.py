@@ -171,8 +171,8 @@ def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
 def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     paired: list[Turn] = []
     ids: dict[str, int] = {}
-    position = 0
-    while position < len(turns):
+    position, count = 0, len(turns)
+    while position < count:
         turn = turns[position]
         position += 1
         if turn.kind is not _ASSISTANT_TURN:
@@ -181,86 +181,90 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
         paired.append(turn)
         if not turn.pairs:
             continue
-        calls = _Calls(turn, ids, ledger)
-        following: list[Turn] = []
-        while position < len(turns) and turns[position].kind is not _ASSISTANT_TURN:
-            after = turns[position]
+        start = position
+        while position < count and turns[position].kind is not _ASSISTANT_TURN:
             position += 1
-            if not after.pairs:
-                following.append(after)
-                continue
-            rest = calls.take(after, bool(following), ledger)
-            if rest.parts:
-                following.append(rest)
-        paired.append(calls.results(ledger))
-        paired += following
+        paired += _answered(turn, turns[start:position], ids, ledger)
     return paired
 
 
-class _Calls:
-    """The calls of one turn, and the results found for them so far."""
-
-    __slots__ = ("_calls", "_found", "_ids", "_moved", "_places", "_waiting")
-
-    def __init__(self, turn: Turn, ids: dict[str, int], ledger: Ledger) -> None:
-        self._calls: list[ToolCall] = []
-        self._ids: list[str] = []
-        self._places: list[Place] = []
-        self._waiting: dict[str, list[int]] = {}
-        for index, part in enumerate(turn.parts):
-            if type(part) is ToolCall:
-                self._waiting.setdefault(part.call_id, []).append(len(self._calls))
-                self._calls.append(part)
-                self._places.append(turn.places[index])
-                self._ids.append(_unique(turn, index, part, ids, ledger))
-        self._found: list[ToolResult | None] = [None] * len(self._calls)
-        self._moved = False
-
-    def take(self, turn: Turn, late: bool, ledger: Ledger) -> Turn:
-        """Take the awaited results out of a turn and give what is left of it."""
-        rest = Turn(turn.kind, [], [], turn.message)
-        for part, place in zip(turn.parts, turn.places, strict=True):
-            if type(part) is not ToolResult:
-                rest.parts.append(part)
-                rest.places.append(place)
+def _answered(turn: Turn, following: list[Turn], ids: dict[str, int], ledger: Ledger) -> list[Turn]:
+    """The results of a turn's calls in their order, then what else was said before the next assistant turn (T2)."""
+    calls: list[ToolCall] = []
+    places: list[Place] = []
+    waiting: dict[str, list[int]] = {}
+    for part, place in zip(turn.parts, turn.places, strict=True):
+        if type(part) is ToolCall:
+            slots = waiting.get(part.call_id)
+            if slots is None:
+                waiting[part.call_id] = [len(calls)]
+            else:
+                slots.append(len(calls))
+            calls.append(part)
+            places.append(place)
+    found: list[ToolResult | None] = [None] * len(calls)
+    rest: list[Turn] = []
+    moved = False
+    for after in following:
+        if not after.pairs:
+            rest.append(after)
+            continue
+        left: Turn | None = None
+        for part, place in zip(after.parts, after.places, strict=True):
+            slots = waiting.get(part.call_id) if type(part) is ToolResult else None
+            if slots and type(part) is ToolResult:
+                slot = slots.pop(0)
+                found[slot] = part
+                places[slot] = place
+                moved = moved or bool(rest)
                 continue
-            waiting = self._waiting.get(part.call_id)
-            if not waiting:
-                _append_orphan(rest, part, place, ledger)
-                continue
-            slot = waiting.pop(0)
-            self._found[slot] = part
-            self._places[slot] = place
-            self._moved = self._moved or late or bool(rest.parts)
-        return rest
-
-    def results(self, ledger: Ledger) -> Turn:
-        """The results in the order of their calls; a call without one is answered as interrupted."""
-        parts: list[Part] = []
-        for slot, call in enumerate(self._calls):
-            call_id, result = self._ids[slot], self._found[slot]
-            if result is None:
-                note = "a call without a result is answered as interrupted"
-                ledger.invented(Feature.UNANSWERED_CALL, self._places[slot], note)
-                text = Text(text=INTERRUPTED)
-                result = ToolResult(call_id=call_id, parts=(text,), is_error=True, form=call.form)
-            elif result.call_id != call_id or result.form is not call.form:
-                result = replace(result, call_id=call_id, form=call.form)
-            parts.append(result)
-        if self._moved:
-            note = "results moved to stand directly after their calls"
-            ledger.approximated(Feature.RESULT_ORDER, self._places[0], note)
-        return Turn(_RESULTS_TURN, parts, self._places, None, True)
+            if left is None:
+                left = Turn(after.kind, [], [], after.message)
+                rest.append(left)
+            if type(part) is ToolResult:
+                _append_orphan(left, part, place, ledger)
+            else:
+                left.parts.append(part)
+                left.places.append(place)
+    results = Turn(_RESULTS_TURN, _in_order(turn, calls, found, places, ids, ledger), places, None, True)
+    if moved:
+        note = "results moved to stand directly after their calls"
+        ledger.approximated(Feature.RESULT_ORDER, places[0], note)
+    return [results, *rest]
 
 
-def _unique(turn: Turn, index: int, call: ToolCall, ids: dict[str, int], ledger: Ledger) -> str:
-    """The id of a call; one that stood before gets a suffix, here and in its result (N2)."""
-    count = ids.get(call.call_id, 0) + 1
-    ids[call.call_id] = count
-    if count == 1:
-        return call.call_id
-    fresh = f"{call.call_id}_{count}"
-    ledger.approximated(Feature.CALL_ID, (*turn.places[index], "call_id"), f"this id stood before and is now {fresh}")
+def _in_order(
+    turn: Turn,
+    calls: list[ToolCall],
+    found: list[ToolResult | None],
+    places: list[Place],
+    ids: dict[str, int],
+    ledger: Ledger,
+) -> list[Part]:
+    """One result for each call; a call without one is answered as interrupted (T3)."""
+    parts: list[Part] = []
+    for call, result, place in zip(calls, found, places, strict=True):
+        call_id = call.call_id
+        ids[call_id] = uses = ids.get(call_id, 0) + 1
+        if uses > 1:
+            call_id = _renamed(turn, call, uses, ledger)
+        if result is None:
+            note = "a call without a result is answered as interrupted"
+            ledger.invented(Feature.UNANSWERED_CALL, place, note)
+            text = Text(text=INTERRUPTED)
+            result = ToolResult(call_id=call_id, parts=(text,), is_error=True, form=call.form)
+        elif result.call_id != call_id or result.form is not call.form:
+            result = replace(result, call_id=call_id, form=call.form)
+        parts.append(result)
+    return parts
+
+
+def _renamed(turn: Turn, call: ToolCall, uses: int, ledger: Ledger) -> str:
+    """A call whose id stood before gets a suffix, here and in its result (N2)."""
+    fresh = f"{call.call_id}_{uses}"
+    index = next(index for index, part in enumerate(turn.parts) if part is call)
+    note = f"this id stood before and is now {fresh}"
+    ledger.approximated(Feature.CALL_ID, (*turn.places[index], "call_id"), note)
     turn.parts[index] = replace(call, call_id=fresh)
     return fresh
 
