@@ -15,7 +15,7 @@ def known() -> set[int]:
     return {int(number) for number in re.findall(r"^(\d+)\. \*\*", text, re.MULTILINE)}
 
 
-def tested() -> set[int]:
+def covered() -> set[int]:
     found: set[int] = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         for numbers in re.findall(r"def test_pitfall((?:_\d{3})+)_", path.read_text(encoding="utf-8")):
@@ -34,16 +34,16 @@ def test_the_page_lists_all_212() -> None:
 
 
 def test_every_pitfall_of_translation_is_tested_or_excused() -> None:
-    missing = TRANSLATION - tested() - set(excused())
+    missing = TRANSLATION - covered() - set(excused())
     assert not missing, f"no test named after pitfalls {sorted(missing)}"
 
 
 def test_excuses_have_reasons_and_are_needed() -> None:
     excuses = excused()
     assert all(len(reason) > 20 for reason in excuses.values())
-    assert not set(excuses) & tested(), "tested after all: take them off the page"
+    assert not set(excuses) & covered(), "tested after all: take them off the page"
     assert set(excuses) <= TRANSLATION
 
 
 def test_no_test_names_a_pitfall_that_does_not_exist() -> None:
-    assert tested() <= known()
+    assert covered() <= known()

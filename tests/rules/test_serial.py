@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    CitationAdded,
     Ended,
     Event,
     OrderCheck,
@@ -19,7 +20,7 @@ from dragoman.model.events import (
 )
 from dragoman.model.folding import fold
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Part, Text, ToolCall
+from dragoman.model.parts import Citation, Part, Text, ToolCall
 from dragoman.model.response import Response, Stop, StopReason
 from dragoman.rules.serial import Serializer
 
@@ -88,6 +89,15 @@ def test_blank_text_makes_no_part_and_is_reported() -> None:
     )
     assert told == [START, PartStarted(0, call("a"))]
     assert [loss.feature.value for loss in ledger.losses] == ["empty_text"]
+
+
+def test_a_citation_without_text_makes_no_part_and_is_reported() -> None:
+    citation = Citation(origin="openai-responses", native={}, url="https://example.org")
+    told, ledger = serial(
+        [START, PartStarted(0, Text(text="")), PartGrew(0, CitationAdded(citation)), PartEnded(0), STOP]
+    )
+    assert told == [START, STOP]
+    assert [loss.feature.value for loss in ledger.losses] == ["citations"]
 
 
 def test_empty_text_makes_no_part_and_no_loss() -> None:

@@ -39,6 +39,7 @@ NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "format": ({"type": "text"},),
     "modalities": ("text",),
     "filters": ({},),
+    "is_error": (False,),
 }
 
 

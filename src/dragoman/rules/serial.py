@@ -62,7 +62,7 @@ class Serializer:
             return
         held.append(event)
         delta = event.delta
-        if (type(delta) is TextDelta and not delta.text.isspace() and delta.text) or type(delta) is CitationAdded:
+        if type(delta) is TextDelta and delta.text and not delta.text.isspace():
             del self._held[event.index]
             self._announce(event.index, held)
 
@@ -97,7 +97,10 @@ class Serializer:
 
     def _forget(self, index: int) -> None:
         events = self._held.pop(index)
-        if any(isinstance(event, PartGrew) for event in events) or _started_text(events[0]):
+        deltas = [event.delta for event in events if isinstance(event, PartGrew)]
+        if any(isinstance(delta, CitationAdded) for delta in deltas):
+            self._ledger.dropped(Feature.CITATIONS, ("parts", index), "a citation came without any text to carry it")
+        if any(isinstance(delta, TextDelta) for delta in deltas) or _started_text(events[0]):
             self._ledger.dropped(
                 Feature.EMPTY_TEXT, ("parts", index), "text of white space only makes no block for this client"
             )
