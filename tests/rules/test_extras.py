@@ -36,7 +36,10 @@ def test_pitfall_018_foreign_content_is_text_or_refused_but_never_dumped() -> No
     assert foreign_text(opaque, ("messages", 0), ledger, said_by_user=False) is None
     with pytest.raises(RefusedError, match="container_upload"):
         foreign_text(opaque, ("messages", 0), ledger, said_by_user=True)
-    assert [loss.fate.value for loss in ledger.losses] == ["approximated", "dropped"]
+    assert [(loss.fate.value, loss.feature) for loss in ledger.losses] == [
+        ("approximated", Feature.TEXT_DOCUMENT),
+        ("dropped", Feature.FOREIGN_CONTENT),
+    ]
 
 
 def test_an_item_that_steers_is_reported_as_applied() -> None:

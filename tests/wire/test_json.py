@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonValue, Number
-from dragoman.wire.json import check_depth, decode, decode_lenient, decode_object, encode, encode_text
+from dragoman.wire.json import decode, decode_lenient, decode_object, encode, encode_text
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,3 @@ def test_a_provider_may_stream_lone_surrogates() -> None:
     assert decode_lenient(b'{"a":"\\\\ud800 \\ud83d\\ude00 \\ude00"}') == {"a": "\\ud800 \U0001f600 \ufffd"}
     with pytest.raises(WireError):
         decode_lenient(b"{")
-
-
-def test_depth_is_bounded() -> None:
-    value: JsonValue = []
-    for _ in range(300):
-        value = [value]
-    with pytest.raises(WireError, match="levels"):
-        check_depth(value)
-    check_depth([[[{}]]])

@@ -124,7 +124,8 @@ def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, said_by_user: bool
         (ledger.dropped if part.superseded else ledger.approximated)(feature, at, part.applied)
         return None
     if part.text is not None:
-        ledger.approximated(Feature.FOREIGN_CONTENT, at, f"{part.kind!r} is written as text")
+        feature = Feature.TEXT_DOCUMENT if part.kind == "search_result" else Feature.FOREIGN_CONTENT
+        ledger.approximated(feature, at, f"{part.kind!r} is written as text")
         return part.text
     if said_by_user:
         raise RefusedError(

@@ -10,9 +10,6 @@ from msgspec import Raw
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 
-# Deeper documents than this are refused before recursion anywhere could fail on them.
-DEPTH_LIMIT = 200
-
 
 def _write(value: object) -> Raw:
     if isinstance(value, Number):
@@ -78,20 +75,6 @@ def encode(value: JsonValue) -> bytes:
 def encode_text(value: JsonValue) -> str:
     """Write one JSON document, compact, as text."""
     return encode(value).decode()
-
-
-def check_depth(value: JsonValue, limit: int = DEPTH_LIMIT) -> None:
-    """Refuse a document nested deeper than the limit."""
-    level: list[JsonValue] = [value]
-    for _ in range(limit):
-        deeper: list[JsonValue] = []
-        for item in level:
-            members = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-            deeper.extend(member for member in members if isinstance(member, dict | list))
-        if not deeper:
-            return
-        level = deeper
-    raise WireError("", f"at most {limit} levels of nesting", "more")
 
 
 def kind_of(value: object) -> str:

@@ -211,3 +211,21 @@ def test_a_choice_is_refused_if_nothing_stands_for_the_tool() -> None:
     choice = ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind="file_search"))
     with pytest.raises(RefusedError):
         written(said(HI, origin=R, tools=(F,), tool_choice=choice))
+
+
+BLOCKING: JsonObject = {"model": "x", "policy": {"output": {"mode": "block"}}}
+
+
+def test_moderation_that_blocks_passes_where_it_is_known_and_is_refused_elsewhere() -> None:
+    request = said(user(Text(text="hi")), origin=R, moderation=BLOCKING)
+    assert written(request, target(upstream="openai"))[0]["moderation"] == BLOCKING
+    with pytest.raises(RefusedError) as caught:
+        written(request)
+    assert caught.value.feature == "moderation"
+    ledger = written(said(user(Text(text="hi")), origin=R, moderation={"model": "x"}))[1]
+    assert losses(ledger) == {("dropped", "moderation", "moderation")}
+
+
+def test_notes_speak_of_this_library() -> None:
+    ledger = written(said(user(Text(text="hi")), stop=("a", "b", "c", "d", "e")))[1]
+    assert [loss.note for loss in ledger.losses] == ["1 stop strings are matched by this library"]

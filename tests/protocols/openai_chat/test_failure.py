@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.protocols.openai_chat.failure import ERRORS
+from dragoman.protocols.openai_chat.failure import ERRORS, failure_in
 from dragoman.wire.json import encode
 from tests.protocols.openai_chat.room import dig
 
@@ -97,3 +98,23 @@ def test_pitfall_189_limits_pass_through_the_common_form() -> None:
         "x-ratelimit-reset-requests": "6m0s",
         "x-ratelimit-reset-tokens": "120ms",
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "status"),
+    [
+        ("invalid_api_key", FailureKind.UNAUTHENTICATED, 401),
+        ("permission_denied", FailureKind.FORBIDDEN, 403),
+        ("model_not_found", FailureKind.NOT_FOUND, 404),
+        ("conflict", FailureKind.CONFLICT, 409),
+        ("request_too_large", FailureKind.TOO_LARGE, 413),
+        ("rate_limit_exceeded", FailureKind.RATE_LIMITED, 429),
+        ("server_is_overloaded", FailureKind.OVERLOADED, 503),
+        (None, FailureKind.INVALID, 400),
+    ],
+)
+def test_without_a_status_the_code_is_asked_before_the_type(code: str | None, kind: FailureKind, status: int) -> None:
+    body: JsonObject = {"error": {"message": "No.", "type": "invalid_request_error", "param": None, "code": code}}
+    failure = failure_in(body)
+    assert failure is not None
+    assert (failure.kind, failure.status) == (kind, status)

@@ -269,7 +269,7 @@ def test_a_request_comes_home_as_it_was(body: JsonObject) -> None:
 def test_an_answer_comes_home_as_it_was(body: JsonObject) -> None:
     asked = Asked(request=Request(origin=C, model="alias"), target=target(), table=ToolTable())
     ledger = Ledger()
-    response = CODEC.decode_response(body, asked)
+    response = CODEC.decode_response(body, asked, Ledger())
     assert isinstance(response, Response)
     assert tidy(CODEC.encode_response(response, asked, mint(), ledger)) == tidy(body)
     assert len(ledger) == 0
@@ -283,3 +283,20 @@ def test_a_turn_comes_back_from_its_message() -> None:
     }
     parts = CODEC.decode_turn([message])
     assert CODEC.encode_turn(parts) == [message]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"reasoning": {"effort": "low"}, "thinking": {"type": "enabled", "budget_tokens": 4096}},
+        {"reasoning_effort": "low", "thinking": {"type": "enabled", "budget_tokens": 4096}},
+        {"thinking": {"type": "disabled"}},
+        {"reasoning": {"effort": "low", "max_tokens": 9, "mood": 1}},
+        {"reasoning_effort": "low", "thinking_budget": 9},
+        {"function_call": "none"},
+        {"function_call": {"name": "f"}, "functions": [{"name": "f"}]},
+    ],
+)
+def test_every_spelling_comes_home(members: JsonObject) -> None:
+    body: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **members}
+    assert CODEC.encode_request(CODEC.decode_request(body), target(), Ledger()).body == body

@@ -8,7 +8,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Part, Seal, Text, Thinking
 from dragoman.model.request import Message
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
+from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, repeats, turn_entry
 from dragoman.rules.seals import to_envelope
 from tests.protocols.openai_chat.room import A, C, R
 
@@ -90,3 +90,16 @@ def test_a_sealed_turn_is_no_reasoning() -> None:
 def test_an_envelope_under_any_format_is_opened() -> None:
     entry: JsonObject = {"type": "reasoning.encrypted", "data": to_envelope(THINKING), "format": "whatever"}
     assert seals(echoed(reasoning_details=[entry]).parts) == [THINKING]
+
+
+def test_an_unknown_model_is_left_out_of_the_details() -> None:
+    body: JsonObject = {"type": "thinking", "thinking": "a", "signature": "s"}
+    seal = Seal(origin="anthropic-messages", kind="thinking", body=body, model="")
+    assert "model" not in encode_details(Thinking(text="a", seal=seal))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"), [("a b", "a b", True), ("a b", "a\n\nb", True), ("a b", "a", False)]
+)
+def test_texts_are_the_same_but_for_white_space(text: str, other: str, same: bool) -> None:
+    assert repeats(text, other) is same

@@ -200,7 +200,6 @@ def test_reasoning_is_read_from_every_extension(members: JsonObject, effort: str
     [
         ({"n": 2}, Feature.CHOICES),
         ({"modalities": ["text", "audio"], "audio": {"voice": "x", "format": "wav"}}, Feature.MODALITIES),
-        ({"moderation": {"model": "x", "policy": {"input": {"mode": "block"}}}}, Feature.MODERATION),
     ],
 )
 def test_what_only_this_protocol_can_do_is_a_demand(members: JsonObject, feature: Feature) -> None:
@@ -226,3 +225,27 @@ def test_output_format_is_unpacked() -> None:
 def test_recognises_messages_only() -> None:
     assert CODEC.recognises({"messages": []})
     assert not CODEC.recognises({"input": "hi"})
+
+
+def test_moderation_is_kept_whole_and_its_policy_checked() -> None:
+    moderation: JsonObject = {"model": "x", "policy": {"input": {"mode": "block"}, "output": None}}
+    request = decoded(moderation=moderation)
+    assert (request.moderation, request.demands) == (moderation, ())
+    with pytest.raises(WireError) as caught:
+        decoded(moderation={"policy": {"input": "block"}})
+    assert caught.value.path == "/moderation/policy/input"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"stream": True, "stream_options": {"include_usage": True, "include_obfuscation": False, "mood": 1}},
+        {"reasoning_effort": "low", "temperature": 1, "max_completion_tokens": 9, "parallel_tool_calls": False},
+        {"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "custom", "name": "c"}]},
+    ],
+    ids=["least", "streamed", "settings", "tools"],
+)
+def test_a_usual_request_is_read_in_one_step_as_member_by_member(members: JsonObject) -> None:
+    # A null member is absent, and yet no usual one: it leads the long way.
+    assert decoded(**members) == decoded(**members, seed=None)

@@ -26,6 +26,7 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
 from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_chat import CODEC
+from dragoman.rules.extras import drop_extras
 from dragoman.rules.seals import from_envelope
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.json import encode
@@ -38,7 +39,7 @@ def body(message: JsonObject, finish: JsonValue = "stop", **members: JsonValue) 
 
 
 def read(message: JsonObject, finish: JsonValue = "stop", asked: Asked | None = None, **members: JsonValue) -> Response:
-    response = CODEC.decode_response(body(message, finish, **members), asked or ask())
+    response = CODEC.decode_response(body(message, finish, **members), asked or ask(), Ledger())
     assert isinstance(response, Response)
     return response
 
@@ -75,22 +76,22 @@ def test_pitfall_030_031_032_the_reason_follows_from_what_was_assembled(
     ("finish", "kind"), [("error", FailureKind.INTERNAL), ("insufficient_system_resource", FailureKind.OVERLOADED)]
 )
 def test_a_finish_that_is_a_failure(finish: str, kind: FailureKind) -> None:
-    failure = CODEC.decode_response(body({"content": "x"}, finish), ask())
+    failure = CODEC.decode_response(body({"content": "x"}, finish), ask(), Ledger())
     assert isinstance(failure, Failure) and failure.kind is kind
 
 
 def test_pitfall_184_an_error_inside_a_success_is_a_failure() -> None:
-    failure = CODEC.decode_response({"error": {"message": "slow", "code": 429}}, ask())
+    failure = CODEC.decode_response({"error": {"message": "slow", "code": 429}}, ask(), Ledger())
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.status, failure.message) == (FailureKind.RATE_LIMITED, 429, "slow")
 
 
 def test_which_stop_string_fired_is_believed_only_as_a_string() -> None:
     choice: JsonObject = {"message": {"content": "x"}, "finish_reason": "stop", "stop_reason": "END"}
-    response = CODEC.decode_response({"choices": [choice]}, ask())
+    response = CODEC.decode_response({"choices": [choice]}, ask(), Ledger())
     assert isinstance(response, Response)
     assert (response.stop.reason, response.stop.sequence) == (StopReason.SEQUENCE, "END")
-    response = CODEC.decode_response({"choices": [{**choice, "stop_reason": 128009}]}, ask())
+    response = CODEC.decode_response({"choices": [{**choice, "stop_reason": 128009}]}, ask(), Ledger())
     assert isinstance(response, Response) and response.stop.sequence is None
 
 
@@ -150,7 +151,7 @@ def test_inline_thinking_is_split_only_where_declared() -> None:
 def test_only_the_first_choice_is_used() -> None:
     one: JsonObject = {"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}
     other: JsonObject = {"index": 1, "message": {"content": "b"}, "finish_reason": "stop"}
-    response = CODEC.decode_response({"choices": [one, other]}, ask())
+    response = CODEC.decode_response({"choices": [one, other]}, ask(), Ledger())
     assert isinstance(response, Response)
     assert response.parts == (Text(text="a"),) and response.alternatives == (other,)
 
@@ -161,7 +162,7 @@ def test_only_the_first_choice_is_used() -> None:
 )
 def test_an_unreadable_answer_is_an_error(broken: JsonObject) -> None:
     with pytest.raises(WireError):
-        CODEC.decode_response(broken, ask())
+        CODEC.decode_response(broken, ask(), Ledger())
 
 
 @pytest.mark.parametrize(
@@ -366,3 +367,31 @@ def test_usage_is_written_with_what_is_known() -> None:
     served, _, ledger = write(Text(text="x"), usage=Usage(service_tier="standard", web_searches=2))
     assert served["service_tier"] == "default"
     assert losses(ledger) == {("dropped", "usage", "usage.web_searches")}
+
+
+def test_what_wraps_every_answer_is_no_loss_abroad() -> None:
+    body: JsonObject = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 7,
+        "model": "m",
+        "system_fingerprint": "fp",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop", "stop_reason": "b"}
+        ],
+    }
+    response = CODEC.decode_response(body, ask(), Ledger())
+    assert isinstance(response, Response)
+    ledger = Ledger()
+    drop_extras(response.extras, (), ledger)
+    assert not ledger.losses
+    assert response.stop.sequence == "b"
+    assert dig(CODEC.encode_response(response, ask(), mint(), Ledger()), "choices", 0, "stop_reason") == "b"
+
+
+def test_a_bent_custom_call_is_reported() -> None:
+    function: JsonObject = {"name": "sql", "arguments": '{"input":"x","more":1}'}
+    message: JsonObject = {"tool_calls": [{"id": "a", "type": "function", "function": function}]}
+    ledger = Ledger()
+    CODEC.decode_response({"choices": [{"message": message}]}, ask(TextTool(name="sql")), ledger)
+    assert losses(ledger) == {("approximated", "arguments", "parts[0]")}

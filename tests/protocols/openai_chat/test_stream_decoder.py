@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
@@ -16,6 +18,7 @@ from dragoman.model.events import (
     PartStarted,
     Started,
     Stopped,
+    TextDelta,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
@@ -27,6 +30,7 @@ from dragoman.model.response import Response, StopReason
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_chat import CODEC
+from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.wire.json import decode, encode
 from dragoman.wire.sse import Frame
 from tests.protocols.openai_chat.room import C, ask, chunk, heard, mint
@@ -137,7 +141,9 @@ CALLS: dict[str, tuple[list[JsonObject], list[tuple[str, str, str]]]] = {
 
 
 @pytest.mark.parametrize(("chunks", "expected"), CALLS.values(), ids=CALLS)
-def test_fragments_find_their_call(chunks: list[JsonObject], expected: list[tuple[str, str, str]]) -> None:
+def test_pitfall_048_053_054_055_056_fragments_find_their_call(
+    chunks: list[JsonObject], expected: list[tuple[str, str, str]]
+) -> None:
     response = answer(*chunks, chunk({}, "tool_calls"))
     assert calls(response) == expected
     assert response.stop.reason is StopReason.TOOL_CALL
@@ -222,7 +228,7 @@ USAGE: JsonObject = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens":
         "063 064 chunks without choices",
     ],
 )
-def test_usage_is_taken_wherever_it_stands(tail: list[JsonObject]) -> None:
+def test_pitfall_062_063_064_065_066_usage_is_taken_wherever_it_stands(tail: list[JsonObject]) -> None:
     response = answer(chunk({"content": "x"}), *tail)
     assert response.usage is not None
     assert (response.usage.input, response.usage.output) == (3, 2)
@@ -395,7 +401,7 @@ def test_the_stream_folds_to_the_whole_answer(chunks: list[JsonObject]) -> None:
         state.handle_chunk(ChatCompletionChunk.model_validate({"object": "chat.completion.chunk", **HEAD, **one}))
     whole = decode(state.current_completion_snapshot.model_dump_json(warnings=False))
     assert isinstance(whole, dict)
-    expected = CODEC.decode_response(whole, ask(F, G))
+    expected = CODEC.decode_response(whole, ask(F, G), Ledger())
     found = answer(*chunks)
     assert isinstance(expected, Response)
     assert (found.parts, found.stop, found.usage) == (bare(expected.parts), expected.stop, expected.usage)
@@ -415,3 +421,53 @@ def test_a_broken_relay_ends_with_an_error_frame() -> None:
     decoder = CODEC.stream_decoder(ask(), mint(), Ledger())
     frame = decoder.broken(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="gone"))
     assert frame.startswith(b'data: {"error":{"message":"gone"') and b"[DONE]" not in frame
+
+
+class SlowDecoder(ChatStreamDecoder):
+    """Reads every chunk member by member."""
+
+    def _next(self, chunk: JsonValue) -> PartGrew | None:
+        return None
+
+
+TEXT = st.sampled_from(["", "a", "<think>", "</think>", "b "])
+FRAGMENTS: st.SearchStrategy[JsonValue] = st.lists(
+    st.fixed_dictionaries(
+        {"index": st.integers(0, 1), "function": st.fixed_dictionaries({"arguments": st.sampled_from(["", "{", "}"])})},
+        optional={"id": st.just("a"), "name": st.just("f")},
+    ),
+    max_size=2,
+)
+DELTA: st.SearchStrategy[JsonValue] = st.one_of(
+    st.fixed_dictionaries({"content": TEXT}),
+    st.fixed_dictionaries({"reasoning_content": TEXT}),
+    st.fixed_dictionaries({"reasoning": TEXT}),
+    st.fixed_dictionaries({"tool_calls": FRAGMENTS}),
+    st.fixed_dictionaries({"": TEXT}),
+    st.fixed_dictionaries({}, optional={"content": TEXT, "reasoning_content": TEXT, "refusal": TEXT, "role": TEXT}),
+    st.just({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}}]}),
+)
+CHUNK = st.builds(
+    chunk,
+    DELTA,
+    st.sampled_from([None, None, None, None, "stop"]),
+    index=st.sampled_from([0, 0, 0, 1]),
+    logprobs=st.sampled_from([None, None, {"content": [{"token": "a", "logprob": 0}]}]),
+    service_tier=st.sampled_from([None, "default"]),
+    usage=st.sampled_from([None, None, USAGE]),
+)
+
+
+@given(st.lists(CHUNK, max_size=8), st.booleans())
+@settings(max_examples=300)
+def test_the_short_way_tells_the_same(chunks: list[JsonObject], inline: bool) -> None:
+    asked = ask(F, G, inline_thinking=inline)
+    quick, slow = CODEC.stream_decoder(asked, mint(), Ledger()), SlowDecoder(asked, mint(), Ledger())
+    for one in [*map(encode, chunks), b"[DONE]"]:
+        assert quick.feed(Frame(None, one)) == slow.feed(Frame(None, one))
+
+
+def test_a_delta_that_continues_takes_the_short_way() -> None:
+    decoder = ChatStreamDecoder(ask(F), mint(), Ledger())
+    decoder.feed(Frame(None, encode(chunk({"content": "a"}))))
+    assert decoder._next(chunk({"content": "b"})) == PartGrew(0, TextDelta("b"))

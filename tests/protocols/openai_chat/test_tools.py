@@ -1,168 +1,87 @@
-"""Tools and choices towards a provider of this protocol."""
+"""Tools read: usual declarations in one step, exactly as member by member, and written back as they were said."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dragoman.errors import RefusedError
+from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import CacheMark, Extras, Text
-from dragoman.model.tools import (
-    ChoiceMode,
-    CodeTool,
-    ForeignTool,
-    FunctionTool,
-    McpTool,
-    Namespace,
-    TextTool,
-    ToolChoice,
-    ToolRef,
-    ToolSpec,
-    WebFetchTool,
-    WebSearchTool,
+from dragoman.protocols.openai_chat.tools import (
+    decode_choice,
+    decode_tool,
+    encode_choice_home,
+    encode_tool_home,
+    plain_function,
+    read_tool,
 )
-from dragoman.rules.toolnames import Wrapped
-from tests.protocols.openai_chat.room import A, R, dig, losses, objects, said, target, user, written
+from dragoman.wire.fields import Fields
 
-HI = user(Text(text="hi"))
-F = FunctionTool(name="f", parameters={"type": "object", "properties": {}})
-
-
-def test_pitfall_144_a_function_always_lists_its_properties() -> None:
-    options: tuple[JsonObject | None, ...] = (None, {"type": "object"})
-    for parameters in options:
-        body, _, _ = written(said(HI, tools=(FunctionTool(name="f", description="d", parameters=parameters),)))
-        assert body["tools"] == [
-            {
-                "type": "function",
-                "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}},
-            }
-        ]
-
-
-@pytest.mark.parametrize(("origin", "required", "strict"), [(A, ["a"], True), (A, [], False), (R, [], True)])
-def test_pitfall_143_strict_from_messages_only_where_the_schema_can_be_closed(
-    origin: str, required: list[JsonValue], strict: bool
-) -> None:
-    schema: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}, "required": required}
-    body, _, _ = written(said(HI, origin=origin, tools=(FunctionTool(name="f", parameters=schema, strict=True),)))
-    assert dig(body, "tools", 0, "function", "strict") is strict
-
-
-def test_pitfall_146_keys_of_messages_tools_are_not_forwarded() -> None:
-    tool = FunctionTool(
-        name="f",
-        examples=({"a": 1},),
-        deferred=True,
-        callers=("direct", "code"),
-        cache=CacheMark(origin=A),
-        extras=Extras(origin=A, fields={"eager_input_streaming": True}),
-    )
-    body, ledger, _ = written(said(HI, tools=(tool,)))
-    function = dig(body, "tools", 0, "function")
-    assert isinstance(function, dict) and set(function) == {"name", "description", "parameters"}
-    assert '{"a":1}' in str(function["description"])
-    assert {place for _, _, place in losses(ledger)} == {
-        "tools[0].examples",
-        "tools[0].deferred",
-        "tools[0].callers",
-        "tools[0].cache",
-        "tools[0].extras.eager_input_streaming",
-    }
-
-
-def test_a_tool_that_excludes_direct_calls_is_refused() -> None:
-    with pytest.raises(RefusedError):
-        written(said(HI, tools=(FunctionTool(name="f", callers=("code",)),)))
-
-
-def test_pitfall_154_custom_tools_are_native_or_wrapped() -> None:
-    tool = TextTool(name="patch", description="d", syntax="lark", definition="start: x")
-    native, _, _ = written(said(HI, origin=R, tools=(tool,)), target("m", "openai"))
-    grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
-    assert native["tools"] == [{"type": "custom", "custom": {"name": "patch", "description": "d", "format": grammar}}]
-    wrapped, ledger, encoded = written(said(HI, origin=R, tools=(tool,)))
-    function = dig(wrapped, "tools", 0, "function")
-    assert dig(function, "parameters", "required") == ["input"]
-    assert "start: x" in str(dig(function, "description"))
-    assert losses(ledger) == {("approximated", "custom_tool", "tools[0]")}
-    entry = encoded.table.restored("patch")
-    assert entry is not None and entry.wrapped is Wrapped.INPUT
-
-
-def test_pitfall_156_namespaces_are_flattened_and_equal_names_survive() -> None:
-    tools: tuple[ToolSpec, ...] = tuple(FunctionTool(name="f", namespace=Namespace(name=name)) for name in ("a", "b"))
-    body, ledger, encoded = written(said(HI, origin=R, tools=tools))
-    names = [dig(tool, "function", "name") for tool in objects(body, "tools")]
-    assert names == ["a__f", "b__f"]
-    entry = encoded.table.restored("b__f")
-    assert entry is not None and (entry.namespace, entry.name) == ("b", "f")
-    assert {feature for _, feature, _ in losses(ledger)} == {"namespace"}
-
-
-def test_pitfall_158_one_tool_that_cannot_be_said_does_not_cost_the_others() -> None:
-    tools: tuple[ToolSpec, ...] = (
-        WebFetchTool(),
-        CodeTool(),
-        WebSearchTool(),
-        ForeignTool(origin=R, kind="file_search", body={}),
-        F,
-    )
-    body, ledger, _ = written(said(HI, origin=R, tools=tools))
-    assert len(objects(body, "tools")) == 1
-    assert {place for _, _, place in losses(ledger)} == {f"tools[{index}]" for index in range(4)}
-
-
-@pytest.mark.parametrize("tool", [WebFetchTool(), McpTool(label="x"), FunctionTool(name="")])
-def test_what_cannot_be_left_out_is_refused(tool: ToolSpec) -> None:
-    with pytest.raises(RefusedError):
-        written(said(HI, tools=(tool,)))
-
-
-def test_pitfall_153_search_is_the_providers_or_nobodys() -> None:
-    tool = WebSearchTool(location={"type": "approximate", "city": "Bern"}, allowed_domains=("x",))
-    body, ledger, _ = written(said(HI, tools=(tool, F)), target("gpt-search-x", "openai"))
-    assert body["web_search_options"] == {"user_location": {"type": "approximate", "approximate": {"city": "Bern"}}}
-    assert losses(ledger) == {("dropped", "web_search", "tools[0].allowed_domains")}
-
-
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
-        (ToolChoice(mode=ChoiceMode.AUTO), "auto"),
-        (ToolChoice(mode=ChoiceMode.NONE), "none"),
-        (ToolChoice(mode=ChoiceMode.REQUIRED), "required"),
-        (
-            ToolChoice(mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name="a.b")),
-            {"type": "function", "function": {"name": "a_b_5afd4a5a"}},
-        ),
-        (
-            ToolChoice(mode=ChoiceMode.ALLOWED, allowed=(ToolRef(kind="function", name="f"),), required=True),
-            {
-                "type": "allowed_tools",
-                "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]},
-            },
-        ),
-    ],
+ODD: st.SearchStrategy[JsonValue] = st.one_of(st.none(), st.just(7), st.just([]))
+FUNCTION = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.one_of(st.just("f"), ODD),
+        "description": st.one_of(st.just("d"), ODD),
+        "parameters": st.one_of(st.just({"type": "object"}), ODD),
+        "strict": st.one_of(st.booleans(), ODD),
+        "more": st.just(1),
+    },
 )
-def test_pitfall_045_choices_use_the_names_of_the_wire(choice: ToolChoice, expected: JsonValue) -> None:
-    body, _, encoded = written(said(HI, origin=R, tools=(F, FunctionTool(name="a.b")), tool_choice=choice))
-    if choice.tool is not None:
-        expected = {"type": "function", "function": {"name": encoded.table.wire("a.b")}}
-        assert encoded.table.wire("a.b") != "a.b"
-    assert body["tool_choice"] == expected
+TOOL = st.fixed_dictionaries(
+    {"function": st.one_of(FUNCTION, FUNCTION, ODD)},
+    optional={"type": st.sampled_from(["function", "custom"]), "cache_control": st.just({"type": "ephemeral"})},
+)
 
 
-def test_a_hosted_choice_finds_the_function_that_stands_for_it() -> None:
-    vendor = FunctionTool(name="apply_patch", extras=Extras(origin=R, fields={"type": "apply_patch"}))
-    choice = ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind="apply_patch"))
-    body, ledger, _ = written(said(HI, origin=R, tools=(vendor,), tool_choice=choice))
-    assert body["tool_choice"] == {"type": "function", "function": {"name": "apply_patch"}}
-    assert losses(ledger) == {("approximated", "vendor_tool", "tools[0]")}
+@given(TOOL)
+@settings(max_examples=200)
+def test_a_usual_function_is_read_in_one_step_as_member_by_member(tool: JsonObject) -> None:
+    plain = plain_function(tool)
+    if plain is not None:
+        assert plain == read_tool(Fields(tool))
 
 
-def test_too_many_tools_are_refused_where_there_is_a_limit() -> None:
-    tools: tuple[ToolSpec, ...] = tuple(FunctionTool(name=f"f{index}") for index in range(129))
-    assert len(objects(written(said(HI, tools=tools))[0], "tools")) == 129
-    with pytest.raises(RefusedError):
-        written(said(HI, tools=tools), target("m", "openai"))
+TOOLS: list[JsonObject] = [
+    {"type": "function", "function": {"name": "f", "description": "d", "parameters": {}, "strict": True}},
+    {"type": "function", "function": {"name": "f", "mood": 1}, "cache_control": {"type": "ephemeral"}},
+    {"type": "custom", "custom": {"name": "c"}},
+    {
+        "type": "custom",
+        "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "x"}}},
+    },
+    {"type": "web_search", "x": 1},
+]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_declaration_comes_home_as_it_was(tool: JsonObject) -> None:
+    assert encode_tool_home(decode_tool(tool, None, 0)) == tool
+
+
+def test_a_tool_that_is_no_object_is_an_error_with_its_place() -> None:
+    with pytest.raises(WireError) as caught:
+        decode_tool(7, (None, "tools"), 2)
+    assert caught.value.path == "/tools/2"
+
+
+CHOICES: list[JsonValue] = [
+    "auto",
+    "none",
+    "required",
+    {"type": "function", "function": {"name": "f"}},
+    {"type": "custom", "custom": {"name": "c"}},
+    {
+        "type": "allowed_tools",
+        "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]},
+    },
+    {"type": "web_search"},
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_choice_comes_home_as_it_was(choice: JsonValue) -> None:
+    read = decode_choice(Fields({"tool_choice": choice}))
+    assert read is not None
+    assert encode_choice_home(read) == choice

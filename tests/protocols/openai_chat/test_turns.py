@@ -307,3 +307,45 @@ def test_pitfall_175_cache_marks_only_where_the_model_takes_breakpoints() -> Non
 
 def test_a_user_message_left_empty_stays() -> None:
     assert messages(said(user(Text(text=""))))[0] == {"role": "user", "content": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [("boom", True), ("Error: boom", True)],
+    ids=["prefixed", "says so already"],
+)
+def test_an_error_flag_is_reported_however_the_text_says_it(text: str, reported: bool) -> None:
+    result = ToolResult(call_id="a", parts=(Text(text=text),), is_error=True)
+    call = ToolCall(call_id="a", name="f", arguments="{}")
+    ledger = written(said(user(Text(text="hi")), assistant(call), user(result)))[1]
+    assert (("approximated", "tool_error", "messages[2].parts[0]") in losses(ledger)) is reported
+
+
+def test_an_invented_result_is_one_loss() -> None:
+    call = ToolCall(call_id="a", name="f", arguments="{}")
+    ledger = written(said(user(Text(text="hi")), assistant(call), user(Text(text="go on"))))[1]
+    assert losses(ledger) == {("invented", "unanswered_call", "messages[1].parts[0]")}
+
+
+def _results(*ids: str) -> list[Message]:
+    return [user(ToolResult(call_id=one, parts=(Text(text=one),))) for one in ids]
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_pitfall_028_035_every_result_keeps_its_id_in_the_order_of_the_calls(order: tuple[str, str]) -> None:
+    calls = [ToolCall(call_id=one, name="f", arguments="{}") for one in ("a", "b")]
+    body = written(said(user(Text(text="hi")), *(assistant(call) for call in calls), *_results(*order)))[0]
+    assert objects(body, "messages")[2:] == [
+        {"role": "tool", "tool_call_id": "a", "content": "a"},
+        {"role": "tool", "tool_call_id": "b", "content": "b"},
+    ]
+
+
+def test_plain_parts_are_written_as_marked_ones_are_but_for_the_mark() -> None:
+    def conversation(mark: CacheMark | None = None) -> list[JsonObject]:
+        call = ToolCall(call_id="a", name="f", arguments="{}")
+        result = ToolResult(call_id="a", parts=(Text(text="1"),), cache=mark)
+        messages = (user(Text(text="hi", cache=mark)), assistant(Text(text="so", cache=mark), call), user(result))
+        return objects(written(said(*messages))[0], "messages")
+
+    assert conversation() == conversation(CacheMark(origin=A))

@@ -11,14 +11,16 @@ from dragoman.model.losses import Ledger, Place
 from dragoman.model.request import (
     OutputFormat,
     OutputKind,
+    Reasoning,
     Request,
+    Sampling,
     ThinkingMode,
     Updates,
 )
 from dragoman.model.tools import ToolSpec
 from dragoman.protocols.codec import Encoded, Target
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
-from dragoman.protocols.openai_chat.tools import (
+from dragoman.protocols.openai_chat.tools_abroad import (
     EncodedTools,
     ToolEncoder,
     encode_choice,
@@ -28,9 +30,13 @@ from dragoman.protocols.openai_chat.turns import TurnEncoder
 from dragoman.rules.conversation import arrange
 from dragoman.rules.effort import effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_demands
+from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.updates import effective
 from dragoman.wire.json import encode_text
+
+_NO_SAMPLING = Sampling()
+_NO_REASONING = Reasoning()
 
 
 def _put(body: JsonObject, key: str, value: JsonValue) -> None:
@@ -44,7 +50,7 @@ class Abroad:
     def __init__(self, request: Request, target: Target, ledger: Ledger) -> None:
         refuse_demands(request)
         if request.prewarm:
-            raise RefusedError(Feature.PREWARM.value, "max_tokens", "this provider has no cache pre-warming")
+            raise RefusedError(Feature.PREWARM.value, "prewarm", "this provider has no cache pre-warming")
         self._said = request
         self._request = effective(request)
         self._target = target
@@ -66,7 +72,8 @@ class Abroad:
         self._output()
         self._caching()
         for index, message in enumerate(request.messages):
-            drop_extras(message.extras, ("messages", index), ledger)
+            if message.extras is not None:
+                drop_extras(message.extras, ("messages", index), ledger)
         turns = arrange(request.messages, ledger)
         body["messages"] = TurnEncoder(self._target, tools.table, ledger).encode(
             request.instructions, turns, self._closing
@@ -76,6 +83,8 @@ class Abroad:
 
     def _placed_tools(self) -> list[tuple[ToolSpec, Place]]:
         """The tools in force, each with its place in the request as it was said."""
+        if self._said is self._request:
+            return [(tool, ("tools", index)) for index, tool in enumerate(self._request.tools)]
         kept = {id(tool) for tool in self._request.tools}
         placed: list[tuple[ToolSpec, Place]] = []
         updates: Updates = self._said.updates
@@ -93,7 +102,43 @@ class Abroad:
     def _scalars(self) -> None:
         request, body, abilities = self._request, self._body, self._abilities
         _put(body, "max_completion_tokens" if abilities.max_completion_tokens else "max_tokens", request.max_tokens)
-        sampling = request.sampling
+        if request.sampling != _NO_SAMPLING:
+            self._sampling(request.sampling)
+        if request.logprobs:
+            body["logprobs"] = True
+            _put(body, "top_logprobs", request.top_logprobs)
+        elif request.top_logprobs:
+            self._drop(Feature.LOGPROBS, ("top_logprobs",), "log probabilities were not asked for")
+        if request.verbosity is not None or request.moderation is not None or request.cache_key is not None:
+            self._official()
+        if request.service_tier is not None or request.speed is not None:
+            self._tier()
+        if request.metadata is not None:
+            self._drop(Feature.METADATA, ("metadata",), "taken only with stored completions")
+        if request.store:
+            self._drop(Feature.STORE, ("store",), "nothing is stored at the provider")
+        if request.compact_at is not None:
+            self._drop(Feature.CONTEXT_MANAGEMENT, ("compact_at",), "there is no compaction here")
+        if request.max_tool_calls is not None:
+            self._drop(Feature.MAX_TOOL_CALLS, ("max_tool_calls",), "there is no such limit")
+
+    def _official(self) -> None:
+        """Members that only the vendor's own service is known to take."""
+        request, official = self._request, self._abilities.official
+        if not official:
+            refuse_blocking(request)
+        for feature, name, key, value in (
+            (Feature.VERBOSITY, "verbosity", "verbosity", request.verbosity),
+            (Feature.MODERATION, "moderation", "moderation", request.moderation),
+            (Feature.CACHE_KEY, "cache_key", "prompt_cache_key", request.cache_key),
+        ):
+            if value is not None and official:
+                self._body[key] = value
+            elif value is not None:
+                self._drop(feature, (name,))
+
+    def _sampling(self, sampling: Sampling) -> None:
+        abilities = self._abilities
         for feature, key, number, taken in (
             (Feature.TEMPERATURE, "temperature", sampling.temperature, abilities.sampling),
             (Feature.TOP_P, "top_p", sampling.top_p, abilities.sampling),
@@ -104,34 +149,11 @@ class Abroad:
             (Feature.SAMPLING, "logit_bias", sampling.logit_bias, True),
         ):
             if number is not None and taken:
-                body[key] = number
+                self._body[key] = number
             elif number is not None:
                 self._drop(feature, ("sampling", key), "this model does not take it")
         for key in sampling.others or {}:
             self._drop(Feature.SAMPLING, ("sampling", "others", key))
-        if request.logprobs:
-            body["logprobs"] = True
-            _put(body, "top_logprobs", request.top_logprobs)
-        elif request.top_logprobs:
-            self._drop(Feature.LOGPROBS, ("top_logprobs",), "log probabilities were not asked for")
-        for feature, name, key, value in (
-            (Feature.VERBOSITY, "verbosity", "verbosity", request.verbosity),
-            (Feature.MODERATION, "moderation", "moderation", request.moderation),
-            (Feature.CACHE_KEY, "cache_key", "prompt_cache_key", request.cache_key),
-        ):
-            if value is not None and abilities.official:
-                body[key] = value
-            elif value is not None:
-                self._drop(feature, (name,))
-        self._tier()
-        for feature, name, given, note in (
-            (Feature.METADATA, "metadata", request.metadata is not None, "taken only with stored completions"),
-            (Feature.STORE, "store", bool(request.store), "nothing is stored at the provider"),
-            (Feature.CONTEXT_MANAGEMENT, "compact_at", request.compact_at is not None, "there is no compaction here"),
-            (Feature.MAX_TOOL_CALLS, "max_tool_calls", request.max_tool_calls is not None, "there is no such limit"),
-        ):
-            if given:
-                self._drop(feature, (name,), note)
 
     def _tier(self) -> None:
         request = self._request
@@ -174,7 +196,7 @@ class Abroad:
             self._body["stop"] = list[JsonValue](sent)
         if len(sent) < len(stop):
             self._ledger.approximated(
-                Feature.STOP_SEQUENCES, ("stop",), f"{len(stop) - len(sent)} stop strings are matched by the gateway"
+                Feature.STOP_SEQUENCES, ("stop",), f"{len(stop) - len(sent)} stop strings are matched by this library"
             )
         return stop[len(sent) :]
 
@@ -212,6 +234,8 @@ class Abroad:
 
     def _reasoning(self) -> None:
         reasoning = self._request.reasoning
+        if reasoning == _NO_REASONING:
+            return
         for name, shown in (("display", reasoning.display), ("summary", reasoning.summary)):
             if shown is not None:
                 self._drop(Feature.THINKING_DISPLAY, ("reasoning", name), "what is shown of reasoning is not settable")

@@ -73,12 +73,17 @@ _STATUS_WORDS: tuple[tuple[str, int], ...] = (
     ("quota", 429),
     ("overloaded", 503),
     ("service_unavailable", 503),
+    ("billing", 402),
+    ("conflict", 409),
+    ("too_large", 413),
     ("authentication", 401),
     ("invalid_api_key", 401),
     ("permission", 403),
     ("not_found", 404),
     ("timeout", 504),
 )
+# Codes of this protocol name one status each.
+_STATUS_BY_CODE = {code: status for status, _, code in ERRORS.values() if code is not None and status is not None}
 _MESSAGE_LIMIT = 500
 
 
@@ -111,8 +116,15 @@ def _status_of(error: JsonValue) -> int:
             status = int(status)
         if isinstance(status, int) and not isinstance(status, bool) and 400 <= status <= 599:
             return status
-    words = " ".join(str(error.get(key) or "") for key in ("type", "code")).lower()
-    return next((status for word, status in _STATUS_WORDS if word in words), 500)
+    # The code is the more exact of the two: all kinds of errors are called `invalid_request_error`.
+    for key in ("code", "type"):
+        named = str(error.get(key) or "").lower()
+        if named in _STATUS_BY_CODE:
+            return _STATUS_BY_CODE[named]
+        for word, status in _STATUS_WORDS:
+            if word in named:
+                return status
+    return 500
 
 
 def _failure(status: int, body: JsonObject) -> Failure:

@@ -6,17 +6,23 @@ way home knows them again.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import (
     Extras,
     InputForm,
     Part,
     Refusal,
+    Seal,
+    Text,
     Thinking,
     ToolCall,
     ToolResult,
 )
 from dragoman.model.request import Message, Role
+from dragoman.model.tools import TextTool, ToolSpec
 from dragoman.protocols.openai_chat.parts import (
     decode_content,
     encode_content_home,
@@ -26,18 +32,84 @@ from dragoman.protocols.openai_chat.parts import (
 from dragoman.protocols.openai_chat.reasoning import decode_echo, write_home
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules import ids
-from dragoman.wire.fields import Fields
-from dragoman.wire.json import encode_text
+from dragoman.rules.unwrap import InputUnwrapper, wrap_input
+from dragoman.wire.fields import Fields, render_path
+from dragoman.wire.json import encode_text, kind_of
 
 _ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
+# Members of an enumeration are looked up slowly; these are asked for with every message.
+_USER, _ASSISTANT = Role.USER, Role.ASSISTANT
+_JSON, _TEXT = InputForm.JSON, InputForm.TEXT
+_PLAIN_ASSISTANT = frozenset({"role", "content", "reasoning_content", "tool_calls"})
 
 
 class MessageDecoder:
-    """Reads the messages of one request, in order, because results without ids belong to calls before them."""
+    """Reads the messages of one request, in order, because results without ids belong to calls before them.
 
-    def __init__(self) -> None:
+    Clients may replay a call of a custom tool in the form that streams have for it, as a function with one `input`
+    (mapping.md §7); the declared tools tell such calls apart.
+    """
+
+    def __init__(self, tools: tuple[ToolSpec, ...] = ()) -> None:
         self._legacy: dict[str, list[str]] = {}
         self._custom: set[str] = set()
+        self._text_tools = {tool.name for tool in tools if type(tool) is TextTool}
+
+    def decode_all(self, owner: Fields, key: str = "messages") -> tuple[Message, ...]:
+        """The messages of a request; those of the usual shapes are read without asking member by member."""
+        messages: list[Message] = []
+        path = (owner.path, key)
+        for index, value in enumerate(owner.optional_list(key) or ()):
+            if type(value) is not dict:
+                raise WireError(render_path((path, index)), "object", kind_of(value))
+            message = self.plain(value)
+            messages.append(self.decode(Fields(value, (path, index)), index) if message is None else message)
+        return tuple(messages)
+
+    def plain(self, value: JsonObject) -> Message | None:
+        """A message of the usual shape, exactly as `decode` reads it; None if it has any other."""
+        role, content = value.get("role"), value.get("content")
+        if role == "assistant":
+            return self._plain_assistant(value, content)
+        if type(content) is not str:
+            return None
+        if role == "tool":
+            call_id = value.get("tool_call_id")
+            if len(value) != 3 or type(call_id) is not str:
+                return None
+            form = _TEXT if call_id in self._custom else _JSON
+            result = ToolResult(call_id=call_id, parts=(Text(text=content),), form=form)
+            return Message(role=_USER, parts=(result,))
+        known = _ROLES.get(role) if type(role) is str else None
+        if known is None or len(value) != 2:
+            return None
+        return Message(role=known, parts=(Text(text=content),))
+
+    def _plain_assistant(self, value: JsonObject, content: JsonValue) -> Message | None:
+        if not value.keys() <= _PLAIN_ASSISTANT:
+            return None
+        parts: list[Part] = []
+        thought = value.get("reasoning_content")
+        if thought is not None:
+            if type(thought) is not str:
+                return None
+            if thought:
+                body: JsonObject = {"field": "reasoning_content", "text": thought}
+                parts.append(Thinking(text=thought, seal=Seal(origin=NAME, kind="text", body=body)))
+        if content is not None:
+            if type(content) is not str:
+                return None
+            parts.append(Text(text=content))
+        calls = value.get("tool_calls")
+        if calls is not None:
+            if type(calls) is not list:
+                return None
+            for call in calls:
+                part = _plain_call(call)
+                if part is None or part.name in self._text_tools:
+                    return None
+                parts.append(part)
+        return Message(role=_ASSISTANT, parts=tuple(parts))
 
     def decode(self, message: Fields, position: int) -> Message:
         """One message."""
@@ -65,6 +137,8 @@ class MessageDecoder:
             parts.append(Refusal(text=refusal))
         for call in message.each("tool_calls"):
             part = decode_call(call)
+            if part.form is InputForm.JSON and part.name in self._text_tools:
+                part = _as_text_call(part)
             if part.form is InputForm.TEXT:
                 self._custom.add(part.call_id)
             parts.append(part)
@@ -96,6 +170,34 @@ class MessageDecoder:
             # Nothing but the name says what this was; the role is kept for the way home.
             extras = Extras(origin=NAME, fields={**(extras.fields if extras is not None else {}), "role": "function"})
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
+
+
+def _plain_call(call: JsonValue) -> ToolCall | None:
+    """A function call of the usual shape, exactly as `decode_call` reads it; None if it has any other."""
+    if type(call) is not dict or len(call) != 3 or call.get("type") != "function":
+        return None
+    call_id, function = call.get("id"), call.get("function")
+    if type(call_id) is not str or type(function) is not dict or len(function) != 2:
+        return None
+    name, arguments = function.get("name"), function.get("arguments")
+    if type(name) is not str or type(arguments) is not str:
+        return None
+    return ToolCall(call_id=call_id, name=name, arguments=arguments)
+
+
+def _as_text_call(call: ToolCall) -> ToolCall:
+    """A custom tool's call that came in function form; the way home is to write it so again."""
+    opened = InputUnwrapper()
+    text = opened.feed(call.arguments)
+    text += opened.close()
+    known = call.extras.fields if call.extras is not None else {}
+    # Null loses nothing abroad; arguments spelled otherwise than this library spells them are kept to the letter.
+    spelled: JsonObject = {"arguments": call.arguments} if wrap_input(text) != call.arguments else {}
+    inner = known.get("function")
+    if isinstance(inner, dict):
+        spelled = {**inner, **spelled}
+    extras = Extras(origin=NAME, fields={**known, "function": spelled or None})
+    return replace(call, arguments=text, form=InputForm.TEXT, extras=extras)
 
 
 def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
@@ -201,6 +303,9 @@ def encode_assistant_home(message: Message, position: int, legacy: dict[str, str
 
 def encode_call_home(part: ToolCall) -> JsonObject:
     """A call as it was said."""
+    if part.form is InputForm.TEXT and part.extras is not None and "function" in part.extras.fields:
+        replayed = write_call(part.call_id, part.name, wrap_input(part.arguments), InputForm.JSON)
+        return merge_extras(replayed, part.extras)
     return merge_extras(write_call(part.call_id, part.name, part.arguments, part.form), part.extras)
 
 

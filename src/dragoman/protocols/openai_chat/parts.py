@@ -111,7 +111,11 @@ def _decode_text(part: Fields) -> Text:
 
 
 def _decode_refusal(part: Fields) -> Refusal:
-    return Refusal(text=part.text("refusal"), extras=unmodelled(part))
+    # What stands in the content, and not beside it, says so for the way home; null loses nothing abroad.
+    return Refusal(text=part.text("refusal"), extras=unmodelled(part) or _IN_CONTENT)
+
+
+_IN_CONTENT = Extras(origin=NAME, fields={"refusal": None})
 
 
 def _decode_image(part: Fields) -> Image:
@@ -173,9 +177,11 @@ _DECODERS: dict[str, Callable[[Fields], Part]] = {
 
 
 def merge_extras(written: JsonObject, extras: Extras | None) -> JsonObject:
-    """Put this protocol's unmodelled members back, into nested objects too."""
+    """Put this protocol's unmodelled members back, into nested objects too; null is no member but a mark of ours."""
     if extras is not None and extras.origin == NAME:
         for key, value in extras.fields.items():
+            if value is None:
+                continue
             known = written.get(key)
             written[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
     return written
@@ -246,6 +252,11 @@ def _file_home(part: Document) -> JsonObject:
     return {"type": "file", "file": file}
 
 
+def is_plain(part: Text) -> bool:
+    """Whether a text is nothing but its text."""
+    return part.extras is None and part.cache is None and not part.citations and part.logprobs is None
+
+
 class PartEncoder:
     """Writes another protocol's content for a provider of this one, with what is lost (mapping.md §6)."""
 
@@ -276,14 +287,17 @@ class PartEncoder:
                     f"a user's message to this provider cannot hold a {type(part).__name__}",
                 )
 
-    def text(self, part: Text, at: Place) -> JsonObject:
-        """A text part; what hangs on it and cannot go along is reported."""
+    def text(self, part: Text, at: Place, text: str | None = None) -> JsonObject:
+        """A text part, or what is left of its text; what hangs on it and cannot go along is reported."""
+        written: JsonObject = {"type": "text", "text": part.text if text is None else text}
+        if is_plain(part):
+            return written
         drop_extras(part.extras, at, self._ledger)
         if part.citations:
             self._ledger.dropped(Feature.CITATIONS, (*at, "citations"), "history carries no citations here")
         if part.logprobs:
             self._ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "history carries no log probabilities")
-        return self._marked({"type": "text", "text": part.text}, part.cache, at)
+        return self._marked(written, part.cache, at)
 
     def _marked(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
         return self.mark(written, mark, (*at, "cache"))

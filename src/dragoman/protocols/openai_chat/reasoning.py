@@ -138,12 +138,15 @@ def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
     details = read_details(message)
     if said is None and not details:
         return [], None
+    if said is not None and not details:
+        return [Thinking(text=said.text, seal=text_seal(said, said.text, []))], None
     echo = _Echo()
     for entry in details:
         echo.take(entry)
-    parts: list[Part] = list(echo.parts())
+    found = echo.parts()
+    parts: list[Part] = list(found)
     loose = echo.loose
-    if said is not None and _squeezed(said.text) != _squeezed("".join(part.text for part in echo.parts())):
+    if said is not None and not repeats(said.text, "".join([part.text for part in found])):
         parts.insert(0, Thinking(text=said.text, seal=text_seal(said, said.text, loose)))
     elif loose:
         text = "".join(detail_text(entry) for entry in loose)
@@ -152,9 +155,9 @@ def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
     return parts, echo.turn
 
 
-def _squeezed(text: str) -> str:
-    # Servers join the pieces of one text in different ways.
-    return "".join(text.split())
+def repeats(text: str, joined: str) -> bool:
+    """Whether two texts are the same but for white space; servers join the pieces of one text in different ways."""
+    return text == joined or "".join(text.split()) == "".join(joined.split())
 
 
 class _Echo:
@@ -190,7 +193,7 @@ class _Echo:
             self._found.append(group)
         group.append(entry)
 
-    def parts(self) -> Iterable[Thinking]:
+    def parts(self) -> list[Thinking]:
         """The sealed reasoning, in order of first appearance."""
         return [found if isinstance(found, Thinking) else _responses_thinking(found) for found in self._found]
 
@@ -263,7 +266,7 @@ def encode_details(part: Thinking) -> list[JsonObject]:
     else:
         entries = [{"type": DETAIL_ENCRYPTED, "data": to_envelope(seal), "format": "unknown"}]
     for entry in entries:
-        if seal.model is not None:
+        if seal.model:
             entry["model"] = seal.model
         if part.extras is not None and part.extras.origin == NAME:
             entry.update(part.extras.fields)

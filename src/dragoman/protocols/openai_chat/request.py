@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -41,42 +43,76 @@ def recognises(body: JsonObject) -> bool:
     return isinstance(body.get("messages"), list)
 
 
+# Members of nearly every request; one that has no others is read in one step.
+_PLAIN = frozenset(
+    {
+        "model",
+        "messages",
+        "tools",
+        "parallel_tool_calls",
+        "max_completion_tokens",
+        "stream",
+        "stream_options",
+        "reasoning_effort",
+        "temperature",
+    }
+)
+
+
 def decode_request(body: JsonObject) -> Request:
     """A request of this protocol."""
     fields = Fields(body)
-    decoder = MessageDecoder()
-    messages = tuple(decoder.decode(message, index) for index, message in enumerate(fields.each("messages")))
+    tools = _decode_tools(fields)
+    messages = MessageDecoder(tools).decode_all(fields)
     if not messages:
         raise fields.wrong("messages", "at least one message", "none")
-    spellings: list[str] = []
-    demands: list[Demand] = []
-    nested: JsonObject = {}
-    tools, legacy = _decode_tools(fields)
-    choice = decode_choice(fields)
-    if choice is None:
-        choice = decode_legacy_choice(fields)
-    elif "function_call" in body:
-        nested["function_call"] = fields.raw("function_call")
-    options = fields.optional_fields("stream_options")
-    choices = fields.optional_integer("n")
-    if choices is not None and choices > 1:
-        demands.append(Demand(feature=Feature.CHOICES, member="n", note="only one choice can be asked for"))
-    return Request(
+    include_usage, obfuscation, extras = _decode_stream_options(fields)
+    effort, temperature = fields.optional_text("reasoning_effort"), fields.optional_number("temperature")
+    request = Request(
         origin=NAME,
         model=fields.text("model"),
         messages=messages,
         tools=tools,
-        tool_choice=choice,
         parallel_calls=fields.optional_flag("parallel_tool_calls"),
-        max_tokens=_decode_cap(fields, spellings),
+        max_tokens=fields.optional_integer("max_completion_tokens"),
+        sampling=_NO_SAMPLING if temperature is None else Sampling(temperature=temperature),
+        reasoning=_NO_REASONING if effort is None else Reasoning(effort=effort),
+        stream=fields.optional_flag("stream") or False,
+        include_usage=include_usage,
+        obfuscation=obfuscation,
+        extras=extras,
+    )
+    return request if body.keys() <= _PLAIN else _with_the_others(request, fields)
+
+
+_NO_SAMPLING = Sampling()
+_NO_REASONING = Reasoning()
+
+
+def _with_the_others(request: Request, fields: Fields) -> Request:
+    """The request with the members that not every client sends."""
+    spellings: list[str] = []
+    nested: JsonObject = dict(request.extras.fields) if request.extras is not None else {}
+    functions = tuple(decode_legacy_function(function) for function in fields.each("functions"))
+    search = fields.optional_fields("web_search_options")
+    choice = decode_choice(fields)
+    if choice is None:
+        choice = decode_legacy_choice(fields)
+        if choice is not None:
+            spellings.append("function_call")
+    elif "function_call" in fields.value:
+        nested["function_call"] = fields.raw("function_call")
+    choices = fields.optional_integer("n")
+    return replace(
+        request,
+        tools=request.tools + functions + (() if search is None else (decode_search(search),)),
+        tool_choice=choice,
+        max_tokens=_decode_cap(request.max_tokens, fields, spellings),
         sampling=_decode_sampling(fields),
         stop=_decode_stop(fields),
         reasoning=_decode_reasoning(fields, spellings),
         output=_decode_output(fields),
         verbosity=fields.optional_text("verbosity"),
-        stream=fields.optional_flag("stream") or False,
-        include_usage=options.optional_flag("include_usage") if options is not None else None,
-        obfuscation=options.optional_flag("include_obfuscation") if options is not None else None,
         choices=choices,
         logprobs=fields.optional_flag("logprobs"),
         top_logprobs=fields.optional_integer("top_logprobs"),
@@ -86,37 +122,58 @@ def decode_request(body: JsonObject) -> Request:
         store=fields.optional_flag("store"),
         cache_key=fields.optional_text("prompt_cache_key"),
         cache=_decode_cache_options(fields),
-        moderation=_decode_moderation(fields, demands),
-        legacy_functions=legacy,
+        moderation=_decode_moderation(fields),
+        legacy_functions=bool(functions),
         spellings=tuple(spellings),
-        demands=(*demands, *_decode_modalities(fields)),
-        extras=_rest(fields, options, nested),
+        demands=_decode_demands(fields, choices),
+        extras=_rest(fields, nested),
     )
 
 
-def _rest(fields: Fields, options: Fields | None, nested: JsonObject) -> Extras | None:
+def _decode_demands(fields: Fields, choices: int | None) -> tuple[Demand, ...]:
+    demands: list[Demand] = []
+    if choices is not None and choices > 1:
+        demands.append(Demand(feature=Feature.CHOICES, member="n", note="only one choice can be asked for"))
+    modalities = fields.value.get("modalities")
+    if isinstance(modalities, list) and "audio" in modalities:
+        note = "answers in sound cannot be asked for"
+        demands.append(Demand(feature=Feature.MODALITIES, member="modalities", note=note))
+    return tuple(demands)
+
+
+def _decode_stream_options(fields: Fields) -> tuple[bool | None, bool | None, Extras | None]:
+    """Whether usage and padding are asked for, and what else stands there."""
+    value = fields.value.get("stream_options")
+    if type(value) is dict and len(value) == 1 and value.get("include_usage") is True:
+        # What nearly every client says.
+        fields.skip("stream_options")
+        return True, None, None
+    options = fields.optional_fields("stream_options")
+    if options is None:
+        return None, None, None
+    usage, obfuscation = options.optional_flag("include_usage"), options.optional_flag("include_obfuscation")
+    rest = unmodelled(options)
+    extras = None if rest is None else Extras(origin=NAME, fields={"stream_options": rest.fields})
+    return usage, obfuscation, extras
+
+
+def _rest(fields: Fields, nested: JsonObject) -> Extras | None:
     rest = unmodelled(fields)
-    inner = unmodelled(options) if options is not None else None
-    if inner is not None:
-        nested["stream_options"] = inner.fields
     if not nested:
         return rest
     return Extras(origin=NAME, fields={**(rest.fields if rest is not None else {}), **nested})
 
 
-def _decode_tools(fields: Fields) -> tuple[tuple[ToolSpec, ...], bool]:
-    tools: list[ToolSpec] = [decode_tool(tool) for tool in fields.each("tools")]
-    functions = [decode_legacy_function(function) for function in fields.each("functions")]
-    tools += functions
-    search = fields.optional_fields("web_search_options")
-    if search is not None:
-        tools.append(decode_search(search))
-    return tuple(tools), bool(functions)
+def _decode_tools(fields: Fields) -> tuple[ToolSpec, ...]:
+    tools = fields.optional_list("tools")
+    if not tools:
+        return ()
+    path = (fields.path, "tools")
+    return tuple([decode_tool(tool, path, index) for index, tool in enumerate(tools)])
 
 
-def _decode_cap(fields: Fields, spellings: list[str]) -> int | None:
+def _decode_cap(cap: int | None, fields: Fields, spellings: list[str]) -> int | None:
     """The newer member counts; the older one beside it is kept for the way home."""
-    cap = fields.optional_integer("max_completion_tokens")
     if cap is None and fields.value.get("max_tokens") is not None:
         spellings.append("max_tokens")
         return fields.optional_integer("max_tokens")
@@ -231,23 +288,16 @@ def _decode_cache_options(fields: Fields) -> CacheOptions | None:
     )
 
 
-def _decode_moderation(fields: Fields, demands: list[Demand]) -> JsonObject | None:
-    moderation = fields.optional_object("moderation")
-    policy = moderation.get("policy") if moderation is not None else None
-    if isinstance(policy, dict) and any(
-        isinstance(side, dict) and side.get("mode") == "block" for side in policy.values()
-    ):
-        demands.append(
-            Demand(feature=Feature.MODERATION, member="moderation", note="blocking by moderation cannot be asked for")
-        )
-    return moderation
-
-
-def _decode_modalities(fields: Fields) -> tuple[Demand, ...]:
-    modalities = fields.value.get("modalities")
-    if isinstance(modalities, list) and "audio" in modalities:
-        return (Demand(feature=Feature.MODALITIES, member="modalities", note="answers in sound cannot be asked for"),)
-    return ()
+def _decode_moderation(fields: Fields) -> JsonObject | None:
+    """Moderation as it was said; what blocks is for those to refuse who cannot do it."""
+    moderation = fields.optional_fields("moderation")
+    if moderation is None:
+        return None
+    policy = moderation.optional_fields("policy")
+    if policy is not None:
+        policy.optional_object("input")
+        policy.optional_object("output")
+    return moderation.value
 
 
 def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
@@ -317,7 +367,7 @@ def _encode_tools_home(request: Request, body: JsonObject) -> None:
         if isinstance(tool, WebSearchTool):
             body["web_search_options"] = encode_search_home(tool)
     choice = request.tool_choice
-    if choice is not None and request.legacy_functions:
+    if choice is not None and "function_call" in request.spellings:
         named = choice.tool.name if choice.tool is not None else None
         body["function_call"] = {"name": named} if named is not None else choice.mode.value
     elif choice is not None:
@@ -327,21 +377,20 @@ def _encode_tools_home(request: Request, body: JsonObject) -> None:
 
 def _reasoning_home(request: Request, body: JsonObject) -> None:
     reasoning, spellings = request.reasoning, request.spellings
+    effort, budget = reasoning.effort, reasoning.budget
     unified: JsonObject = {}
     if "thinking" in spellings:
-        off = reasoning.budget is None
-        body["thinking"] = {"type": "disabled"} if off else {"type": "enabled", "budget_tokens": reasoning.budget}
-        if not off:
-            _put(body, "reasoning_effort", reasoning.effort)
-    else:
-        if "reasoning.effort" in spellings:
-            unified["effort"] = reasoning.effort
-        else:
-            _put(body, "reasoning_effort", reasoning.effort)
-        if reasoning.budget is not None and "thinking_budget" in spellings:
-            body["thinking_budget"] = reasoning.budget
-        elif reasoning.budget is not None:
-            unified["max_tokens"] = reasoning.budget
+        # Switched off, it said the effort; else it says the budget.
+        body["thinking"] = {"type": "disabled"} if budget is None else {"type": "enabled", "budget_tokens": budget}
+        effort, budget = (None, None) if budget is None else (effort, None)
+    if effort is not None and "reasoning.effort" in spellings:
+        unified["effort"] = effort
+    elif effort is not None:
+        body["reasoning_effort"] = effort
+    if budget is not None and "thinking_budget" in spellings:
+        body["thinking_budget"] = budget
+    elif budget is not None:
+        unified["max_tokens"] = budget
     if unified:
         body["reasoning"] = unified
     merge_extras(body, reasoning.extras)

@@ -1,4 +1,4 @@
-"""Whole answers, both ways, and what streams share with them (mapping.md §16, §19)."""
+"""Whole answers, both ways (mapping.md §16)."""
 
 from __future__ import annotations
 
@@ -9,52 +9,48 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
-    Citation,
-    Compaction,
     Extras,
-    Foreign,
-    HostedCall,
-    HostedResult,
     InputForm,
     Part,
     Refusal,
-    Seal,
     Text,
     Thinking,
     ToolCall,
 )
 from dragoman.model.response import Response, StopReason
 from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_chat.answers import (
+    Spoken,
+    client_name,
+    completion_id,
+    report_call,
+    report_hidden,
+    restored,
+    seal_turn,
+)
 from dragoman.protocols.openai_chat.failure import failure_in
 from dragoman.protocols.openai_chat.messages import decode_call, decode_legacy_call, encode_call_home, write_call
-from dragoman.protocols.openai_chat.parts import decode_annotation, encode_annotation, joined, merge_extras, unmodelled
+from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
 from dragoman.protocols.openai_chat.reasoning import (
     decode_answer,
     encode_details,
     indexed,
-    rebuilds,
     text_seal,
     turn_entry,
     write_home,
 )
 from dragoman.protocols.openai_chat.shapes import (
-    ANTHROPIC,
     COMPLETION,
     FINISH_FAILURES,
-    ID_PREFIX,
     NAME,
-    RESPONSES,
     SERVED_TIERS,
 )
 from dragoman.protocols.openai_chat.stops import broken_off, finish_word, report_stop, stop_of, stop_string
 from dragoman.protocols.openai_chat.think import INLINE, split_thinking
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, whole_number
 from dragoman.rules import ids
-from dragoman.rules.arguments import or_empty, unwrapped
+from dragoman.rules.arguments import or_empty
 from dragoman.rules.extras import drop_extras
-from dragoman.rules.names import flatten
-from dragoman.rules.toolnames import Wrapped
-from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
 from dragoman.wire.fields import Fields
 
 
@@ -64,7 +60,6 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     if failure is not None:
         return failure
     fields = Fields(body)
-    fields.optional_text("object")
     fields.skip("error")
     choices = list(fields.each("choices"))
     if not choices:
@@ -74,16 +69,18 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     if word in FINISH_FAILURES:
         return broken_off(word or "")
     message = choice.fields("message")
-    parts = _decode_message(message, choice, asked)
+    parts = _decode_message(message, choice, asked, ledger)
     stop = stop_of(
         word,
         calls=any(isinstance(part, ToolCall) for part in parts),
         refusal=next((part.text for part in parts if isinstance(part, Refusal)), None),
         sequence=stop_string(choice.value),
     )
+    if stop.extras is not None:
+        choice.skip(*stop.extras.fields)
     usage = fields.optional_object("usage")
     tier = fields.optional_text("service_tier")
-    counted = decode_usage(usage, tier) if usage is not None else None
+    counted = decode_usage(usage, tier, ledger) if usage is not None else None
     created = fields.optional_number("created")
     return Response(
         origin=NAME,
@@ -103,6 +100,8 @@ def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | 
     choice.optional_integer("index")
     message.optional_text("role")
     outer, inner, innermost = unmodelled(fields), unmodelled(choice), unmodelled(message)
+    if outer is not None and not isinstance(outer.fields.get("object", ""), str):
+        raise fields.fail("object", "string", outer.fields["object"])
     known: JsonObject = dict(outer.fields) if outer is not None else {}
     nested: JsonObject = dict(inner.fields) if inner is not None else {}
     if innermost is not None:
@@ -114,7 +113,7 @@ def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | 
     return Extras(origin=NAME, fields=known) if known else None
 
 
-def _decode_message(message: Fields, choice: Fields, asked: Asked) -> list[Part]:
+def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledger) -> list[Part]:
     parts: list[Part] = []
     thinking = decode_answer(message, asked.target)
     content = content_text(message.raw("content"), message)
@@ -134,15 +133,16 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked) -> list[Part]
         refused = _decode_logprobs(logprobs, "refusal")
         parts.append(Refusal(text=refusal, logprobs=refused or None))
     seen: set[str] = set()
-    for position, call in enumerate(message.each("tool_calls")):
-        part = restored(decode_call(call, lenient=True), asked)
+    for position, fragment in enumerate(message.each("tool_calls")):
+        part = restored(decode_call(fragment, lenient=True), asked, ("parts", len(parts)), ledger)
         if not part.call_id or part.call_id in seen:
             part = replace(part, call_id=ids.legacy_call_id(part.name, position))
         seen.add(part.call_id)
         parts.append(part)
     legacy = message.optional_fields("function_call")
     if legacy is not None and not seen:
-        parts.append(restored(decode_legacy_call(legacy, 0, lenient=True), asked))
+        call = decode_legacy_call(legacy, 0, lenient=True)
+        parts.append(restored(call, asked, ("parts", len(parts)), ledger))
     return parts
 
 
@@ -174,50 +174,6 @@ def content_text(content: JsonValue, owner: Fields) -> str:
             raise Fields({}, (owner.path, "content")).fail(position, "object", part)
         pieces.append(Fields(part, ((owner.path, "content"), position)).optional_text("text") or "")
     return "".join(pieces)
-
-
-def restored(call: ToolCall, asked: Asked) -> ToolCall:
-    """A provider's call under the name, and in the form, in which the client declared its tool."""
-    entry = asked.table.restored(call.name)
-    arguments = call.arguments
-    if entry is None:
-        if asked.request.origin == NAME or call.form is InputForm.TEXT:
-            return call
-        return replace(call, arguments=unwrapped(arguments))
-    if call.form is InputForm.JSON:
-        if entry.wrapped is Wrapped.INPUT or entry.form is InputForm.TEXT:
-            opened = InputUnwrapper()
-            arguments = opened.feed(arguments) + opened.close()
-        elif entry.wrapped is Wrapped.VALUE:
-            value = ValueUnwrapper()
-            arguments = value.feed(arguments) + value.close()
-        else:
-            arguments = unwrapped(arguments)
-    return replace(call, name=entry.name, namespace=entry.namespace, arguments=arguments, form=entry.form)
-
-
-def completion_id(upstream_id: str, mint: Mint) -> str:
-    """The answer's id in this protocol's form (N4)."""
-    return ID_PREFIX + (ids.object_suffix(upstream_id) or mint.token(24))
-
-
-def client_name(call: ToolCall) -> str:
-    """The name by which a client of this protocol knows a tool; it has no groups."""
-    return flatten(call.namespace, call.name)
-
-
-def seal_turn(parts: tuple[Part, ...], origin: str, asked: Asked) -> Seal | None:
-    """The exact form of a turn that the client's echo would not give back (V1), or None."""
-    if asked.render_turn is None or origin not in (ANTHROPIC, RESPONSES) or rebuilds(parts):
-        return None
-    blocks: JsonList = list[JsonValue](asked.render_turn(parts))
-    return Seal(
-        origin=origin,
-        kind="turn",
-        body={"blocks": blocks},
-        model=asked.target.model,
-        upstream=asked.target.upstream,
-    )
 
 
 def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
@@ -313,92 +269,6 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
     message["tool_calls"] = written
 
 
-def report_call(part: ToolCall, index: int, ledger: Ledger) -> None:
-    """Note what a call carries that this protocol does not know."""
-    if part.extras is not None and part.extras.origin != NAME:
-        if "type" in part.extras.fields:
-            ledger.approximated(Feature.VENDOR_TOOL, ("parts", index), "told as a function call")
-        else:
-            drop_extras(part.extras, ("parts", index), ledger)
-
-
-def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
-    """Note a part that this protocol's answers have no place for; the sealed turn may carry it."""
-    at = ("parts", index)
-    match part:
-        case HostedCall() | HostedResult():
-            ledger.dropped(Feature.HOSTED_TOOL, at, "what the provider ran itself is not shown here")
-        case Compaction():
-            ledger.dropped(Feature.COMPACTION, at, "there are no compactions here")
-        case Foreign():
-            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
-        case _:
-            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"an answer here holds no {type(part).__name__}")
-
-
-class Paragraphs:
-    """Says when text needs a blank line before it: something else stood between, or another message began (T11)."""
-
-    __slots__ = ("_apart", "_unit", "begun")
-
-    def __init__(self) -> None:
-        self.begun = False
-        self._apart = False
-        self._unit: str | None = None
-
-    def interrupt(self) -> None:
-        """Something that is no text stands here."""
-        self._apart = True
-
-    def separates(self, unit: str | None) -> bool:
-        """Whether the text that comes now, of this unit, stands apart from what was said before."""
-        other = self._unit is not None and unit is not None and unit != self._unit
-        apart = self.begun and (self._apart or other)
-        self.begun = True
-        self._apart = False
-        self._unit = unit
-        return apart
-
-
-class Spoken:
-    """The text of an answer with its citations, which count code points of the whole."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._length = 0
-        self._paragraphs = Paragraphs()
-        self.interrupt = self._paragraphs.interrupt
-        self.annotations: JsonList = []
-
-    def add(self, part: Text, index: int, ledger: Ledger) -> None:
-        """Add a text part."""
-        if part.text:
-            if self._paragraphs.separates(part.id):
-                self._pieces.append("\n\n")
-                self._length += 2
-            self._pieces.append(part.text)
-        self.annotations += annotate(part.citations, self._length, len(part.text), index, ledger)
-        self._length += len(part.text)
-        if part.extras is not None and part.extras.origin != NAME:
-            drop_extras(part.extras, ("parts", index), ledger)
-
-    def content(self) -> str | None:
-        """The content member: null if there is no text."""
-        return "".join(self._pieces) if self._pieces else None
-
-
-def annotate(citations: tuple[Citation, ...], start: int, length: int, index: int, ledger: Ledger) -> list[JsonObject]:
-    """The annotations that a text's citations make; only web pages can be cited (mapping.md §19)."""
-    written: list[JsonObject] = []
-    for number, citation in enumerate(citations):
-        annotation = encode_annotation(citation, start, length)
-        if annotation is None:
-            ledger.dropped(Feature.CITATIONS, ("parts", index, "citations", number), "only web pages are cited here")
-        else:
-            written.append(annotation)
-    return written
-
-
 def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     write_home([part for part in response.parts if isinstance(part, Thinking)], None, message)
@@ -426,6 +296,7 @@ def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
     rest = dict(response.extras.fields) if response.extras is not None else {}
     nested = rest.pop("choices", None)
     choice["message"] = message
+    merge_extras(choice, response.stop.extras)
     if isinstance(nested, dict):
         merge_extras(choice, Extras(origin=NAME, fields=nested))
     usage = encode_usage(response.usage, Ledger()) if response.usage is not None else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dragoman.model.features import Feature
+from dragoman.model.parts import HostedKind
 from dragoman.model.response import StopReason
 
 NAME = "openai-chat"
@@ -81,6 +83,13 @@ FINISH_WORDS: dict[StopReason, str] = {
     StopReason.CONTEXT_FULL: "length",
     StopReason.COMPACTED: "stop",
     StopReason.OTHER: "stop",
+}
+# The features under which what another provider ran itself is reported.
+HOSTED: dict[HostedKind, Feature] = {
+    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
+    HostedKind.CODE: Feature.CODE_EXECUTION,
+    HostedKind.MCP: Feature.MCP,
+    HostedKind.MCP_LISTING: Feature.MCP,
 }
 # Service tiers of Messages answers in this protocol's words (U7).
 SERVED_TIERS = {"standard": "default", "batch": "default"}

@@ -6,21 +6,22 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
 from dragoman.protocols.openai_chat.shapes import FINISH_FAILURES, FINISH_REASONS, FINISH_WORDS, NAME
 from dragoman.rules.extras import drop_extras
 
 
-def stop_string(choice: JsonObject) -> str | None:
-    """The stop string that fired, where the server says it; token ids are no strings."""
+def stop_string(choice: JsonObject) -> tuple[str, str] | None:
+    """The stop string that fired, where the server says it, and the member that says it; token ids are no strings."""
     for key in ("stop_reason", "matched_stop"):
         value = choice.get(key)
         if isinstance(value, str) and value:
-            return value
+            return key, value
     return None
 
 
-def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: str | None) -> Stop:
+def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: tuple[str, str] | None) -> Stop:
     """Why an answer ended, from what was assembled (mapping.md §17): a cut call must not be run."""
     reason = FINISH_REASONS.get(word, StopReason.OTHER) if word else StopReason.END
     if reason not in (StopReason.LENGTH, StopReason.FILTER):
@@ -29,7 +30,8 @@ def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: str
         elif calls:
             reason = StopReason.TOOL_CALL
         elif sequence is not None and word == "stop":
-            return Stop(reason=StopReason.SEQUENCE, native=word, sequence=sequence)
+            said = Extras(origin=NAME, fields={sequence[0]: sequence[1]})
+            return Stop(reason=StopReason.SEQUENCE, native=word, sequence=sequence[1], extras=said)
     return Stop(reason=reason, native=word or "", explanation=refusal)
 
 
@@ -50,8 +52,20 @@ def finish_word(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:
     return "stop" if reason is StopReason.TOOL_CALL else FINISH_WORDS[reason]
 
 
+# Ends that no finish reason says, and how they are told.
+_BENT = {
+    StopReason.CONTEXT_FULL: "a full context window is told as an answer cut at its length",
+    StopReason.COMPACTED: "an answer that ends in a compaction is told as complete",
+    StopReason.OTHER: "an end that is not known is told as complete",
+}
+
+
 def report_stop(stop: Stop, ledger: Ledger) -> None:
     """Note what the finish reason does not say."""
+    if stop.reason is StopReason.PAUSE:
+        ledger.approximated(Feature.PAUSE, ("stop",), "a pause is told as an answer cut at its length")
+    elif stop.reason in _BENT:
+        ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), _BENT[stop.reason])
     if stop.sequence is not None:
         ledger.dropped(Feature.STOP_SEQUENCE, ("stop", "sequence"), "which stop string fired is not told here")
     if stop.category is not None:

@@ -29,6 +29,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, ToolCall
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_chat.answers import BENT
 from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules.arguments import is_complete
@@ -81,17 +82,24 @@ class CallAssembly:
         self._ids: set[str] = set()
         self.any_told = False
 
+    def next(self, fragment: JsonValue) -> PartGrew | None:
+        """The one event of a fragment that only brings more arguments, exactly as `take` tells it; None for others."""
+        if type(fragment) is not dict or len(fragment) != 2:
+            return None
+        inner, index = fragment.get("function"), fragment.get("index")
+        if type(inner) is not dict or len(inner) != 1 or type(index) is not int:
+            return None
+        call, more = self._by_index.get(index), inner.get("arguments")
+        if type(more) is not str or not more or call is None or call.told < 0:
+            return None
+        if call.ended or call.passed or call.unwrapper is not None:
+            return None
+        call.pieces.append(more)
+        return PartGrew(call.told, ArgumentsDelta(more))
+
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
         """Take one fragment of one call."""
         inner = fragment.get("function")
-        if len(fragment) == 2 and isinstance(inner, dict) and len(inner) == 1:
-            # Nearly every fragment is an index and more arguments.
-            place, more = fragment.get("index"), inner.get("arguments")
-            known = self._by_index.get(place) if type(place) is int else None
-            if known is not None and type(more) is str:
-                if more:
-                    self._grow(known, more, events)
-                return
         custom = inner is None and fragment.get("custom") is not None
         if custom:
             inner = fragment.get("custom")
@@ -232,9 +240,7 @@ class CallAssembly:
             if rest:
                 events.append(PartGrew(call.told, ArgumentsDelta(rest)))
             if call.unwrapper.bent:
-                self._ledger.approximated(
-                    Feature.ARGUMENTS, ("parts", call.told), "the call's arguments were not the object asked for"
-                )
+                self._ledger.approximated(Feature.ARGUMENTS, ("parts", call.told), BENT)
         events.append(PartEnded(call.told))
 
 

@@ -33,14 +33,14 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Citation, Refusal, Seal, Text, Thinking, ThinkingKind
-from dragoman.protocols.codec import Asked, Mint, Target
+from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
+from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in
 from dragoman.protocols.openai_chat.parts import decode_annotation
-from dragoman.protocols.openai_chat.reasoning import Said, detail_text, merge_detail, text_seal
-from dragoman.protocols.openai_chat.shapes import DETAILS, FINISH_FAILURES, REASONING_FIELDS
+from dragoman.protocols.openai_chat.shapes import DETAILS, FINISH_FAILURES
 from dragoman.protocols.openai_chat.stops import broken_off, stop_of, stop_string
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
+from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
 from dragoman.protocols.openai_chat.usage import decode_usage, whole_number
 from dragoman.wire.fields import Fields
@@ -67,7 +67,7 @@ class _Run(Enum):
 
 # Members of an enumeration are looked up slowly; these are asked for with every chunk.
 _FRESH, _OVER = _State.FRESH, _State.OVER
-_NONE, _TEXT = _Run.NONE, _Run.TEXT
+_NONE, _TEXT, _THINKING = _Run.NONE, _Run.TEXT, _Run.THINKING
 
 
 class ChatStreamDecoder:
@@ -80,15 +80,17 @@ class ChatStreamDecoder:
         self._count = 0
         self._run = _NONE
         self._index = -1
+        # The member whose text continues the open run.
+        self._continued = ""
         self._calls = CallAssembly(asked, mint, ledger, self._next_index)
-        self._thinking = _ThinkingRun()
+        self._thinking = ThinkingRun()
         self._inline = InlineThinking() if asked.target.abilities.inline_thinking else None
         self._refusal: list[str] = []
         self._citations: list[Citation] = []
         self._usage: JsonObject | None = None
         self._tier: str | None = None
         self._finish: str | None = None
-        self._sequence: str | None = None
+        self._sequence: tuple[str, str] | None = None
         self._told_choices = False
 
     def feed(self, frame: Frame) -> list[Event]:
@@ -101,7 +103,11 @@ class ChatStreamDecoder:
             self._end(events)
             return events
         try:
-            self._chunk(decode_lenient(data), events)
+            chunk = decode_lenient(data)
+            event = self._next(chunk)
+            if event is not None:
+                return [event]
+            self._chunk(chunk, events)
         except WireError as error:
             self._fail(_unreadable(str(error)), events)
         return events
@@ -126,6 +132,35 @@ class ChatStreamDecoder:
     def _fail(self, failure: Failure, events: list[Event]) -> None:
         self._state = _OVER
         events.append(Failed(failure))
+
+    def _next(self, chunk: JsonValue) -> PartGrew | None:
+        """The one event of a chunk that only continues what is open, exactly as `_chunk` tells it; None for others."""
+        if type(chunk) is not dict:
+            return None
+        get = chunk.get
+        choices, tier = get("choices"), get("service_tier")
+        if type(choices) is not list or len(choices) != 1 or get("usage") is not None or get("error"):
+            return None
+        choice = choices[0]
+        if type(choice) is not dict or (tier is not None and tier != self._tier):
+            return None
+        get = choice.get
+        delta = get("delta")
+        if type(delta) is not dict or len(delta) != 1 or get("finish_reason") is not None:
+            return None
+        if get("logprobs") is not None or get("index"):
+            return None
+        text = delta.get(self._continued) if self._continued else None
+        if text is None:
+            calls = delta.get("tool_calls")
+            if type(calls) is list and len(calls) == 1 and self._run is _NONE:
+                return self._calls.next(calls[0])
+            return None
+        if type(text) is not str or not text:
+            return None
+        if self._run is _THINKING:
+            self._thinking.pieces.append(text)
+        return PartGrew(self._index, TextDelta(text))
 
     def _chunk(self, chunk: JsonValue, events: list[Event]) -> None:
         if not isinstance(chunk, dict):
@@ -244,6 +279,7 @@ class ChatStreamDecoder:
             self._open(_TEXT, events)
             self._index = self._next_index()
             events.append(PartStarted(self._index, Text(text="")))
+            self._continued = "content" if self._inline is None else ""
         logprobs = choice.get("logprobs")
         events.append(PartGrew(self._index, TextDelta(text, _logprobs(logprobs, "content") if logprobs else None)))
         if self._citations:
@@ -273,19 +309,20 @@ class ChatStreamDecoder:
         if self._thinking.said is not INLINE:
             # A server with a member for reasoning does not write it inline as well.
             self._inline = None
-        if self._run is not _Run.THINKING:
-            self._open(_Run.THINKING, events)
+        if self._run is not _THINKING:
+            self._open(_THINKING, events)
             self._index = -1
         if text:
             self._think(text, events)
 
     def _think(self, text: str, events: list[Event]) -> None:
-        if self._run is not _Run.THINKING:
-            self._open(_Run.THINKING, events)
+        if self._run is not _THINKING:
+            self._open(_THINKING, events)
             self._index = -1
         if self._index < 0:
             self._index = self._next_index()
             events.append(PartStarted(self._index, Thinking(text="")))
+            self._continued = self._thinking.said.field if self._thinking.said is not None else ""
         self._thinking.pieces.append(text)
         events.append(PartGrew(self._index, TextDelta(text)))
 
@@ -303,14 +340,15 @@ class ChatStreamDecoder:
         run, self._run = self._run, _NONE
         if run is _NONE:
             return
-        if run is _Run.THINKING:
+        self._continued = ""
+        if run is _THINKING:
             seal = self._thinking.seal(self._target)
             if self._index < 0:
                 self._index = self._next_index()
                 events.append(PartStarted(self._index, Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)))
             else:
                 events.append(PartGrew(self._index, SealSet(seal)))
-            self._thinking = _ThinkingRun()
+            self._thinking = ThinkingRun()
         events.append(PartEnded(self._index))
 
     def _end_parts(self, events: list[Event]) -> None:
@@ -342,61 +380,6 @@ class ChatStreamDecoder:
         stop = stop_of(self._finish, calls=self._calls.any_told, refusal=refusal or None, sequence=self._sequence)
         self._state = _OVER
         events += [Stopped(stop), Ended()]
-
-
-class _ThinkingRun:
-    """One stretch of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
-
-    __slots__ = ("_details", "_since", "pieces", "said")
-
-    def __init__(self) -> None:
-        self.said: Said | None = None
-        self.pieces: list[str] = []
-        self._details: list[JsonObject] = []
-        self._since = 0
-
-    def take(self, delta: JsonObject) -> str:
-        """Read the reasoning members of a delta and give the text that is new."""
-        told = ""
-        for field in REASONING_FIELDS:
-            text = delta.get(field)
-            if not text:
-                continue
-            if not isinstance(text, str):
-                raise WireError(f"/choices/0/delta/{field}", "string", kind_of(text))
-            if not told:
-                told = text
-                if self.said is None:
-                    self.said = Said(field, "")
-            elif text == told and self.said is not None and self.said.also is None and self.said.field != field:
-                self.said = Said(self.said.field, "", field)
-        entries = delta.get(DETAILS)
-        if not entries:
-            return told
-        if not isinstance(entries, list):
-            raise WireError(f"/choices/0/delta/{DETAILS}", "array", kind_of(entries))
-        return self._take_details(entries, told)
-
-    def _take_details(self, entries: JsonList, told: str) -> str:
-        found: list[str] = []
-        for entry in entries:
-            if isinstance(entry, dict):
-                found.append(detail_text(entry))
-                merge_detail(self._details, entry)
-        text = "".join(found)
-        since = "".join(self.pieces[self._since :])
-        self._since = len(self.pieces) + bool(told)
-        if told or not text:
-            return told
-        # Some servers repeat at the end, signed, what they have told piece by piece.
-        if "".join(since.split()) == "".join(text.split()):
-            return ""
-        self._since += 1
-        return text
-
-    def seal(self, target: Target) -> Seal:
-        """The seal under which this reasoning returns to the provider."""
-        return text_seal(self.said, "".join(self.pieces), self._details, target)
 
 
 def _logprobs(logprobs: JsonValue, key: str) -> JsonList | None:

@@ -42,9 +42,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import InputForm, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.protocols.openai_chat.failure import error_frame
-from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
-from dragoman.protocols.openai_chat.response import (
+from dragoman.protocols.openai_chat.answers import (
     Paragraphs,
     annotate,
     client_name,
@@ -53,6 +51,8 @@ from dragoman.protocols.openai_chat.response import (
     report_hidden,
     seal_turn,
 )
+from dragoman.protocols.openai_chat.failure import error_frame
+from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
 from dragoman.protocols.openai_chat.shapes import CHUNK, SERVED_TIERS
 from dragoman.protocols.openai_chat.stops import finish_word, report_stop
 from dragoman.protocols.openai_chat.usage import encode_usage
@@ -69,15 +69,19 @@ _CLOSE_INPUT = '"}'
 class _Writer:
     """One part while it is written: what stands before and after each of its deltas."""
 
-    __slots__ = ("after", "before", "fold", "grown", "length", "start")
+    __slots__ = ("after", "before", "fold", "gap", "grown", "length", "quoted", "start")
 
     def __init__(self, before: bytes, after: bytes, fold: PartFold) -> None:
         self.before = before
         self.after = after
         self.fold = fold
+        # Free text is quoted once more, inside the arguments of the function that stands for its tool.
+        self.quoted = isinstance(fold.part, ToolCall) and fold.part.form is InputForm.TEXT
         self.grown = False
+        # Of text, in characters: where it begins in the answer, how long it is, and the blank line before it.
         self.start = 0
         self.length = 0
+        self.gap = 0
 
 
 class ChatStreamEncoder:
@@ -95,7 +99,6 @@ class ChatStreamEncoder:
         self._paragraphs = Paragraphs()
         self._reasoned = False
         self._refused = False
-        self._length = 0
         self._calls = 0
         self._details = 0
         self._annotations = 0
@@ -199,18 +202,15 @@ class ChatStreamEncoder:
         """One delta of a part; parts without a place in the stream write nothing."""
         if not text or not writer.before:
             return b""
-        lead = b"" if writer.grown else self._lead(writer)
-        writer.grown = True
-        part = writer.fold.part
-        if isinstance(part, ToolCall):
-            if part.form is InputForm.TEXT:
-                text = _text(text)[1:-1].decode()
-        else:
-            writer.length += len(text)
-            if isinstance(part, Text):
-                self._length += len(text)
-            if logprobs:
-                return lead + self._with_logprobs(writer, text, logprobs)
+        lead = b""
+        if not writer.grown:
+            lead = self._lead(writer)
+            writer.grown = True
+        if writer.quoted:
+            text = _text(text)[1:-1].decode()
+        writer.length += len(text)
+        if logprobs:
+            return lead + self._with_logprobs(writer, text, logprobs)
         return b"%b%b%b%b" % (lead, writer.before, _text(text), writer.after)
 
     def _with_logprobs(self, writer: _Writer, text: str, logprobs: JsonValue) -> bytes:
@@ -229,8 +229,9 @@ class ChatStreamEncoder:
         apart = False
         if isinstance(part, Text):
             apart = self._paragraphs.separates(part.id)
-            self._length += 2 if apart else 0
-            writer.start = self._length
+            writer.gap = 2 if apart else 0
+            said = [one.gap + one.length for one in self._writers.values() if isinstance(one.fold.part, Text)]
+            writer.start = sum(said)
         elif isinstance(part, Thinking):
             apart, self._reasoned = self._reasoned, True
         return b"%b%b%b" % (writer.before, _text("\n\n"), writer.after) if apart else b""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
@@ -15,7 +13,6 @@ from dragoman.model.parts import (
     Document,
     Foreign,
     HostedCall,
-    HostedKind,
     HostedResult,
     InputForm,
     Part,
@@ -27,11 +24,9 @@ from dragoman.model.parts import (
 )
 from dragoman.protocols.codec import Target
 from dragoman.protocols.openai_chat.messages import write_call
-from dragoman.protocols.openai_chat.parts import (
-    PartEncoder,
-)
+from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
 from dragoman.protocols.openai_chat.reasoning import write_echo
-from dragoman.protocols.openai_chat.shapes import CONTINUE_EXACTLY, ERROR_PREFIX, NAME, SUMMARY_OPENING
+from dragoman.protocols.openai_chat.shapes import CONTINUE_EXACTLY, ERROR_PREFIX, HOSTED, NAME, SUMMARY_OPENING
 from dragoman.rules import ids
 from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.arguments import or_empty, unwrapped
@@ -42,12 +37,9 @@ from dragoman.rules.seals import opens
 from dragoman.rules.toolnames import ToolTable
 from dragoman.rules.unwrap import wrap_input
 
-_HOSTED = {
-    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
-    HostedKind.CODE: Feature.CODE_EXECUTION,
-    HostedKind.MCP: Feature.MCP,
-    HostedKind.MCP_LISTING: Feature.MCP,
-}
+# Members of an enumeration are looked up slowly; these are asked for with every turn.
+_USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS
+_JSON = InputForm.JSON
 
 
 class TurnEncoder:
@@ -65,20 +57,23 @@ class TurnEncoder:
         self._begun = False
 
     def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
-        """All messages; `closing` is one more instruction of the gateway's own."""
+        """All messages; `closing` is one more instruction of this library's own."""
         self._instructions(instructions, closing)
         for turn in turns:
-            if turn.kind is not TurnKind.USER:
-                self._flush()
-            if turn.kind is TurnKind.USER:
+            kind = turn.kind
+            if kind is _USER:
                 self._user(turn)
-            elif turn.kind is TurnKind.ASSISTANT:
+                continue
+            if self._attached:
+                self._flush()
+            if kind is _ASSISTANT:
                 self._assistant(turn)
-            elif turn.kind is TurnKind.RESULTS:
+            elif kind is _RESULTS:
                 self._results(turn)
             else:
                 self._system(turn)
-        self._flush()
+        if self._attached:
+            self._flush()
         self._prefill(turns)
         return self._written
 
@@ -88,7 +83,7 @@ class TurnEncoder:
             at: Place = ("instructions", index)
             text = self._without_telemetry(block.text, at)
             if text:
-                texts.append(self._parts.text(replace(block, text=text), at))
+                texts.append(self._parts.text(block, at, text))
         if closing is not None:
             texts.append({"type": "text", "text": closing})
         if texts:
@@ -106,7 +101,7 @@ class TurnEncoder:
             if isinstance(part, Text):
                 text = self._without_telemetry(part.text, at)
                 if text:
-                    texts.append(self._parts.text(replace(part, text=text), at))
+                    texts.append(self._parts.text(part, at, text))
             elif isinstance(part, Foreign):
                 said = foreign_text(part, at, self._ledger, said_by_user=True)
                 if said:
@@ -122,9 +117,8 @@ class TurnEncoder:
             late: list[JsonObject] = [{**text, "text": tagged(str(text["text"]))} for text in texts]
             self._written.append({"role": "user", "content": _content(late)})
             return
+        # The two roles are one thing where a server knows only the older one.
         developer = turn.kind is TurnKind.DEVELOPER and self._abilities.developer_role
-        if turn.kind is TurnKind.DEVELOPER and not developer:
-            self._ledger.approximated(Feature.INSTRUCTIONS, (*turn.places[0][:2], "role"), "written as `system`")
         if not self._abilities.system_anywhere and self._written:
             self._join_leading(texts)
             return
@@ -142,6 +136,12 @@ class TurnEncoder:
 
     def _user(self, turn: Turn) -> None:
         self._begun = True
+        if len(turn.parts) == 1 and not self._attached:
+            # Nearly every message of a user is one text.
+            only = turn.parts[0]
+            if type(only) is Text and is_plain(only):
+                self._written.append({"role": "user", "content": only.text})
+                return
         parts, self._attached = self._attached, []
         for part, at in zip(turn.parts, turn.places, strict=True):
             if isinstance(part, Compaction):
@@ -162,12 +162,14 @@ class TurnEncoder:
 
     def _flush(self) -> None:
         """Write media of tool results before anything that is no user message."""
-        if self._attached:
-            self._written.append({"role": "user", "content": list[JsonValue](self._attached)})
-            self._attached = []
+        self._written.append({"role": "user", "content": list[JsonValue](self._attached)})
+        self._attached = []
 
     def _assistant(self, turn: Turn) -> None:
         self._begun = True
+        if Compaction not in map(type, turn.parts):
+            self._assistant_message(turn.parts, turn.places)
+            return
         start = 0
         for index, part in enumerate(turn.parts):
             if isinstance(part, Compaction):
@@ -182,34 +184,41 @@ class TurnEncoder:
         thinking: list[tuple[Thinking, Place]] = []
         refusals: list[str] = []
         for part, at in zip(parts, places, strict=True):
-            if isinstance(part, Text):
-                spoken.add(self._parts.text(part, at), at[:2])
-                continue
-            if isinstance(part, Refusal):
+            kind = type(part)
+            if kind is Text:
+                spoken.add(self._parts.text(part, at), at)  # type: ignore[arg-type]  # `kind` is its type
+            elif kind is ToolCall:
+                spoken.apart = True
+                calls.append(self._call(part, at))  # type: ignore[arg-type]  # `kind` is its type
+            elif isinstance(part, Thinking):
+                spoken.apart = True
+                thinking.append((part, at))
+            elif isinstance(part, Refusal):
                 drop_extras(part.extras, at, self._ledger)
                 refusals.append(part.text)
-                continue
-            spoken.interrupt()
-            if isinstance(part, ToolCall):
-                calls.append(self._call(part, at))
-            elif isinstance(part, Thinking):
-                thinking.append((part, at))
-            elif isinstance(part, HostedCall | HostedResult):
-                self._ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not carried over")
-            elif isinstance(part, Foreign):
-                said = foreign_text(part, at, self._ledger, said_by_user=False)
-                if said:
-                    spoken.add({"type": "text", "text": said}, at[:2])
             else:
-                self._ledger.dropped(Feature.FOREIGN_CONTENT, at, "an assistant message is text only here")
+                spoken.apart = True
+                self._other(part, at, spoken)
         message: JsonObject = {"role": "assistant", "content": spoken.content()}
-        self._thinking(thinking, message, beside_calls=bool(calls))
+        if thinking or self._abilities.demands_thinking:
+            self._thinking(thinking, message, beside_calls=bool(calls))
         if refusals:
             message["refusal"] = "".join(refusals)
         if calls:
             message["tool_calls"] = calls
         if message["content"] is not None or refusals or calls:
             self._written.append(message)
+
+    def _other(self, part: Part, at: Place, spoken: _Spoken) -> None:
+        """A part of an assistant's turn that this protocol has no form for."""
+        if isinstance(part, HostedCall | HostedResult):
+            self._ledger.dropped(HOSTED[part.kind], at, "what another provider ran itself is not carried over")
+        elif isinstance(part, Foreign):
+            said = foreign_text(part, at, self._ledger, said_by_user=False)
+            if said:
+                spoken.add({"type": "text", "text": said}, at)
+        else:
+            self._ledger.dropped(Feature.FOREIGN_CONTENT, at, "an assistant message is text only here")
 
     def _thinking(self, thinking: list[tuple[Thinking, Place]], message: JsonObject, *, beside_calls: bool) -> None:
         wanted = self._abilities.echo_thinking
@@ -233,24 +242,39 @@ class TurnEncoder:
     def _call(self, part: ToolCall, at: Place) -> JsonObject:
         if not part.name:
             raise RefusedError(Feature.TOOL_NAME.value, render_place(at), "a call needs a name")
+        if part.extras is not None or part.cache is not None:
+            self._report_call(part, at)
+        call_id = ids.call_id(part.call_id, self._id_rule)
+        name = self._table.wire(part.name, part.namespace)
+        if part.form is _JSON:
+            arguments = or_empty(unwrapped(part.arguments))
+            return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        if self._abilities.custom_tools:
+            return write_call(call_id, name, part.arguments, InputForm.TEXT)
+        return write_call(call_id, name, wrap_input(part.arguments), InputForm.JSON)
+
+    def _report_call(self, part: ToolCall, at: Place) -> None:
+        """Note what a call does not say here."""
         if part.extras is not None and "type" in part.extras.fields:
             self._ledger.approximated(Feature.VENDOR_TOOL, at, "written as a function call")
         else:
             drop_extras(part.extras, at, self._ledger)
         if part.cache is not None:
             self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "calls carry no cache marks here")
-        call_id = ids.call_id(part.call_id, self._id_rule)
-        name = self._table.wire(part.name, part.namespace)
-        if part.form is InputForm.JSON:
-            return write_call(call_id, name, or_empty(unwrapped(part.arguments)), InputForm.JSON)
-        if self._abilities.custom_tools:
-            return write_call(call_id, name, part.arguments, InputForm.TEXT)
-        return write_call(call_id, name, wrap_input(part.arguments), InputForm.JSON)
 
     def _results(self, turn: Turn) -> None:
+        written, rule = self._written, self._id_rule
         for part, at in zip(turn.parts, turn.places, strict=True):
-            if isinstance(part, ToolResult):
-                self._result(part, at)
+            if type(part) is not ToolResult:
+                continue
+            if len(part.parts) == 1 and part.extras is None and part.cache is None and not part.is_error:
+                # Nearly every result is one text.
+                only = part.parts[0]
+                if type(only) is Text and is_plain(only):
+                    call_id = ids.call_id(part.call_id, rule)
+                    written.append({"role": "tool", "tool_call_id": call_id, "content": only.text})
+                    continue
+            self._result(part, at)
 
     def _result(self, result: ToolResult, at: Place) -> None:
         """A `tool` message of text; media follow in the user message after all of them (mapping.md §6)."""
@@ -273,10 +297,11 @@ class TurnEncoder:
                 self._attached.append({"type": "text", "text": f"[{kind} from the result of tool call {call_id}]"})
                 self._attached.append(written)
         text = "\n".join(lines)
-        if result.is_error and not text.startswith(ERROR_PREFIX):
+        if result.is_error:
             if text != INTERRUPTED:
                 self._ledger.approximated(Feature.TOOL_ERROR, at, "the text says that it is an error")
-            text = ERROR_PREFIX + text
+            if not text.startswith(ERROR_PREFIX):
+                text = ERROR_PREFIX + text
         content = [self._parts.mark({"type": "text", "text": text}, mark, (*at, "cache"))]
         self._written.append({"role": "tool", "tool_call_id": call_id, "content": _content(content)})
 
@@ -295,33 +320,44 @@ class TurnEncoder:
 
 def _content(parts: list[JsonObject]) -> JsonValue:
     """A string when every part is plain text, else the parts in order."""
-    if all(len(part) == 2 and part["type"] == "text" for part in parts):
-        return "\n\n".join(str(part["text"]) for part in parts)
-    return list[JsonValue](parts)
+    texts: list[str] = []
+    for part in parts:
+        text = part.get("text")
+        if len(part) != 2 or not isinstance(text, str):
+            return list[JsonValue](parts)
+        texts.append(text)
+    return texts[0] if len(texts) == 1 else "\n\n".join(texts)
 
 
 class _Spoken:
-    """The text of an assistant message: adjacent blocks are glued, others stand a blank line apart (T11)."""
+    """The text of an assistant message: adjacent blocks are glued, others stand a blank line apart (T11).
+
+    `apart` is set when something that is no text stands between.
+    """
+
+    __slots__ = ("_at", "_parts", "apart")
 
     def __init__(self) -> None:
         self._parts: list[JsonObject] = []
-        self._unit: Place | None = None
+        self._at: Place = ()
+        self.apart = False
 
-    def interrupt(self) -> None:
-        """Something that is no text stands here."""
-        self._unit = ()
-
-    def add(self, part: JsonObject, unit: Place) -> None:
-        """Add text out of a unit of the client's wire; another unit is another paragraph."""
-        if self._parts and self._unit != unit:
+    def add(self, part: JsonObject, at: Place) -> None:
+        """Add text; another unit of the client's wire is another paragraph."""
+        if self._parts and (self.apart or self._at[:2] != at[:2]):
             part["text"] = "\n\n" + str(part["text"])
-        self._unit = unit
+        self._at = at
+        self.apart = False
         self._parts.append(part)
 
     def content(self) -> JsonValue:
         """The content member: null if there is no text."""
-        if not self._parts:
+        parts = self._parts
+        if not parts:
             return None
-        if all(len(part) == 2 for part in self._parts):
-            return "".join(str(part["text"]) for part in self._parts)
-        return list[JsonValue](self._parts)
+        if len(parts) == 1 and len(parts[0]) == 2:
+            return parts[0]["text"]
+        for part in parts:
+            if len(part) != 2:
+                return list[JsonValue](parts)
+        return "".join([str(part["text"]) for part in parts])

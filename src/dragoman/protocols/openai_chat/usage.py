@@ -15,7 +15,7 @@ from dragoman.rules.extras import drop_extras
 from dragoman.wire.fields import Fields
 
 
-def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger | None = None) -> Usage:
+def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     """Token counts, made inclusive where a server counts otherwise (U2-U4)."""
     fields = Fields(usage, (None, "usage"))
     prompt, completion = (
@@ -40,8 +40,7 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger | None = No
         extras = Extras(origin=NAME, fields=dict(usage))
     if cached > prompt:
         prompt += cached
-        if ledger is not None:
-            ledger.approximated(Feature.USAGE, ("usage", "input"), "cached tokens were not in the total and are added")
+        ledger.approximated(Feature.USAGE, ("usage", "input"), "cached tokens were not in the total and are added")
     if counted_apart:
         completion += thinking or 0
     return Usage(
@@ -68,7 +67,7 @@ def _usage_rest(fields: Fields, details: Fields | None, output: Fields | None) -
 def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     """Token counts; details that nobody reported are left out."""
     if usage is None:
-        ledger.dropped(Feature.USAGE, ("usage",), "the provider reported no usage; zeros are told")
+        ledger.invented(Feature.USAGE, ("usage",), "the provider reported no usage; zeros are told")
         usage = Usage()
     written: JsonObject = {
         "prompt_tokens": usage.input,
@@ -87,8 +86,25 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     if usage.web_searches:
         ledger.dropped(Feature.USAGE, ("usage", "web_searches"), "searches are not counted here")
     if usage.extras is not None and usage.extras.origin != NAME:
-        drop_extras(usage.extras, ("usage",), ledger)
+        _report_rest(usage.extras, ledger)
     return merge_extras(written, usage.extras)
+
+
+# Lifetimes of what was written to a cache differ between providers and are not told (U5).
+_UNTOLD = frozenset({"cache_creation", "cache_write_tokens_details"})
+# Where the count of searches stands in its own protocol; it has a loss of its own (U6).
+_SEARCHES = {"server_tool_use": "web_search_requests"}
+
+
+def _report_rest(extras: Extras, ledger: Ledger) -> None:
+    rest: JsonObject = {}
+    for key, value in extras.fields.items():
+        if isinstance(value, dict):
+            told = (*_UNTOLD, _SEARCHES.get(key))
+            value = {name: count for name, count in value.items() if name not in told and count}
+        if key not in _UNTOLD and value not in (None, 0, {}):
+            rest[key] = value
+    drop_extras(Extras(origin=extras.origin, fields=rest), ("usage",), ledger)
 
 
 def whole_number(value: JsonValue) -> int | None:

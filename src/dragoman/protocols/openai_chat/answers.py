@@ -1,0 +1,170 @@
+"""What whole answers and streams share: calls restored, turns sealed, paragraphs, citations (mapping.md §16, §19)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place
+from dragoman.model.parts import (
+    Citation,
+    Compaction,
+    Foreign,
+    HostedCall,
+    HostedResult,
+    InputForm,
+    Part,
+    Seal,
+    Text,
+    ToolCall,
+)
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_chat.parts import encode_annotation
+from dragoman.protocols.openai_chat.reasoning import rebuilds
+from dragoman.protocols.openai_chat.shapes import ANTHROPIC, HOSTED, ID_PREFIX, NAME, RESPONSES
+from dragoman.rules import ids
+from dragoman.rules.arguments import unwrapped
+from dragoman.rules.extras import drop_extras
+from dragoman.rules.names import flatten
+from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+
+BENT = "the call's arguments were not the object asked for"
+
+
+def restored(call: ToolCall, asked: Asked, at: Place, ledger: Ledger) -> ToolCall:
+    """A provider's call under the name, and in the form, in which the client declared its tool."""
+    entry = asked.table.restored(call.name)
+    arguments = call.arguments
+    if entry is None:
+        if asked.request.origin == NAME or call.form is InputForm.TEXT:
+            return call
+        return replace(call, arguments=unwrapped(arguments))
+    if call.form is InputForm.JSON:
+        opened: InputUnwrapper | ValueUnwrapper | None = None
+        if entry.wrapped is Wrapped.INPUT or entry.form is InputForm.TEXT:
+            opened = InputUnwrapper()
+        elif entry.wrapped is Wrapped.VALUE:
+            opened = ValueUnwrapper()
+        if opened is None:
+            arguments = unwrapped(arguments)
+        else:
+            arguments = opened.feed(arguments)
+            arguments += opened.close()
+            if opened.bent:
+                ledger.approximated(Feature.ARGUMENTS, at, BENT)
+    return replace(call, name=entry.name, namespace=entry.namespace, arguments=arguments, form=entry.form)
+
+
+def completion_id(upstream_id: str, mint: Mint) -> str:
+    """The answer's id in this protocol's form (N4)."""
+    return ID_PREFIX + (ids.object_suffix(upstream_id) or mint.token(24))
+
+
+def client_name(call: ToolCall) -> str:
+    """The name by which a client of this protocol knows a tool; it has no groups."""
+    return flatten(call.namespace, call.name)
+
+
+def seal_turn(parts: tuple[Part, ...], origin: str, asked: Asked) -> Seal | None:
+    """The exact form of a turn that the client's echo would not give back (V1), or None."""
+    if asked.render_turn is None or origin not in (ANTHROPIC, RESPONSES) or rebuilds(parts):
+        return None
+    blocks: JsonList = list[JsonValue](asked.render_turn(parts))
+    return Seal(
+        origin=origin,
+        kind="turn",
+        body={"blocks": blocks},
+        model=asked.target.model,
+        upstream=asked.target.upstream,
+    )
+
+
+def report_call(part: ToolCall, index: int, ledger: Ledger) -> None:
+    """Note what a call carries that this protocol does not know."""
+    if part.extras is not None and part.extras.origin != NAME:
+        if "type" in part.extras.fields:
+            ledger.approximated(Feature.VENDOR_TOOL, ("parts", index), "told as a function call")
+        else:
+            drop_extras(part.extras, ("parts", index), ledger)
+
+
+def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
+    """Note a part that this protocol's answers have no place for; the sealed turn may carry it."""
+    at = ("parts", index)
+    match part:
+        case HostedCall() | HostedResult():
+            ledger.dropped(HOSTED[part.kind], at, "what the provider ran itself is not shown here")
+        case Compaction():
+            ledger.dropped(Feature.COMPACTION, at, "there are no compactions here")
+        case Foreign():
+            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
+        case _:
+            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"an answer here holds no {type(part).__name__}")
+
+
+class Paragraphs:
+    """Says when text needs a blank line before it: something else stood between, or another message began (T11)."""
+
+    __slots__ = ("_apart", "_unit", "begun")
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._apart = False
+        self._unit: str | None = None
+
+    def interrupt(self) -> None:
+        """Something that is no text stands here."""
+        self._apart = True
+
+    def separates(self, unit: str | None) -> bool:
+        """Whether the text that comes now, of this unit, stands apart from what was said before."""
+        other = self._unit is not None and unit is not None and unit != self._unit
+        apart = self.begun and (self._apart or other)
+        self.begun = True
+        self._apart = False
+        self._unit = unit
+        return apart
+
+
+class Spoken:
+    """The text of an answer with its citations, which count code points of the whole."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._paragraphs = Paragraphs()
+        self.interrupt = self._paragraphs.interrupt
+        self.annotations: JsonList = []
+
+    def add(self, part: Text, index: int, ledger: Ledger) -> None:
+        """Add a text part."""
+        if part.text:
+            if self._paragraphs.separates(part.id):
+                self._pieces.append("\n\n")
+                self._length += 2
+            self._pieces.append(part.text)
+        self.annotations += annotate(part.citations, self._length, len(part.text), index, ledger)
+        self._length += len(part.text)
+        if part.extras is not None and part.extras.origin != NAME:
+            drop_extras(part.extras, ("parts", index), ledger)
+
+    def content(self) -> str | None:
+        """The content member: null if there is no text."""
+        return "".join(self._pieces) if self._pieces else None
+
+
+def annotate(citations: tuple[Citation, ...], start: int, length: int, index: int, ledger: Ledger) -> list[JsonObject]:
+    """The annotations that a text's citations make; only web pages can be cited (mapping.md §19)."""
+    written: list[JsonObject] = []
+    for number, citation in enumerate(citations):
+        annotation = encode_annotation(citation, start, length)
+        at = ("parts", index, "citations", number)
+        if annotation is None:
+            ledger.dropped(Feature.CITATIONS, at, "only web pages are cited here")
+            continue
+        written.append(annotation)
+        if citation.cited_text or citation.native.get("encrypted_index"):
+            ledger.dropped(Feature.CITATIONS, at, "the cited words and their index are not told here")
+    return written

@@ -1,0 +1,77 @@
+"""Token counts: made inclusive with a report, written with what is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras
+from dragoman.model.response import Usage
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, whole_number
+from tests.protocols.openai_chat.room import A, losses
+
+
+def test_cached_tokens_beside_the_total_are_added_and_reported() -> None:
+    ledger = Ledger()
+    usage = decode_usage(
+        {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 64}}, None, ledger
+    )
+    assert (usage.input, usage.cache_read) == (74, 64)
+    assert losses(ledger) == {("approximated", "usage", "usage.input")}
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+        {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, "prompt_tokens_details": {"audio_tokens": 1}},
+        {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5, "prompt_cache_hit_tokens": 2, "cost": 0},
+    ],
+)
+def test_counts_come_home_as_they_were(wire: JsonObject) -> None:
+    ledger = Ledger()
+    home = encode_usage(decode_usage(wire, None, ledger), ledger)
+    assert {key: home[key] for key in wire if not isinstance(wire[key], dict)} == {
+        key: value for key, value in wire.items() if not isinstance(value, dict)
+    }
+    assert not ledger.losses
+
+
+def test_no_usage_is_told_as_zeros_and_reported_as_made_up() -> None:
+    ledger = Ledger()
+    assert encode_usage(None, ledger) == {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    assert losses(ledger) == {("invented", "usage", "usage")}
+
+
+SEARCHED: JsonObject = {"web_search_requests": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"server_tool_use": SEARCHED}, set()),
+        ({"cache_creation": {"ephemeral_5m_input_tokens": 5}}, set()),
+        ({"input_tokens_details": {"cache_write_tokens_details": {"x": 1}}}, set()),
+        (
+            {"server_tool_use": {**SEARCHED, "web_fetch_requests": 1}},
+            {("dropped", "unknown_field", "usage.extras.server_tool_use")},
+        ),
+        ({"inference_geo": "eu"}, {("dropped", "unknown_field", "usage.extras.inference_geo")}),
+    ],
+    ids=["searches", "lifetimes", "lifetimes of Responses", "other counts", "something else"],
+)
+def test_searches_are_reported_once_and_lifetimes_never(
+    fields: JsonObject, expected: set[tuple[str, str, str]]
+) -> None:
+    ledger = Ledger()
+    encode_usage(Usage(web_searches=2, extras=Extras(origin=A, fields=fields)), ledger)
+    assert losses(ledger) == expected | {("dropped", "usage", "usage.web_searches")}
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(7, 7), (7.9, 7), (Number("1700000000.25"), 1700000000), (Number("1e999"), None), ("7", None), (True, None)],
+)
+def test_seconds_are_whole_however_servers_spell_them(value: JsonValue, number: int | None) -> None:
+    assert whole_number(value) == number
