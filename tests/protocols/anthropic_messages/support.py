@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 from msgspec.structs import replace
 
 from dragoman.model.events import Event
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Part, Text
+from dragoman.model.parts import HostedCall, HostedKind, HostedResult, Part, Text, WebSource
 from dragoman.model.request import Message, Request, Role
+from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.protocols.codec import Asked, Encoded, Mint, Target
 from dragoman.rules.abilities import abilities_of
 from dragoman.rules.serial import Serializer
 from dragoman.rules.toolnames import ToolTable
+from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import Frame, SseReader
 
@@ -84,9 +87,9 @@ def mint() -> Mint:
     return Mint(token=lambda length: str(next(numbers)).rjust(length, "0"), now=lambda: 1_700_000_000)
 
 
-def decoded_stream(events: list[JsonObject], given: Asked | None = None) -> list[Event]:
+def decoded_stream(events: list[JsonObject], given: Asked | None = None, ledger: Ledger | None = None) -> list[Event]:
     """The events that a stream of frames tells."""
-    decoder = CODEC.stream_decoder(given or asked(), mint(), Ledger())
+    decoder = CODEC.stream_decoder(given or asked(), mint(), ledger if ledger is not None else Ledger())
     told: list[Event] = []
     for event in events:
         kind = event.get("type")
@@ -127,3 +130,61 @@ def at(value: JsonValue, *steps: str | int) -> JsonValue:
             case _:
                 raise AssertionError(f"no {step!r} in {value!r}")
     return value
+
+
+def start(index: int, **block: Any) -> JsonObject:  # noqa: ANN401 - test data is JSON
+    """The start of a block."""
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def delta(index: int, kind: str, **members: Any) -> JsonObject:  # noqa: ANN401 - test data is JSON
+    """A delta of a block."""
+    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **members}}
+
+
+def stop(index: int) -> JsonObject:
+    """The end of a block."""
+    return {"type": "content_block_stop", "index": index}
+
+
+OPENING: JsonObject = {
+    "type": "message_start",
+    "message": {"id": "msg_1", "model": "served", "content": [], "usage": {"input_tokens": 7, "output_tokens": 1}},
+}
+CLOSING: list[JsonObject] = [
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 9},
+    },
+    {"type": "message_stop"},
+]
+
+
+def block(**members: object) -> Fields:
+    """A block being read."""
+    value: JsonObject = {}
+    value.update(members)  # type: ignore[arg-type]  # test data is JSON
+    return Fields(value)
+
+
+def written(
+    *parts: Part, stop: StopReason = StopReason.END, request: Request | None = None
+) -> tuple[JsonObject, Ledger]:
+    """Another protocol's answer as a client gets it."""
+    ledger = Ledger()
+    response = Response(
+        origin="openai-responses",
+        id="resp_0123456789abcdef",
+        model="served",
+        parts=parts,
+        stop=Stop(reason=stop),
+        usage=Usage(input=10, output=5, cache_read=4, cache_write=1, thinking=2),
+    )
+    return plain(CODEC.encode_response(response, asked(request), mint(), ledger)), ledger
+
+
+SEARCH = (
+    HostedCall(call_id="ws_1", kind=HostedKind.WEB_SEARCH, name="web_search", arguments='{"query":"q"}'),
+    HostedResult(call_id="ws_1", kind=HostedKind.WEB_SEARCH, sources=(WebSource(url="https://x"),)),
+)

@@ -316,7 +316,7 @@ def test_requests_come_home_as_they_were(body: JsonObject) -> None:
 @pytest.mark.parametrize("body", RESPONSES.values(), ids=RESPONSES.keys())
 def test_answers_come_home_as_they_were(body: JsonObject) -> None:
     ledger = Ledger()
-    response = CODEC.decode_response(body, asked())
+    response = CODEC.decode_response(body, asked(), Ledger())
     assert isinstance(response, Response)
     assert normal(plain(CODEC.encode_response(response, asked(), mint(), ledger))) == normal(plain(body))
     assert not ledger.losses

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import (
-    Compaction,
     Document,
     Extras,
     Foreign,
-    HostedCall,
-    HostedKind,
-    HostedResult,
+    Image,
     Passages,
     Seal,
     Text,
-    Thinking,
-    ThinkingKind,
     ToolCall,
     ToolResult,
 )
 from dragoman.protocols.anthropic_messages import NAME
-from dragoman.protocols.anthropic_messages.parts import decode_block, decode_content, encode_block
+from dragoman.protocols.anthropic_messages.parts import decode_block, encode_block, plain_block
 from dragoman.rules.seals import to_envelope
 from dragoman.wire.fields import Fields
+from tests.protocols.anthropic_messages.support import block
 
 ITEM = Seal(
     origin="openai-responses", kind="item", body={"id": "rs_1", "type": "reasoning"}, model="g", upstream="openai"
 )
-
-
-def block(**members: object) -> Fields:
-    """A block being read."""
-    value: JsonObject = {}
-    value.update(members)  # type: ignore[arg-type]  # test data is JSON
-    return Fields(value)
 
 
 @pytest.mark.parametrize(
@@ -66,32 +57,6 @@ def test_a_document_of_passages_holds_parts() -> None:
     assert part.source == Passages(parts=(Text(text="words"),))
 
 
-def test_a_signed_block_is_sealed_whole() -> None:
-    given = block(type="thinking", thinking="", signature="s")
-    assert decode_block(given) == Thinking(
-        text="", kind=ThinkingKind.SUMMARY, seal=Seal(origin=NAME, kind="thinking", body=given.value)
-    )
-
-
-def test_an_unsigned_block_has_no_seal() -> None:
-    part = decode_block(block(type="thinking", thinking="t", signature=""))
-    assert isinstance(part, Thinking)
-    assert part.seal is None
-
-
-@pytest.mark.parametrize("kind", ["thinking", "redacted_thinking"])
-def test_an_envelope_gives_back_the_seal_of_its_issuer(kind: str) -> None:
-    part = decode_block(block(type=kind, thinking="t", signature=to_envelope(ITEM), data=to_envelope(ITEM)))
-    assert isinstance(part, Thinking)
-    assert part.seal == ITEM
-
-
-def test_a_compaction_of_another_issuer_is_opened() -> None:
-    seal = Seal(origin="openai-chat", kind="compaction", body={"summary": "so far"})
-    part = decode_block(block(type="compaction", content="[compacted]", signature=to_envelope(seal)))
-    assert part == Compaction(summary="so far", seal=seal)
-
-
 def test_pitfall_052_arguments_keep_order_and_digits() -> None:
     part = decode_block(block(type="tool_use", id="i", name="n", input={"z": 10**30, "a": 1}))
     assert part == ToolCall(call_id="i", name="n", arguments='{"z":1000000000000000000000000000000,"a":1}')
@@ -99,29 +64,6 @@ def test_pitfall_052_arguments_keep_order_and_digits() -> None:
 
 def test_a_result_may_have_no_content_and_no_id() -> None:
     assert decode_block(block(type="tool_result")) == ToolResult(call_id="", parts=())
-
-
-def test_bash_commands_are_code_to_others() -> None:
-    part = decode_block(block(type="server_tool_use", id="s", name="bash_code_execution", input={"command": "ls"}))
-    assert isinstance(part, HostedCall)
-    assert (part.kind, part.arguments) == (HostedKind.CODE, '{"code":"ls"}')
-
-
-def test_a_listing_is_told_as_call_and_result() -> None:
-    listing: JsonObject = {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": [{"name": "n"}]}
-    call, result = decode_content(Fields({"content": [listing]}), "content")
-    assert isinstance(call, HostedCall)
-    assert call.extras == Extras(origin=NAME, fields=listing)
-    assert result == HostedResult(call_id="", kind=HostedKind.MCP_LISTING, text='[{"name":"n"}]')
-
-
-def test_a_failed_search_is_an_error() -> None:
-    part = decode_block(
-        block(type="web_search_tool_result", tool_use_id="s", content={"type": "e", "error_code": "unavailable"})
-    )
-    assert isinstance(part, HostedResult)
-    assert part.is_error
-    assert part.text == "unavailable"
 
 
 @pytest.mark.parametrize(
@@ -153,9 +95,89 @@ def test_wrong_types_are_named_with_their_place(given: Fields, path: str) -> Non
     assert caught.value.path == path
 
 
-def test_a_foreign_seal_goes_home_in_its_envelope() -> None:
-    assert encode_block(Thinking(text="t", seal=ITEM)) == {
-        "type": "thinking",
-        "thinking": "t",
-        "signature": to_envelope(ITEM),
-    }
+# Blocks in the shapes that have a short way, and near misses that must not take it.
+COMMON: list[JsonObject] = [
+    {"type": "text", "text": "hi"},
+    {"text": "", "type": "text"},
+    {"type": "tool_use", "id": "i", "name": "n", "input": {"a": [1, {"b": None}]}},
+    {"type": "tool_use", "id": "", "name": "n", "input": {}},
+    {"type": "tool_result", "tool_use_id": "i", "content": "r"},
+    {"type": "tool_result", "tool_use_id": "i", "content": [{"type": "text", "text": "r"}]},
+    {"type": "thinking", "thinking": "t", "signature": "s"},
+    {"type": "thinking", "thinking": "", "signature": to_envelope(ITEM)},
+]
+OTHERS: list[JsonObject] = [
+    {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}},
+    {"type": "text", "text": "hi", "citations": None},
+    {"type": "text", "text": None},
+    {"type": "text"},
+    {"type": "tool_use", "id": "i", "name": "n", "input": {}, "caller": {"type": "direct"}},
+    {"type": "tool_use", "id": "i", "name": "n", "input": "{}"},
+    {"type": "tool_use", "id": "i", "name": "n", "toolset_name": "computer"},
+    {"type": "tool_result", "tool_use_id": "i", "is_error": True},
+    {"type": "tool_result", "tool_use_id": "i", "content": [{"type": "image"}]},
+    {"type": "tool_result", "tool_use_id": "i", "content": []},
+    {"type": "tool_result", "tool_use_id": None, "content": "r"},
+    {"type": "thinking", "thinking": "t", "signature": ""},
+    {"type": "thinking", "thinking": "t", "x": 1},
+    {"type": "redacted_thinking", "data": "d", "x": 1},
+    {"type": ["text"], "text": "hi"},
+]
+
+
+@pytest.mark.parametrize("given", COMMON, ids=str)
+def test_the_short_way_gives_what_the_full_readers_give(given: JsonObject) -> None:
+    short = plain_block(given)
+    assert short is not None
+    assert short == decode_block(Fields(given))
+
+
+@pytest.mark.parametrize("given", OTHERS, ids=str)
+def test_every_other_shape_is_left_to_the_full_readers(given: JsonObject) -> None:
+    assert plain_block(given) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+MEMBERS = ("type", "text", "id", "name", "input", "tool_use_id", "content", "thinking", "signature", "x")
+KINDS = st.sampled_from(["text", "tool_use", "tool_result", "thinking"])
+
+
+@given(st.dictionaries(st.sampled_from(MEMBERS), JSON, max_size=5), KINDS)
+def test_no_shape_takes_the_short_way_to_something_else(members: dict[str, JsonValue], kind: str) -> None:
+    body: JsonObject = {**members, "type": kind}
+    short = plain_block(body)
+    if short is not None:
+        assert short == decode_block(Fields(body))
+
+
+def test_members_of_a_source_that_nobody_knows_come_home() -> None:
+    given = block(type="image", source={"type": "url", "url": "https://x", "new": 1}, newer=2)
+    part = decode_block(given)
+    assert isinstance(part, Image)
+    assert part.extras == Extras(origin=NAME, fields={"newer": 2, "source": {"new": 1}})
+    assert encode_block(part) == given.value
+
+
+def test_a_flag_that_says_nothing_comes_home() -> None:
+    given = block(type="tool_result", tool_use_id="i", is_error=False)
+    part = decode_block(given)
+    assert isinstance(part, ToolResult)
+    assert not part.is_error
+    assert encode_block(part) == given.value
+
+
+def test_pitfall_174_marks_stay_where_the_client_put_them() -> None:
+    given = block(type="text", text="t", cache_control={"type": "ephemeral", "ttl": "1h"})
+    assert encode_block(decode_block(given)) == given.value
+
+
+def test_a_mark_that_is_not_known_is_no_mark_and_comes_home() -> None:
+    given = block(type="text", text="t", cache_control={"type": "eternal"})
+    part = decode_block(given)
+    assert isinstance(part, Text)
+    assert part.cache is None
+    assert encode_block(part) == given.value

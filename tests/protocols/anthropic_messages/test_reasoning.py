@@ -154,3 +154,9 @@ def test_a_tool_loop_without_its_reasoning_switches_manual_thinking_off() -> Non
 def test_sampling(sampling: Sampling, effort: str | None, model: str, sent: JsonObject) -> None:
     body = body_of(replace(chat(), sampling=sampling, reasoning=Reasoning(effort=effort)), model)
     assert {key: body[key] for key in ("temperature", "top_p", "top_k") if key in body} == sent
+
+
+@pytest.mark.parametrize("effort", [None, "low"])
+def test_a_number_beyond_all_bounds_is_a_number(effort: str | None) -> None:
+    request = replace(chat(), sampling=Sampling(temperature=10**400), reasoning=Reasoning(effort=effort))
+    assert body_of(request, OTHER).get("temperature") == (1 if effort is None else None)

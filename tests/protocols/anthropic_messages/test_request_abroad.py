@@ -8,10 +8,23 @@ from msgspec.structs import replace
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import CacheMark, Text
 from dragoman.model.request import CacheOptions, Demand, OutputFormat, OutputKind, Request, Sampling
 from dragoman.model.tools import WebSearchTool
-from tests.protocols.anthropic_messages.support import ADAPTIVE, MANUAL, OTHER, at, body_of, chat, encoded, losses, user
+from dragoman.protocols.anthropic_messages import CODEC
+from tests.protocols.anthropic_messages.support import (
+    ADAPTIVE,
+    MANUAL,
+    OTHER,
+    at,
+    body_of,
+    chat,
+    encoded,
+    losses,
+    target,
+    user,
+)
 
 OBJECT: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 
@@ -165,3 +178,40 @@ def test_a_limit_of_calls_is_a_limit_on_each_server_tool() -> None:
 def test_pitfall_011_nothing_is_sent_that_nobody_asked_for() -> None:
     request = Request(origin="openai-responses", model="m", max_tokens=5, messages=(user("hi"),))
     assert body_of(request, OTHER).keys() == {"model", "max_tokens", "messages"}
+
+
+def test_pitfall_126_temperature_ends_at_one() -> None:
+    result, ledger = encoded(replace(chat(), sampling=Sampling(temperature=1.5)), OTHER)
+    assert result.body["temperature"] == 1
+    assert losses(ledger) == [("approximated", "temperature", "sampling.temperature")]
+
+
+def test_pitfall_125_newer_models_take_no_sampling() -> None:
+    result, ledger = encoded(replace(chat(), sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3)))
+    assert not {"temperature", "top_p", "top_k"} & result.body.keys()
+    assert [loss[1] for loss in losses(ledger)] == ["temperature", "top_p", "top_k"]
+
+
+def test_pitfall_128_blank_stop_strings_are_left_out() -> None:
+    result, ledger = encoded(replace(chat(), stop=("", "END", " \n")))
+    assert result.body["stop_sequences"] == ["END"]
+    assert losses(ledger) == [("dropped", "stop_sequences", f"stop[{index}]") for index in (0, 2)]
+
+
+def test_pitfall_130_only_the_users_id_is_metadata() -> None:
+    result, ledger = encoded(replace(chat(), metadata={"team": "x"}, end_user="u"))
+    assert result.body["metadata"] == {"user_id": "u"}
+    assert losses(ledger) == [("dropped", "metadata", "metadata")]
+
+
+def test_pitfall_151_who_cannot_enforce_a_schema_is_asked_in_words() -> None:
+    output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object", "properties": {}}, strict=True)
+    abilities = replace(target().abilities, output_schema=False)
+    result = CODEC.encode_request(replace(chat(), output=output), replace(target(), abilities=abilities), Ledger())
+    assert "output_config" not in result.body
+    assert "must conform to this JSON schema" in str(result.body["system"])
+
+
+def test_a_mark_of_the_clients_own_leaves_no_room_for_the_automatic_one() -> None:
+    marked = user(Text(text="hi", cache=CacheMark(origin="anthropic-messages")))
+    assert "cache_control" not in body_of(chat(marked))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.tools import (
     ChoiceMode,
     CodeTool,
@@ -18,7 +18,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.protocols.anthropic_messages.tools import decode_choice, decode_tools
+from dragoman.protocols.anthropic_messages.tools import decode_choice, decode_tool, decode_tools, plain_tool
 from dragoman.wire.fields import Fields
 
 
@@ -135,3 +135,28 @@ def test_wrong_choices_are_named_with_their_place(choice: str | JsonObject, path
     with pytest.raises(WireError) as caught:
         decode_choice(Fields({"tool_choice": choice}), ())
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "f", "description": "d", "input_schema": {"type": "object"}},
+        {"name": "", "description": "", "input_schema": {}},
+    ],
+)
+def test_the_short_way_gives_what_the_full_reader_gives(given: JsonObject) -> None:
+    assert (plain_tool(given),) == decode_tool(Fields(given))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "f", "input_schema": {}, "type": "custom"},
+        {"name": "f", "description": None, "input_schema": {}},
+        {"name": "f", "description": "d", "input_schema": {}, "strict": True},
+        {"name": "f", "description": "d", "cache_control": {"type": "ephemeral"}},
+        "f",
+    ],
+)
+def test_every_other_declaration_is_left_to_the_full_reader(given: JsonValue) -> None:
+    assert plain_tool(given) is None

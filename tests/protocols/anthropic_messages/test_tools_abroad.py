@@ -8,20 +8,17 @@ from msgspec.structs import replace
 from dragoman.errors import RefusedError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.tools import (
-    ChoiceMode,
     CodeTool,
     ForeignTool,
     FunctionTool,
     McpTool,
     Namespace,
     TextTool,
-    ToolChoice,
-    ToolRef,
     ToolSearchTool,
     ToolSpec,
     WebSearchTool,
 )
-from tests.protocols.anthropic_messages.support import ADAPTIVE, MANUAL, OTHER, at, body_of, chat, encoded, losses
+from tests.protocols.anthropic_messages.support import ADAPTIVE, OTHER, at, body_of, chat, encoded, losses
 
 F = FunctionTool(name="f")
 G = FunctionTool(name="g")
@@ -150,55 +147,29 @@ def test_servers_without_tools_of_their_own_get_none() -> None:
     assert losses(ledger) == [("dropped", "web_search", "tools[1]")]
 
 
-NAMED = ToolChoice(mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name="f"))
-ALLOWED = ToolChoice(mode=ChoiceMode.ALLOWED, allowed=(ToolRef(kind="function", name="f"),), required=True)
+def test_at_most_twenty_tools_are_strict() -> None:
+    schema: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
+    tools = tuple(FunctionTool(name=f"f{index}", parameters=schema, strict=True) for index in range(22))
+    result, ledger = encoded(replace(chat(), tools=tools))
+    declared = result.body["tools"]
+    assert isinstance(declared, list)
+    assert [at(tool, "name") for tool in declared if "strict" not in tool] == ["f20", "f21"]  # type: ignore[operator]  # an object
+    assert losses(ledger) == [("dropped", "strict_schema", f"tools[{index}].strict") for index in (20, 21)]
+
+
+def test_a_refusal_names_the_tools_that_cannot_be_run() -> None:
+    tool = ForeignTool(origin="openai-responses", kind="file_search", body={})
+    with pytest.raises(RefusedError, match="'file_search'"):
+        body_of(replace(chat(), tools=(tool,)))
 
 
 @pytest.mark.parametrize(
-    ("choice", "parallel", "model", "told", "offered"),
+    "parameters",
     [
-        (None, None, ADAPTIVE, None, 2),
-        (None, True, ADAPTIVE, None, 2),
-        (None, False, ADAPTIVE, {"type": "auto", "disable_parallel_tool_use": True}, 2),
-        (ToolChoice(mode=ChoiceMode.NONE), False, ADAPTIVE, {"type": "none"}, 2),
-        (ToolChoice(mode=ChoiceMode.REQUIRED), False, ADAPTIVE, {"type": "any", "disable_parallel_tool_use": True}, 2),
-        (ToolChoice(mode=ChoiceMode.REQUIRED), None, NO_FORCING, {"type": "auto"}, 2),
-        (NAMED, None, ADAPTIVE, {"type": "tool", "name": "f"}, 2),
-        (NAMED, None, NO_FORCING, {"type": "auto"}, 1),
-        (ALLOWED, None, MANUAL, {"type": "any"}, 1),
-    ],
-    ids=[
-        "no choice",
-        "parallel calls need no word",
-        "pitfall 138: one call at a time forces nothing",
-        "pitfall 139: none has no flag",
-        "any, one at a time",
-        "any, to a model that cannot be forced",
-        "one tool",
-        "one tool, to a model that cannot be forced",
-        "pitfall 141: a subset",
+        {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        {"type": "object", "properties": {}, "$defs": {}},
     ],
 )
-def test_choices(choice: ToolChoice | None, parallel: bool | None, model: str, told: JsonValue, offered: int) -> None:
-    body = body_of(replace(chat(), tools=(F, G), tool_choice=choice, parallel_calls=parallel), model)
-    assert body.get("tool_choice") == told
-    assert isinstance(body["tools"], list)
-    assert len(body["tools"]) == offered
-
-
-def test_pitfall_139_no_choice_without_tools() -> None:
-    result, ledger = encoded(replace(chat(), tool_choice=ToolChoice(mode=ChoiceMode.AUTO), parallel_calls=False))
-    assert "tool_choice" not in result.body
-    assert len(ledger) == 2
-
-
-def test_a_hosted_tool_can_be_chosen_by_its_name_here() -> None:
-    choice = ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind="web_search_preview"))
-    body = body_of(replace(chat(), tools=(WebSearchTool(),), tool_choice=choice))
-    assert body["tool_choice"] == {"type": "tool", "name": "web_search"}
-
-
-def test_a_choice_that_cannot_be_offered_is_refused() -> None:
-    choice = ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind="file_search"))
-    with pytest.raises(RefusedError):
-        encoded(replace(chat(), tools=(F,), tool_choice=choice))
+def test_a_schema_with_a_good_root_is_sent_as_it_is(parameters: JsonObject) -> None:
+    declared = body_of(replace(chat(), tools=(FunctionTool(name="f", parameters=parameters),)))["tools"]
+    assert declared == [{"name": "f", "input_schema": parameters}]

@@ -5,32 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.errors import RefusedError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import (
-    Audio,
-    Citation,
-    Compaction,
-    Document,
-    FileRef,
-    Foreign,
-    HostedCall,
-    HostedKind,
-    HostedResult,
-    Image,
-    Inline,
     InputForm,
     Part,
-    Refusal,
     Seal,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
-    Url,
 )
 from dragoman.model.request import Message, Role
-from dragoman.model.tools import FunctionTool, McpTool
+from dragoman.model.tools import FunctionTool
 from dragoman.protocols.anthropic_messages import CODEC, NAME
 from tests.protocols.anthropic_messages.support import (
     ADAPTIVE,
@@ -169,73 +155,6 @@ def test_an_empty_result_is_a_string() -> None:
     assert at(written, 2, "content", 0, "content") == ""
 
 
-@pytest.mark.parametrize(
-    ("part", "source"),
-    [
-        (Image(source=Url(url="https://x")), {"type": "url", "url": "https://x"}),
-        (
-            Image(source=Inline(media_type="image/jpg", data="/9j/x")),
-            {"type": "base64", "media_type": "image/jpeg", "data": "/9j/x"},
-        ),
-        (
-            Image(source=Inline(media_type="image/jpeg", data=PNG)),
-            {"type": "base64", "media_type": "image/png", "data": PNG},
-        ),
-        (
-            Document(source=Inline(media_type="application/pdf", data="JVBE")),
-            {"type": "base64", "media_type": "application/pdf", "data": "JVBE"},
-        ),
-        (
-            Document(source=Inline(media_type="text/csv", data="YQ==")),
-            {"type": "text", "media_type": "text/plain", "data": "a"},
-        ),
-        (Document(source=Url(url="https://x")), {"type": "url", "url": "https://x"}),
-    ],
-    ids=["an address", "pitfall 166: jpg", "pitfall 166: a wrong label", "a PDF", "a text file", "a PDF's address"],
-)
-def test_media(part: Part, source: JsonObject) -> None:
-    assert at(content(part), 0, "source") == source
-
-
-def test_pitfall_169_a_pdf_that_came_as_an_image_is_a_document() -> None:
-    assert at(content(Image(source=Inline(media_type="application/pdf", data="JVBE"))), 0, "type") == "document"
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        Audio(source=Inline(media_type="audio/wav", data="x")),
-        Image(source=Inline(media_type="image/svg+xml", data="PHN2Zz4=")),
-        Image(source=FileRef(issuer="openai", file_id="f")),
-        Document(source=Inline(media_type="application/zip", data="eA==")),
-        Foreign(origin="openai-responses", kind="item", body={}),
-        Compaction(summary=None),
-    ],
-    ids=["pitfall 171: audio", "svg", "pitfall 170: a file id", "a zip file", "something unknown", "a sealed summary"],
-)
-def test_user_content_that_cannot_be_said_is_refused(part: Part) -> None:
-    with pytest.raises(RefusedError):
-        content(part)
-
-
-@pytest.mark.parametrize(
-    ("seal", "kept"),
-    [
-        (Seal(origin=NAME, kind="thinking", body=BLOCK), True),
-        (Seal(origin=NAME, kind="thinking", body=BLOCK, model=ADAPTIVE), True),
-        (Seal(origin=NAME, kind="thinking", body=BLOCK, model="claude-older"), False),
-        (Seal(origin="openai-responses", kind="item", body={}), False),
-        (None, False),
-    ],
-    ids=["its own", "its own, named", "another model's", "pitfall 104: another vendor's", "unsigned"],
-)
-def test_thinking_returns_only_to_its_issuer(seal: Seal | None, kept: bool) -> None:
-    result, ledger = encoded(chat(user("q"), assistant(Thinking(text="x", seal=seal), "a"), user("n")))
-    blocks = at(result.body, "messages", 1, "content")
-    assert (blocks == [BLOCK, {"type": "text", "text": "a"}]) is kept
-    assert bool(ledger) is not kept
-
-
 def test_a_sealed_turn_is_restored_exactly() -> None:
     turn = (
         Text(text="a"),
@@ -249,44 +168,47 @@ def test_a_sealed_turn_is_restored_exactly() -> None:
     assert [at(block, "type") for block in at(written, 1, "content")] == ["text", "thinking", "tool_use"]  # type: ignore[union-attr]  # a list
 
 
-def test_pitfall_020_a_refusal_is_assistant_text() -> None:
-    result, ledger = encoded(chat(user("q"), assistant(Refusal(text="no")), user("n")))
-    assert at(result.body, "messages", 1, "content") == "no"
-    assert losses(ledger) == [("approximated", "refusal", "messages[1].parts[0]")]
+def test_pitfall_008_no_turn_is_invented_between_two_of_one_side() -> None:
+    written = messages(user("a"), user("b"), assistant("c"), assistant("d"), user("e"))
+    assert isinstance(written, list)
+    assert [at(message, "role") for message in written] == ["user", "assistant", "user"]
+    assert at(written, 0, "content") == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
 
 
-def test_citations_of_others_are_not_sent_back() -> None:
-    cited = Text(text="a", citations=(Citation(origin="openai-chat", native={}, url="u"),))
-    result, ledger = encoded(chat(user("q"), assistant(cited), user("n")))
-    assert at(result.body, "messages", 1, "content") == "a"
-    assert losses(ledger) == [("dropped", "citations", "messages[1].parts[0].citations")]
+def test_pitfall_012_the_last_instruction_speaks_if_nobody_else_does() -> None:
+    result, ledger = encoded(chat(said(Role.SYSTEM, "rules"), said(Role.SYSTEM, "begin")))
+    assert (result.body["system"], at(result.body, "messages", 0, "content")) == ("rules", "begin")
+    assert losses(ledger) == [("approximated", "first_turn", "messages")]
 
 
-def test_a_readable_summary_is_told_by_the_user() -> None:
-    written = messages(assistant(Compaction(summary="so far")), user("go on"))
-    assert at(written, 0, "content", 0, "text") == "Summary of the conversation so far:\nso far"
+def test_pitfall_014_text_of_white_space_only_is_left_out_and_reported() -> None:
+    result, ledger = encoded(chat(user("q", " \n")))
+    assert at(result.body, "messages", 0, "content") == "q"
+    assert losses(ledger) == [("dropped", "empty_text", "messages[0].parts[1]")]
 
 
-def test_a_compaction_of_its_own_returns_with_its_beta() -> None:
-    body: JsonObject = {"type": "compaction", "content": "c", "encrypted_content": "e"}
-    part = Compaction(summary="c", seal=Seal(origin=NAME, kind="compaction", body=body))
-    result, _ = encoded(chat(user("q"), assistant(part), user("n")))
-    assert at(result.body, "messages", 1, "content") == [body]
-    assert result.headers["anthropic-beta"] == "compact-2026-01-12"
+def test_pitfall_015_an_assistant_without_text_has_its_calls_alone() -> None:
+    written = messages(user("q"), assistant(CALL), user(RESULT))
+    assert at(written, 1, "content") == [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]
 
 
-def test_calls_to_a_declared_tool_server_are_sent_back() -> None:
-    call = HostedCall(call_id="mcp_1", kind=HostedKind.MCP, name="x", arguments="{}", server="s")
-    outcome = HostedResult(call_id="mcp_1", kind=HostedKind.MCP, text="ok")
-    request = replace(
-        chat(user("q"), assistant(call, outcome), user("n")),
-        tools=(McpTool(label="s", url="https://s", approval="never"),),
-    )
-    blocks = at(body_of(request), "messages", 1, "content")
-    assert at(blocks, 0, "id") == at(blocks, 1, "tool_use_id") == "mcptoolu_1"
+def test_pitfall_023_text_comes_after_the_results() -> None:
+    written = messages(user("q"), assistant(CALL), user("look", RESULT))
+    blocks = at(written, 2, "content")
+    assert isinstance(blocks, list)
+    assert [at(block, "type") for block in blocks] == ["tool_result", "text"]
 
 
-def test_what_another_provider_ran_is_not_sent_back() -> None:
-    call = HostedCall(call_id="ws_1", kind=HostedKind.WEB_SEARCH, name="web_search", arguments="{}")
-    _, ledger = encoded(chat(user("q"), assistant(call, "a"), user("n")))
-    assert losses(ledger) == [("dropped", "web_search", "messages[1].parts[0]")]
+def test_pitfall_035_results_are_paired_by_id_in_the_order_of_the_calls() -> None:
+    second = replace(CALL, call_id="c2")
+    answer = replace(RESULT, call_id="c2")
+    written = messages(user("q"), assistant(CALL), assistant(second), user(answer), user(RESULT))
+    blocks = at(written, 2, "content")
+    assert isinstance(blocks, list)
+    assert [at(block, "tool_use_id") for block in blocks] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize(("model", "where"), [(ADAPTIVE, "no instructions at this place"), (MANUAL, "only at the top")])
+def test_the_report_of_a_late_instruction_says_why(model: str, where: str) -> None:
+    _, ledger = encoded(chat(user("q"), assistant("a"), said(Role.SYSTEM, "late"), user("n")), model)
+    assert where in ledger.losses[0].note

@@ -7,10 +7,12 @@ Requests and answers that were said in this protocol are encoded as they were; t
 from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
-from dragoman.protocols.anthropic_messages.request import decode_request, encode_request, recognises
+from dragoman.protocols.anthropic_messages.recognition import recognises
+from dragoman.protocols.anthropic_messages.request import decode_request, encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, decode_turn, encode_response, encode_turn
 from dragoman.protocols.anthropic_messages.shapes import LETTER, NAME, PATH, UPSTREAM
-from dragoman.protocols.anthropic_messages.stream import PING, MessagesStreamDecoder, MessagesStreamEncoder
+from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
+from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.codec import Codec
 
 CODEC = Codec(

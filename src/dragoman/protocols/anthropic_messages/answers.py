@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger, Place
@@ -25,8 +24,9 @@ from dragoman.model.parts import (
     WebSource,
 )
 from dragoman.model.tools import WebSearchTool
-from dragoman.protocols.anthropic_messages.hosted import hosted_id, mcp_call_block, mcp_result_block
-from dragoman.protocols.anthropic_messages.parts import encode_block, encode_compaction
+from dragoman.protocols.anthropic_messages.hosted import hosted_id, listing_block, mcp_call_block, mcp_result_block
+from dragoman.protocols.anthropic_messages.parts import encode_block
+from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Asked
 from dragoman.rules import arguments
@@ -34,7 +34,6 @@ from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import ANTHROPIC, call_id
 from dragoman.rules.seals import to_envelope
 from dragoman.rules.unwrap import wrap_input
-from dragoman.wire.json import decode
 
 _CITED_TEXT_LIMIT = 150
 WRAPPED = "arguments must be an object and are wrapped"
@@ -60,6 +59,8 @@ def encode_answer_parts(parts: tuple[Part, ...], asked: Asked, ledger: Ledger) -
         if isinstance(part, Text):
             blocks.extend(_encode_text(part, at, ledger))
         elif isinstance(part, Refusal):
+            if part.logprobs is not None:
+                report_logprobs(at, ledger)
             if part.text.strip():
                 blocks.append({"type": "text", "text": part.text})
         else:
@@ -89,7 +90,7 @@ def is_at_home(part: Part) -> bool:
 
 def _encode_text(part: Text, at: Place, ledger: Ledger) -> JsonList:
     if part.logprobs is not None:
-        ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "Messages answers have no log probabilities")
+        report_logprobs(at, ledger)
     drop_extras(part.extras, at, ledger)
     if not part.text.strip():
         if part.text:
@@ -98,6 +99,11 @@ def _encode_text(part: Text, at: Place, ledger: Ledger) -> JsonList:
     if not part.citations:
         return [{"type": "text", "text": part.text}]
     return split_citations(part, at, ledger)
+
+
+def report_logprobs(at: Place, ledger: Ledger) -> None:
+    """Report that log probabilities are not told."""
+    ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "Messages answers have no log probabilities")
 
 
 def split_citations(part: Text, at: Place, ledger: Ledger) -> JsonList:
@@ -216,22 +222,14 @@ def _encode_hosted_call(part: Part, at: Place, answering: Answering) -> JsonObje
             "input": arguments.to_object(part.arguments)[0],
         }
     if part.kind is HostedKind.MCP:
+        answering.ledger.approximated(Feature.MCP, at, "another provider's call to a tool server")
         return mcp_call_block(part)
     if part.kind is HostedKind.MCP_LISTING:
+        answering.ledger.approximated(Feature.MCP, at, "another provider's list of a server's tools")
         answering.listing[part.call_id] = part.server or ""
         return None
     answering.ledger.dropped(_HOSTED[part.kind], at, "the client did not declare what the provider ran")
     return None
-
-
-def _encode_listing(part: HostedResult, server: str) -> JsonObject:
-    """The tools of a server, from the text of the list."""
-    try:
-        listed = decode(part.text or "[]")
-    except WireError:
-        listed = []
-    tools: JsonList = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-    return {"type": "mcp_tool_listing", "mcp_server_name": server, "tools": tools}
 
 
 def _encode_hosted_result(part: Part, at: Place, answering: Answering) -> JsonObject | None:
@@ -247,7 +245,7 @@ def _encode_hosted_result(part: Part, at: Place, answering: Answering) -> JsonOb
     if part.kind is HostedKind.MCP:
         return mcp_result_block(part)
     if part.kind is HostedKind.MCP_LISTING and not part.is_error and part.call_id in answering.listing:
-        return _encode_listing(part, answering.listing.pop(part.call_id))
+        return listing_block(part, answering.listing.pop(part.call_id))
     answering.ledger.dropped(_HOSTED[part.kind], at, "the client did not declare what the provider ran")
     return None
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.parts import Extras, HostedCall, HostedKind, HostedResult, Part, Seal, WebSource
 from dragoman.protocols.anthropic_messages.shapes import CODE_TOOLS, NAME
 from dragoman.rules.arguments import to_object
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import encode_text
+from dragoman.wire.json import decode, encode_text
 
 
 def decode_hosted(block: Fields, kind: str) -> Part | None:
@@ -49,15 +50,17 @@ def _decode_web_search_result(block: Fields) -> HostedResult:
         return HostedResult(
             call_id=call_id, kind=HostedKind.WEB_SEARCH, text=code or "", is_error=True, extras=_whole(block)
         )
-    sources = tuple(
-        WebSource(
-            url=found.optional_text("url") or "",
-            title=found.optional_text("title") or "",
-            seal=Seal(origin=NAME, kind="web", body=found.value),
-        )
-        for found in block.each("content")
+    sources = [_decode_source(found) for found in block.each("content")]
+    return HostedResult(call_id=call_id, kind=HostedKind.WEB_SEARCH, sources=tuple(sources), extras=_whole(block))
+
+
+def _decode_source(found: Fields) -> WebSource:
+    found.optional_text("type")
+    return WebSource(
+        url=found.optional_text("url") or "",
+        title=found.optional_text("title") or "",
+        seal=Seal(origin=NAME, kind="web", body=found.value),
     )
-    return HostedResult(call_id=call_id, kind=HostedKind.WEB_SEARCH, sources=sources, extras=_whole(block))
 
 
 def _decode_code_result(block: Fields) -> HostedResult:
@@ -86,10 +89,7 @@ def _decode_mcp_tool_use(block: Fields) -> HostedCall:
 
 def _decode_mcp_tool_result(block: Fields) -> HostedResult:
     content = block.raw("content")
-    if isinstance(content, str):
-        text = content
-    else:
-        text = "\n".join([part.optional_text("text") or "" for part in block.each("content")])
+    text = content if isinstance(content, str) else "\n".join([_text_of(part) for part in block.each("content")])
     return HostedResult(
         call_id=block.text("tool_use_id"),
         kind=HostedKind.MCP,
@@ -97,6 +97,11 @@ def _decode_mcp_tool_result(block: Fields) -> HostedResult:
         is_error=block.optional_flag("is_error") or False,
         extras=_whole(block),
     )
+
+
+def _text_of(part: Fields) -> str:
+    part.optional_text("type")
+    return part.optional_text("text") or ""
 
 
 def _decode_mcp_listing(block: Fields) -> HostedCall:
@@ -159,3 +164,13 @@ def mcp_result_block(part: HostedResult) -> JsonObject:
         "is_error": part.is_error,
         "content": [{"type": "text", "text": part.text}] if part.text else [],
     }
+
+
+def listing_block(part: HostedResult, server: str) -> JsonObject:
+    """The tools of a server, from the text of the list."""
+    try:
+        listed = decode(part.text or "[]")
+    except WireError:
+        listed = []
+    tools: JsonList = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+    return {"type": "mcp_tool_listing", "mcp_server_name": server, "tools": tools}

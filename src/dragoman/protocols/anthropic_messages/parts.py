@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import (
     CacheMark,
@@ -25,34 +26,50 @@ from dragoman.model.parts import (
     Part,
     Passages,
     PlainText,
-    Seal,
     Text,
     Thinking,
-    ThinkingKind,
     ToolCall,
     ToolResult,
     Url,
 )
 from dragoman.protocols.anthropic_messages import hosted
-from dragoman.protocols.anthropic_messages.shapes import COMPACTED, NAME, UPSTREAM
+from dragoman.protocols.anthropic_messages.sealed import (
+    decode_compaction,
+    decode_redacted,
+    decode_thinking,
+    encode_compaction,
+    encode_thinking,
+    plain_thinking,
+)
+from dragoman.protocols.anthropic_messages.shapes import NAME, UPSTREAM
 from dragoman.rules import arguments
-from dragoman.rules.seals import from_envelope, to_envelope
 from dragoman.rules.unwrap import wrap_input
-from dragoman.wire.fields import Fields
-from dragoman.wire.json import encode_text
+from dragoman.wire.fields import Fields, Path, render_path
+from dragoman.wire.json import encode_text, kind_of
 
 
 def decode_content(owner: Fields, key: str) -> tuple[Part, ...]:
     """Content as a string, a list of blocks, or nothing; a string equals one text block."""
     value = owner.value.get(key)
+    if value is None:
+        return ()
+    owner.skip(key)
     if type(value) is str:
-        owner.skip(key)
         return (Text(text=value),)
-    if value is not None and type(value) is not list:
+    if type(value) is not list:
         raise owner.fail(key, "string or array", value)
+    return decode_blocks(value, (owner.path, key))
+
+
+def decode_blocks(blocks: JsonList, path: Path) -> tuple[Part, ...]:
+    """A list of blocks."""
     parts: list[Part] = []
-    for block in owner.each(key):
-        part = decode_block(block)
+    for index, block in enumerate(blocks):
+        part = plain_block(block)
+        if part is not None:
+            parts.append(part)
+            continue
+        part = decode_block(reader(block, (path, index)))
         parts.append(part)
         if type(part) is HostedCall:
             result = hosted.listing_result(part)
@@ -61,12 +78,49 @@ def decode_content(owner: Fields, key: str) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def reader(value: JsonValue, path: Path) -> Fields:
+    """A reader for what must be an object."""
+    if type(value) is not dict:
+        raise WireError(render_path(path), "object", kind_of(value))
+    return Fields(value, path)
+
+
+def plain_block(block: JsonValue) -> Part | None:
+    """A block in one of the shapes that nearly all traffic has, read without a `Fields`; None leaves it to the others.
+
+    Everything here gives exactly what the full readers below give: it is only the short way to it.
+    """
+    if type(block) is not dict:
+        return None
+    kind, size = block.get("type"), len(block)
+    if kind == "text":
+        text = block.get("text")
+        return Text(text=text) if size == 2 and type(text) is str else None
+    if kind == "tool_use":
+        call_id, name, given = block.get("id"), block.get("name"), block.get("input")
+        if size == 4 and type(call_id) is str and type(name) is str and type(given) is dict:
+            return ToolCall(call_id=call_id, name=name, arguments=encode_text(given))
+    elif kind == "tool_result":
+        call_id, content = block.get("tool_use_id"), block.get("content")
+        if size != 3 or type(call_id) is not str:
+            return None
+        if type(content) is str:
+            return ToolResult(call_id=call_id, parts=(Text(text=content),))
+        only = plain_block(content[0]) if type(content) is list and len(content) == 1 else None
+        return ToolResult(call_id=call_id, parts=(only,)) if type(only) is Text else None
+    elif kind == "thinking" and size == 3:
+        return plain_thinking(block)
+    return None
+
+
 def decode_block(block: Fields) -> Part:
     """One block of any kind; kinds that nobody knows are kept whole."""
     kind = block.text("type")
     decoder = _DECODERS.get(kind)
     if decoder is not None:
         return decoder(block)
+    if kind.endswith("_tool_result"):
+        block.text("tool_use_id")
     return hosted.decode_hosted(block, kind) or foreign(block, kind)
 
 
@@ -79,13 +133,12 @@ def decode_cache(owner: Fields) -> CacheMark | None:
     """The breakpoint on a block or a tool; members that nobody knows leave it among the extras."""
     mark = owner.value.get("cache_control")
     if mark is None:
-        owner.skip("cache_control")
         return None
-    if type(mark) is not dict:
-        raise owner.fail("cache_control", "object", mark)
-    if not mark.keys() <= {"type", "ttl"} or mark.get("type") != "ephemeral":
+    control = reader(mark, (owner.path, "cache_control"))
+    kind, ttl = control.optional_text("type"), control.optional_text("ttl")
+    if kind != "ephemeral" or not control.value.keys() <= {"type", "ttl"}:
         return None
-    ttl = owner.fields("cache_control").optional_text("ttl")
+    owner.skip("cache_control")
     return CacheMark(origin=NAME, ttl=ttl)
 
 
@@ -125,14 +178,24 @@ def decode_citation(citation: Fields) -> Citation:
 
 
 def _decode_image(block: Fields) -> Image | Foreign:
-    source = _decode_source(block.fields("source"))
+    given = block.fields("source")
+    source = _decode_source(given)
     if source is None or isinstance(source, PlainText | Passages):
         return foreign(block, "image")
-    return Image(source=source, cache=decode_cache(block), extras=block.rest(NAME))
+    return Image(source=source, cache=decode_cache(block), extras=_rest(block, given))
+
+
+def _rest(block: Fields, source: Fields) -> Extras | None:
+    """What nobody asked for of a block and, under its own name, of its source."""
+    outer, inner = block.rest(NAME), source.rest(NAME)
+    if inner is None:
+        return outer
+    return Extras(origin=NAME, fields={**(outer.fields if outer is not None else {}), "source": inner.fields})
 
 
 def _decode_document(block: Fields) -> Document | Foreign:
-    source = _decode_source(block.fields("source"))
+    given = block.fields("source")
+    source = _decode_source(given)
     if source is None:
         return foreign(block, "document")
     citable: bool | None = None
@@ -148,7 +211,7 @@ def _decode_document(block: Fields) -> Document | Foreign:
         context=block.optional_text("context"),
         citable=citable,
         cache=decode_cache(block),
-        extras=block.rest(NAME),
+        extras=_rest(block, given),
     )
 
 
@@ -168,12 +231,14 @@ def _decode_source(source: Fields) -> Inline | Url | FileRef | PlainText | Passa
         found = Passages(parts=decode_content(source, "content"))
     else:
         return None
-    return found if source.rest(NAME) is None else None
+    return found
 
 
 def _decode_search_result(block: Fields) -> Foreign:
+    decode_cache(block)
     title, source = block.text("title"), block.text("source")
-    texts = [part.text for part in decode_content(block, "content") if isinstance(part, Text)]
+    blocks = block.optional_list("content") or []
+    texts = [part.text for part in decode_blocks(blocks, (block.path, "content")) if isinstance(part, Text)]
     return foreign(block, "search_result", "\n".join([title, source, *texts]))
 
 
@@ -193,23 +258,6 @@ def _decode_browser_state(block: Fields) -> Foreign:
     return foreign(block, "browser_state", "\n".join(lines))
 
 
-def _decode_thinking(block: Fields) -> Thinking:
-    text = block.text("thinking")
-    signature = block.value.get("signature")
-    if signature is not None and type(signature) is not str:
-        raise block.fail("signature", "string", signature)
-    if not signature:
-        # Nobody can open it again; what stood in place of the signature goes home as it was.
-        return Thinking(text=text, kind=ThinkingKind.SUMMARY, extras=block.rest(NAME))
-    seal = from_envelope(signature) or Seal(origin=NAME, kind="thinking", body=block.value)
-    return Thinking(text=text, kind=ThinkingKind.SUMMARY, seal=seal)
-
-
-def _decode_redacted(block: Fields) -> Thinking:
-    seal = from_envelope(block.text("data")) or Seal(origin=NAME, kind="redacted", body=block.value)
-    return Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)
-
-
 def _decode_tool_use(block: Fields) -> ToolCall:
     return ToolCall(
         call_id=block.text("id"),
@@ -222,24 +270,15 @@ def _decode_tool_use(block: Fields) -> ToolCall:
 
 
 def _decode_tool_result(block: Fields) -> ToolResult:
+    # A flag that says nothing stays among the extras, and so comes home as it was.
+    failed = block.value.get("is_error") is not False and block.optional_flag("is_error")
     return ToolResult(
         call_id=block.optional_text("tool_use_id") or "",
         parts=decode_content(block, "content"),
-        is_error=block.optional_flag("is_error") or False,
+        is_error=failed or False,
         cache=decode_cache(block),
         extras=block.rest(NAME),
     )
-
-
-def _decode_compaction(block: Fields) -> Compaction:
-    content = block.optional_text("content")
-    seal = from_envelope(block.optional_text("signature") or "")
-    if seal is None:
-        return Compaction(summary=content, seal=Seal(origin=NAME, kind="compaction", body=block.value))
-    summary = seal.body.get("summary")
-    if not isinstance(summary, str):
-        summary = None if content == COMPACTED else content
-    return Compaction(summary=summary, seal=seal)
 
 
 _DECODERS: dict[str, Callable[[Fields], Part]] = {
@@ -249,19 +288,18 @@ _DECODERS: dict[str, Callable[[Fields], Part]] = {
     "search_result": _decode_search_result,
     "tool_reference": _decode_tool_reference,
     "browser_state": _decode_browser_state,
-    "thinking": _decode_thinking,
-    "redacted_thinking": _decode_redacted,
+    "thinking": decode_thinking,
+    "redacted_thinking": decode_redacted,
     "tool_use": _decode_tool_use,
     "tool_result": _decode_tool_result,
-    "compaction": _decode_compaction,
+    "compaction": decode_compaction,
 }
 
 
 def encode_content(parts: tuple[Part, ...]) -> JsonValue:
     """Parts of this protocol as content: a string where one plain text says it all."""
-    if len(parts) == 1 and is_plain(parts[0]):
-        only = parts[0]
-        return only.text if isinstance(only, Text) else ""
+    if len(parts) == 1 and type(only := parts[0]) is Text and is_plain(only):
+        return only.text
     return encode_blocks(parts)
 
 
@@ -270,9 +308,9 @@ def encode_blocks(parts: tuple[Part, ...]) -> JsonList:
     return [encode_block(part) for part in parts if type(part) is not HostedResult or part.extras is not None]
 
 
-def is_plain(part: Part) -> bool:
-    """Whether a part is text and nothing else."""
-    return type(part) is Text and part.cache is None and not part.citations and part.extras is None
+def is_plain(part: Text) -> bool:
+    """Whether a text is its words and nothing else."""
+    return part.cache is None and part.extras is None and not part.citations and part.logprobs is None
 
 
 def encode_block(part: Part) -> JsonObject:
@@ -283,7 +321,9 @@ def encode_block(part: Part) -> JsonObject:
     block = encoder(part)
     extras: Extras | None = part.extras
     if extras is not None and extras.origin == NAME and "type" not in extras.fields:
-        block.update(extras.fields)
+        for key, value in extras.fields.items():
+            known = block.get(key)
+            block[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
     return block
 
 
@@ -331,16 +371,6 @@ def encode_source(source: Inline | Url | FileRef | PlainText | Passages) -> Json
             return {"type": "content", "content": encode_content(source.parts)}
 
 
-def _encode_thinking(part: Part) -> JsonObject:
-    assert isinstance(part, Thinking)
-    seal = part.seal
-    if seal is None:
-        return {"type": "thinking", "thinking": part.text}
-    if seal.origin == NAME:
-        return dict(seal.body)
-    return {"type": "thinking", "thinking": part.text, "signature": to_envelope(seal)}
-
-
 def _encode_tool_use(part: Part) -> JsonObject:
     assert isinstance(part, ToolCall)
     text = wrap_input(part.arguments) if part.form is InputForm.TEXT else part.arguments
@@ -365,6 +395,11 @@ def _encode_tool_result(part: Part) -> JsonObject:
     return block
 
 
+def _encode_thinking(part: Part) -> JsonObject:
+    assert isinstance(part, Thinking)
+    return encode_thinking(part)
+
+
 def _encode_whole(part: Part) -> JsonObject:
     assert isinstance(part, HostedCall | HostedResult)
     assert part.extras is not None
@@ -374,16 +409,6 @@ def _encode_whole(part: Part) -> JsonObject:
 def _encode_compaction(part: Part) -> JsonObject:
     assert isinstance(part, Compaction)
     return encode_compaction(part)
-
-
-def encode_compaction(part: Compaction) -> JsonObject:
-    """A compaction block: the issuer's own, or one that carries another issuer's for us (V9)."""
-    if part.seal is not None and part.seal.origin == NAME:
-        return dict(part.seal.body)
-    block: JsonObject = {"type": "compaction", "content": part.summary or COMPACTED}
-    if part.seal is not None:
-        block["signature"] = to_envelope(part.seal)
-    return block
 
 
 def _encode_foreign(part: Part) -> JsonObject:

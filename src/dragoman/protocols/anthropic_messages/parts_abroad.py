@@ -29,8 +29,9 @@ from dragoman.model.parts import (
     ToolResult,
     Url,
 )
-from dragoman.protocols.anthropic_messages.hosted import mcp_call_block, mcp_result_block
-from dragoman.protocols.anthropic_messages.parts import encode_block, encode_compaction, encode_source, is_plain
+from dragoman.protocols.anthropic_messages.hosted import listing_block, mcp_call_block, mcp_result_block
+from dragoman.protocols.anthropic_messages.parts import encode_block, encode_source, is_plain
+from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
 from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.rules import arguments
@@ -43,10 +44,12 @@ from dragoman.wire import media
 
 def encode_part(part: Part, at: Place, writing: Writing, *, by_user: bool) -> JsonObject | None:
     """A part as a block, or None if nothing of it is said; `by_user` decides whether that is allowed."""
-    if isinstance(part, Foreign):
-        text = foreign_text(part, at, writing.ledger, said_by_user=by_user)
-        return _text_block(text) if text else None
-    return _ENCODERS[type(part)](part, at, writing)
+    encoder = _ENCODERS.get(type(part))
+    if encoder is not None:
+        return encoder(part, at, writing)
+    assert isinstance(part, Foreign)
+    text = foreign_text(part, at, writing.ledger, said_by_user=by_user)
+    return _text_block(text) if text else None
 
 
 def _text_block(text: str) -> JsonObject:
@@ -55,8 +58,8 @@ def _text_block(text: str) -> JsonObject:
 
 def _encode_text(part: Part, at: Place, writing: Writing) -> JsonObject:
     assert isinstance(part, Text)
-    block = _text_block(part.text)
-    if part.citations or part.logprobs or part.cache is not None or part.extras is not None:
+    block: JsonObject = {"type": "text", "text": part.text}
+    if not is_plain(part):
         _encode_text_options(part, block, at, writing)
     return block
 
@@ -163,7 +166,8 @@ def _encode_thinking(part: Part, at: Place, writing: Writing) -> JsonObject | No
     """Sealed reasoning goes back to its issuer byte for byte; to anybody else it is not sent (V2, V3)."""
     assert isinstance(part, Thinking)
     target = writing.target
-    writing.drop(part.extras, at)
+    if part.extras is not None:
+        writing.drop(part.extras, at)
     seal = part.seal
     if seal is not None and seal.kind in ("thinking", "redacted") and opens(seal, NAME, target.model, target.abilities):
         return seal.body
@@ -178,12 +182,12 @@ def _encode_call(part: Part, at: Place, writing: Writing) -> JsonObject:
         raise writing.refuse(Feature.TOOL_NAME, (*at, "name"), "a call needs the name of its tool")
     entry = writing.table.entry(part.name, part.namespace)
     text = part.arguments
-    if part.form is InputForm.TEXT:
+    if part.form is _TEXT_FORM:
         text = wrap_input(text)
-    elif entry is not None and entry.wrapped is Wrapped.VALUE:
+    elif entry is not None and entry.wrapped is _WRAPPED_VALUE:
         text = wrap_value(text)
     value, wrapping = arguments.to_object(text)
-    if wrapping is not arguments.Wrapping.NONE:
+    if wrapping is not _UNWRAPPED:
         writing.ledger.approximated(
             Feature.ARGUMENTS, (*at, "arguments"), "arguments must be an object and are wrapped"
         )
@@ -193,42 +197,49 @@ def _encode_call(part: Part, at: Place, writing: Writing) -> JsonObject:
         "name": entry.wire if entry is not None else writing.table.wire(part.name, part.namespace),
         "input": value,
     }
+    if part.cache is not None or part.extras is not None:
+        _encode_call_options(part, block, at, writing)
+    return block
+
+
+# Members of enumerations by name cost a look-up each time.
+_TEXT_FORM, _WRAPPED_VALUE, _UNWRAPPED = InputForm.TEXT, Wrapped.VALUE, arguments.Wrapping.NONE
+
+
+def _encode_call_options(part: ToolCall, block: JsonObject, at: Place, writing: Writing) -> None:
     writing.mark(block, part.cache, at)
     extras = part.extras
-    if extras is not None:
-        if extras.origin == NAME:
-            block.update(extras.fields)
-        elif "type" in extras.fields:
-            writing.ledger.approximated(Feature.VENDOR_TOOL, at, "sent back as a call to a function")
-        else:
-            writing.drop(extras, at)
-    return block
+    if extras is None:
+        return
+    if extras.origin == NAME:
+        block.update(extras.fields)
+    elif "type" in extras.fields:
+        writing.ledger.approximated(Feature.VENDOR_TOOL, at, "sent back as a call to a function")
+    else:
+        writing.drop(extras, at)
 
 
 def encode_result(result: ToolResult, at: Place, writing: Writing) -> JsonObject:
     """A result; text that is empty stands as a string, never as a block (T7)."""
     block: JsonObject = {"type": "tool_result", "tool_use_id": writing.call_id(result.call_id)}
-    content = _result_content(result, at, writing)
-    if content is not None:
-        block["content"] = content
+    parts = result.parts
+    if len(parts) == 1 and type(only := parts[0]) is Text and is_plain(only):
+        block["content"] = only.text
+    elif parts:
+        block["content"] = _result_blocks(parts, at, writing)
     if result.is_error:
         block["is_error"] = True
-    writing.mark(block, result.cache, at)
-    if writing.is_native(result.extras):
-        writing.ledger.approximated(Feature.VENDOR_TOOL, at, "sent back as the result of a function")
-    else:
-        writing.drop(result.extras, at)
+    if result.cache is not None:
+        writing.mark(block, result.cache, at)
+    if result.extras is not None:
+        if writing.is_native(result.extras):
+            writing.ledger.approximated(Feature.VENDOR_TOOL, at, "sent back as the result of a function")
+        else:
+            writing.drop(result.extras, at)
     return block
 
 
-def _result_content(result: ToolResult, at: Place, writing: Writing) -> JsonValue:
-    parts = result.parts
-    if not parts:
-        return None
-    if len(parts) == 1 and is_plain(parts[0]):
-        only = parts[0]
-        assert isinstance(only, Text)
-        return only.text
+def _result_blocks(parts: tuple[Part, ...], at: Place, writing: Writing) -> JsonValue:
     blocks: list[JsonValue] = []
     for index, part in enumerate(parts):
         if isinstance(part, Text) and not part.text.strip():
@@ -248,6 +259,10 @@ def _encode_hosted_call(part: Part, at: Place, writing: Writing) -> JsonObject |
         writing.ledger.approximated(Feature.MCP, at, "another provider's call to a tool server")
         writing.calls.add(part.call_id)
         return mcp_call_block(part)
+    if part.kind is HostedKind.MCP_LISTING and part.server in writing.servers:
+        # The list itself follows in the result.
+        writing.listings[part.call_id] = part.server or ""
+        return None
     writing.ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not sent back")
     return None
 
@@ -258,6 +273,10 @@ def _encode_hosted_result(part: Part, at: Place, writing: Writing) -> JsonObject
         return encode_block(part)
     if part.kind is HostedKind.MCP and part.call_id in writing.calls:
         return mcp_result_block(part)
+    if part.kind is HostedKind.MCP_LISTING and not part.is_error and part.call_id in writing.listings:
+        writing.betas.add(BETA_MCP)
+        writing.ledger.approximated(Feature.MCP, at, "another provider's list of a server's tools")
+        return listing_block(part, writing.listings.pop(part.call_id))
     writing.ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not sent back")
     return None
 

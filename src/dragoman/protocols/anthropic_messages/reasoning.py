@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from msgspec import Struct
 
 from dragoman.model.features import Feature
@@ -17,7 +19,7 @@ _MARGIN = 1024
 _LOWEST_TOP_P = 0.95
 
 
-class Depth(Struct, kw_only=True):
+class Depth(Struct, frozen=True, kw_only=True):
     """How deeply the provider is told to think: the `thinking` member and the effort beside it."""
 
     thinking: JsonObject | None = None
@@ -33,10 +35,6 @@ class Depth(Struct, kw_only=True):
     def thinks(self) -> bool:
         """Whether thinking is asked for."""
         return self.mode in ("enabled", "adaptive")
-
-    def switch_off(self) -> None:
-        """Ask for no thinking after all."""
-        self.thinking, self.effort = {"type": "disabled"}, None
 
 
 def encode_cap(request: Request, writing: Writing) -> int:
@@ -71,8 +69,8 @@ def _wanted_budget(reasoning: Reasoning) -> int | None:
     return budget_for(effort) or budget_for("max")
 
 
-def encode_depth(request: Request, cap: int, writing: Writing) -> Depth:
-    """Effort, budget and display as this model takes them (E1, E3)."""
+def encode_depth(request: Request, cap: int, writing: Writing, objection: str | None = None) -> Depth:
+    """Effort, budget and display as this model takes them (E1, E3); `objection` is why manual thinking cannot be on."""
     reasoning = request.reasoning
     writing.drop(reasoning.extras, ("reasoning",))
     kinds = writing.target.abilities.thinking
@@ -81,7 +79,7 @@ def encode_depth(request: Request, cap: int, writing: Writing) -> Depth:
     if not kinds:
         _drop_depth(reasoning, writing)
         return Depth()
-    depth = _adaptive(reasoning, writing) if "adaptive" in kinds else _manual(reasoning, cap, writing)
+    depth = _adaptive(reasoning, writing) if "adaptive" in kinds else _manual(reasoning, cap, writing, objection)
     _encode_display(request, depth, writing)
     if depth.thinks and writing.target.abilities.block_binding and depth.thinking is not None:
         # A miss then costs the reasoning and not the request (V6).
@@ -127,7 +125,7 @@ def _level(effort: str, levels: tuple[str, ...] | None) -> str | None:
     return nearest("low" if effort == "minimal" else effort, levels)
 
 
-def _manual(reasoning: Reasoning, cap: int, writing: Writing) -> Depth:
+def _manual(reasoning: Reasoning, cap: int, writing: Writing, objection: str | None) -> Depth:
     abilities, ledger = writing.target.abilities, writing.ledger
     effort = reasoning.effort
     budget = _wanted_budget(reasoning)
@@ -135,6 +133,9 @@ def _manual(reasoning: Reasoning, cap: int, writing: Writing) -> Depth:
         if effort == "none":
             return Depth(thinking={"type": "disabled"} if "disabled" in abilities.thinking else None)
         return Depth()
+    if objection is not None:
+        ledger.approximated(Feature.THINKING, ("reasoning",), objection)
+        return Depth(thinking={"type": "disabled"})
     at = ("reasoning", "budget" if reasoning.budget is not None else "effort")
     fitting = clamp_budget(budget, cap)
     if fitting is None:
@@ -191,10 +192,18 @@ def encode_sampling(sampling: Sampling, depth: Depth, body: JsonObject, writing:
             continue
         sent = True
         body[member] = value
-        if member == "temperature" and float(value) > 1:
+        if member == "temperature" and _measure(value) > 1:
             ledger.approximated(feature, ("sampling", member), "1 is the highest here")
             body[member] = 1
     return sent
+
+
+def _measure(value: int | float | Number) -> float:
+    """A number to compare with; one beyond all bounds is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
 
 
 def _objection(
@@ -205,7 +214,7 @@ def _objection(
     if not abilities.sampling or (member == "top_k" and not abilities.top_k):
         return "this model refuses it"
     if depth.thinks:
-        number = float(value)
+        number = _measure(value)
         if (
             member == "top_k"
             or (member == "temperature" and number != 1)

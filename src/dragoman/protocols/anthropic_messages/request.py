@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Extras, Foreign, Part, Text
+from dragoman.model.parts import Extras, Foreign, Text
 from dragoman.model.request import (
     CacheOptions,
     Demand,
@@ -21,131 +22,123 @@ from dragoman.model.request import (
     ThinkingMode,
     Updates,
 )
-from dragoman.model.tools import FunctionTool, ToolSpec
 from dragoman.protocols.anthropic_messages.parts import (
+    decode_blocks,
     decode_cache,
     decode_content,
     encode_cache,
     encode_content,
+    reader,
 )
 from dragoman.protocols.anthropic_messages.request_abroad import encode_foreign_request, encode_management
 from dragoman.protocols.anthropic_messages.shapes import COMPACT_EDIT, NAME
+from dragoman.protocols.anthropic_messages.steering import SETTINGS, collect_updates, decode_steering, with_last_effort
 from dragoman.protocols.anthropic_messages.tools import (
     decode_choice,
-    decode_tool,
     decode_tools,
     encode_home_choice,
     encode_home_tools,
 )
 from dragoman.protocols.codec import Encoded, Target
 from dragoman.rules.toolnames import ToolTable
-from dragoman.wire.fields import Fields
+from dragoman.wire.fields import Fields, Path
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _MODES = {mode.value: mode for mode in ThinkingMode}
-# Blocks that no other protocol's messages hold.
-_OWN_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"})
-_EFFORT_APPLIED = "this effort counts for the whole request"
-_EFFORT_REPLACED = "a later effort replaces this one"
-# The kind of part that stands for settings on a system message.
-SETTINGS = "output_config"
-
-
-def recognises(body: JsonObject) -> bool:
-    """Whether a body looks like a Messages request; Chat requests have `messages` too."""
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        return False
-    if any(key in body for key in ("system", "stop_sequences", "thinking", "output_config", "mcp_servers", "top_k")):
-        return "functions" not in body and "response_format" not in body
-    tools = body.get("tools")
-    if isinstance(tools, list) and tools:
-        first = tools[0]
-        return isinstance(first, dict) and ("input_schema" in first or not {"function", "parameters"} & first.keys())
-    for message in messages:
-        if not isinstance(message, dict) or "tool_calls" in message or message.get("role") in ("tool", "developer"):
-            return False
-        content = message.get("content")
-        if isinstance(content, list):
-            kinds = {str(block.get("type")) for block in content if isinstance(block, dict)}
-            if kinds & _OWN_BLOCKS:
-                return True
-            if kinds - {"text"}:
-                return False
-    first = messages[0] if messages else None
-    led_by_system = isinstance(first, dict) and first.get("role") == "system"
-    return "max_tokens" in body and not led_by_system and not _CHAT_ONLY & body.keys()
-
-
-_CHAT_ONLY = frozenset(
-    {
-        "n",
-        "stop",
-        "seed",
-        "logprobs",
-        "logit_bias",
-        "frequency_penalty",
-        "presence_penalty",
-        "stream_options",
-        "reasoning_effort",
-        "response_format",
-        "max_completion_tokens",
-        "user",
-        "store",
-    }
-)
 
 
 def decode_request(body: JsonObject) -> Request:
     """Read a request; nothing is adapted, what nobody knows goes into extras."""
     fields = Fields(body)
     max_tokens = fields.optional_integer("max_tokens")
-    tools = decode_tools(fields)
-    choice, parallel = decode_choice(fields, tools)
-    messages = _decode_messages(fields)
-    thinking = _decode_thinking(fields)
-    config = fields.optional_fields("output_config")
-    effort = config.optional_text("effort") if config is not None else None
-    output = _decode_format(config, fields)
-    metadata = fields.optional_fields("metadata")
+    messages, steered = _decode_messages(fields)
+    tools = decode_tools(fields) if "tools" in body or "mcp_servers" in body else ()
+    choice, parallel = decode_choice(fields, tools) if "tool_choice" in body else (None, None)
     leftovers: JsonObject = {}
-    _collect(leftovers, "output_config", config)
-    end_user = metadata.optional_text("user_id") if metadata is not None else None
-    _collect(leftovers, "metadata", metadata)
-    automatic = decode_cache(fields)
-    compact_at = _decode_management(fields)
+    thinking = _decode_thinking(fields) if "thinking" in body else _NO_REASONING
+    output: OutputFormat | None = None
+    if "output_config" in body or "output_format" in body:
+        output, effort = _decode_config(fields, leftovers)
+        if effort is not None:
+            thinking = replace(thinking, effort=effort)
+    rare = _NO_RARITIES if _COMMON.issuperset(body) else _decode_rarities(fields)
     request = Request(
         origin=NAME,
         model=fields.text("model"),
         messages=messages,
-        instructions=_decode_system(fields),
+        instructions=_decode_system(fields) if "system" in body else (),
         tools=tools,
         tool_choice=choice,
         parallel_calls=parallel,
         max_tokens=max_tokens or None,
         prewarm=max_tokens == 0,
+        sampling=rare.sampling,
+        stop=rare.stop,
+        reasoning=thinking,
+        output=output,
+        stream=fields.optional_flag("stream") or False,
+        end_user=_decode_metadata(fields, leftovers) if "metadata" in body else None,
+        service_tier=rare.service_tier,
+        speed=rare.speed,
+        cache=rare.cache,
+        compact_at=rare.compact_at,
+        updates=collect_updates(messages, fields) if steered else _NO_UPDATES,
+        demands=rare.demands,
+    )
+    rest = fields.rest(NAME)
+    if rest is None and not leftovers:
+        return request
+    return _with_extras(request, {**(rest.fields if rest is not None else {}), **leftovers})
+
+
+_NO_REASONING, _NO_UPDATES = Reasoning(), Updates()
+# The members that most requests have; those that have no other are spared the look for the rest.
+_COMMON = frozenset(
+    {
+        "model",
+        "max_tokens",
+        "system",
+        "messages",
+        "tools",
+        "tool_choice",
+        "thinking",
+        "output_config",
+        "metadata",
+        "stream",
+    }
+)
+
+
+class _Rarities(Struct, frozen=True, kw_only=True):
+    """The members that few requests have."""
+
+    sampling: Sampling = Sampling()
+    stop: tuple[str, ...] = ()
+    service_tier: str | None = None
+    speed: str | None = None
+    cache: CacheOptions | None = None
+    compact_at: int | None = None
+    demands: tuple[Demand, ...] = ()
+
+
+_NO_RARITIES = _Rarities()
+
+
+def _decode_rarities(fields: Fields) -> _Rarities:
+    automatic = decode_cache(fields)
+    return _Rarities(
         sampling=Sampling(
             temperature=fields.optional_number("temperature"),
             top_p=fields.optional_number("top_p"),
             top_k=fields.optional_integer("top_k"),
         ),
         stop=fields.texts("stop_sequences"),
-        reasoning=_with_effort(thinking, effort),
-        output=output,
-        stream=fields.optional_flag("stream") or False,
-        end_user=end_user,
         service_tier=fields.optional_text("service_tier"),
         speed=fields.optional_text("speed"),
         cache=CacheOptions(automatic=automatic) if automatic is not None else None,
-        compact_at=compact_at,
-        updates=_collect_updates(messages, fields),
+        compact_at=_decode_management(fields),
         demands=_demands(fields),
-        extras=None,
     )
-    rest = fields.rest(NAME)
-    if rest is None and not leftovers:
-        return request
-    return _with_extras(request, {**(rest.fields if rest is not None else {}), **leftovers})
 
 
 def _with_extras(request: Request, fields: JsonObject) -> Request:
@@ -160,31 +153,40 @@ def _collect(leftovers: JsonObject, key: str, fields: Fields | None) -> None:
 
 
 def _decode_system(fields: Fields) -> tuple[Text, ...]:
-    blocks = decode_content(fields, "system")
     texts: list[Text] = []
-    for index, block in enumerate(blocks):
-        if not isinstance(block, Text):
+    for index, block in enumerate(decode_content(fields, "system")):
+        if type(block) is not Text:
             raise fields.wrong("system", "text blocks", f"another kind of block at {index}")
         texts.append(block)
     return tuple(texts)
 
 
-def _decode_messages(fields: Fields) -> tuple[Message, ...]:
-    if type(fields.value.get("messages")) is not list:
-        raise fields.fail("messages", "array", fields.value.get("messages"))
-    return _with_last_effort([_decode_message(message) for message in fields.each("messages")])
+def _decode_messages(fields: Fields) -> tuple[tuple[Message, ...], bool]:
+    """The messages, and whether instructions are among them, which may steer."""
+    values = fields.optional_list("messages")
+    if values is None:
+        raise fields.fail("messages", "array", None)
+    path: Path = (fields.path, "messages")
+    messages: list[Message] = []
+    steered = False
+    for index, value in enumerate(values):
+        # Nearly all messages are a role and content; the full reader gives the same for them.
+        if type(value) is dict and len(value) == 2:
+            word, content = value.get("role"), value.get("content")
+            role = _USER if word == "user" else _ASSISTANT if word == "assistant" else None
+            if role is not None and type(content) is list:
+                messages.append(Message(role=role, parts=decode_blocks(content, ((path, index), "content"))))
+                continue
+            if role is not None and type(content) is str:
+                messages.append(Message(role=role, parts=(Text(text=content),)))
+                continue
+        message = _decode_message(reader(value, (path, index)))
+        steered = steered or message.role is Role.SYSTEM
+        messages.append(message)
+    return with_last_effort(messages) if steered else tuple(messages), steered
 
 
-def _with_last_effort(messages: list[Message]) -> tuple[Message, ...]:
-    """Say of the last effort set inside the conversation that it is the one which counts."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        last = message.parts[-1] if message.role is Role.SYSTEM and message.parts else None
-        if isinstance(last, Foreign) and last.applied == _EFFORT_REPLACED:
-            parts = (*message.parts[:-1], replace(last, applied=_EFFORT_APPLIED, superseded=False))
-            messages[index] = replace(message, parts=parts)
-            break
-    return tuple(messages)
+_USER, _ASSISTANT = Role.USER, Role.ASSISTANT
 
 
 def _decode_message(message: Fields) -> Message:
@@ -193,81 +195,15 @@ def _decode_message(message: Fields) -> Message:
     if role is None:
         raise message.wrong("role", "'user', 'assistant' or 'system'", repr(word))
     parts = decode_content(message, "content")
-    if len(message.value) == 2 and role is not Role.SYSTEM:
-        return Message(role=role, parts=parts)
-    transient = message.value.get("clear_at") == "next_user_message"
+    cleared = message.value.get("clear_at")
+    if cleared is not None and type(cleared) is not str:
+        raise message.fail("clear_at", "string", cleared)
+    transient = cleared == "next_user_message"
     if transient:
         message.skip("clear_at")
     if role is Role.SYSTEM:
-        parts = _decode_steering(message, parts)
+        parts = decode_steering(message, parts)
     return Message(role=role, parts=parts, transient=transient, extras=message.rest(NAME))
-
-
-def _decode_steering(message: Fields, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """System messages may change tools and effort from here on; what they change stays in place for the way home."""
-    steering: list[Part] = []
-    for part in parts:
-        if isinstance(part, Foreign) and _is_tool_change(part):
-            part = Foreign(origin=NAME, kind=part.kind, body=part.body, applied="applied to the tools of the request")
-        steering.append(part)
-    settings = message.optional_fields("output_config")
-    if settings is not None:
-        effort = settings.optional_text("effort")
-        applied = _EFFORT_REPLACED if effort is not None else "sets nothing"
-        steering.append(
-            Foreign(origin=NAME, kind=SETTINGS, body=settings.value, applied=applied, superseded=effort is not None)
-        )
-    return tuple(steering)
-
-
-def _is_tool_change(part: Foreign) -> bool:
-    tool = part.body.get("tool")
-    if part.kind not in ("tool_addition", "tool_removal") or not isinstance(tool, dict):
-        return False
-    return tool.get("type") in ("tool_reference", "tool_definition")
-
-
-def _collect_updates(messages: tuple[Message, ...], fields: Fields) -> Updates:
-    """What system messages said about tools and effort, the last word counting."""
-    effort: str | None = None
-    added: dict[str, ToolSpec] = {}
-    removed: list[str] = []
-    for index, message in enumerate(messages):
-        if message.role is not Role.SYSTEM:
-            continue
-        for part in message.parts:
-            if not isinstance(part, Foreign) or part.applied is None:
-                continue
-            if part.kind == SETTINGS:
-                said = part.body.get("effort")
-                effort = said if isinstance(said, str) else effort
-            else:
-                path = ((fields.path, "messages"), index)
-                _apply_tool_change(Fields(part.body, (path, "content")), added, removed)
-    if effort is None and not added and not removed:
-        return Updates()
-    return Updates(tools=tuple(added.values()), removed=tuple(removed), effort=effort)
-
-
-def _apply_tool_change(block: Fields, added: dict[str, ToolSpec], removed: list[str]) -> None:
-    tool = block.fields("tool")
-    if tool.text("type") == "tool_definition":
-        for spec in decode_tool(tool.fields("definition")):
-            name = _tool_name(spec)
-            added[name or f"#{len(added)}"] = spec
-            if name in removed:
-                removed.remove(name)
-        return
-    name = tool.text("name")
-    if block.text("type") == "tool_removal":
-        if added.pop(name, None) is None and name not in removed:
-            removed.append(name)
-    elif name in removed:
-        removed.remove(name)
-
-
-def _tool_name(tool: ToolSpec) -> str | None:
-    return tool.name if isinstance(tool, FunctionTool) else None
 
 
 def _decode_thinking(fields: Fields) -> Reasoning:
@@ -286,16 +222,26 @@ def _decode_thinking(fields: Fields) -> Reasoning:
     )
 
 
-def _with_effort(reasoning: Reasoning, effort: str | None) -> Reasoning:
-    if effort is None:
-        return reasoning
-    return Reasoning(
-        effort=effort,
-        budget=reasoning.budget,
-        mode=reasoning.mode,
-        display=reasoning.display,
-        extras=reasoning.extras,
-    )
+def _decode_metadata(fields: Fields, leftovers: JsonObject) -> str | None:
+    metadata = fields.optional_object("metadata")
+    if metadata is None:
+        return None
+    user = metadata.get("user_id")
+    if len(metadata) == 1 and type(user) is str:
+        return user
+    rest = Fields(metadata, (fields.path, "metadata"))
+    user = rest.optional_text("user_id")
+    _collect(leftovers, "metadata", rest)
+    return user
+
+
+def _decode_config(fields: Fields, leftovers: JsonObject) -> tuple[OutputFormat | None, str | None]:
+    """The form of the answer, and the effort beside it."""
+    config = fields.optional_fields("output_config")
+    effort = config.optional_text("effort") if config is not None else None
+    output = _decode_format(config, fields)
+    _collect(leftovers, "output_config", config)
+    return output, effort
 
 
 def _decode_format(config: Fields | None, fields: Fields) -> OutputFormat | None:

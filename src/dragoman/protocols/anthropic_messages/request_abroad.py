@@ -7,7 +7,8 @@ from hashlib import sha256
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.request import OutputFormat, OutputKind, Request
+from dragoman.model.request import CacheOptions, OutputFormat, OutputKind, Reasoning, Request, Sampling
+from dragoman.protocols.anthropic_messages.choice_abroad import encode_choice
 from dragoman.protocols.anthropic_messages.reasoning import Depth, encode_cap, encode_depth, encode_sampling
 from dragoman.protocols.anthropic_messages.shapes import (
     BETA_COMPACT,
@@ -19,7 +20,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
     SAMPLING_VERSION,
     USER_ID_LIMIT,
 )
-from dragoman.protocols.anthropic_messages.tools_abroad import encode_choice, encode_tools
+from dragoman.protocols.anthropic_messages.tools_abroad import Offers, encode_tools
 from dragoman.protocols.anthropic_messages.turns import (
     Conversation,
     encode_conversation,
@@ -29,12 +30,14 @@ from dragoman.protocols.anthropic_messages.turns import (
 from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.protocols.codec import Encoded, Target
 from dragoman.rules.extras import refuse_demands
+from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_anthropic
 from dragoman.rules.updates import effective
 from dragoman.wire.json import encode_text
 
 _FAST_TIERS = ("fast", "priority", "ultrafast")
 _LONG = ("12h", "24h")
+_NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 
 
 def encode_foreign_request(said: Request, target: Target, ledger: Ledger) -> Encoded:
@@ -42,15 +45,17 @@ def encode_foreign_request(said: Request, target: Target, ledger: Ledger) -> Enc
     refuse_demands(said)
     request = effective(said)
     writing = Writing(target, ledger)
-    writing.drop(request.extras, ())
+    if request.extras is not None:
+        writing.drop(request.extras, ())
     cap = encode_cap(request, writing)
     body: JsonObject = {"model": target.model, "max_tokens": cap}
     # Marks are counted in the order of the prefix: tools, system, messages.
     offers = encode_tools(request, said, writing)
     choice = encode_choice(request, offers, writing)
     conversation = encode_conversation(request, writing)
-    depth = encode_depth(request, cap, writing)
-    _settle_thinking(depth, choice, cap, conversation, writing)
+    depth = _NO_DEPTH
+    if request.reasoning != _NO_REASONING:
+        depth = encode_depth(request, cap, writing, _objection(choice, cap, conversation, writing))
     config: JsonObject = {}
     if depth.effort is not None:
         config["effort"] = depth.effort
@@ -58,52 +63,44 @@ def encode_foreign_request(said: Request, target: Target, ledger: Ledger) -> Enc
         _encode_format(request.output, config, conversation, writing)
     if conversation.system:
         body["system"] = shortened(conversation.system)
-    body["messages"] = [_shortened(message) for message in conversation.messages]
+    conversation.shorten()
+    body["messages"] = [*conversation.messages]
     if offers.declarations:
-        body["tools"] = offers.tools()
-    servers = offers.offered_servers()
-    if servers:
-        body["mcp_servers"] = servers
-        writing.betas.add(BETA_MCP)
-    if choice is not None:
-        body["tool_choice"] = choice
+        _put_tools(offers, choice, body, writing)
     if depth.thinking is not None:
         body["thinking"] = depth.thinking
     if config:
         body["output_config"] = config
-    sampled = encode_sampling(request.sampling, depth, body, writing)
+    sampled = request.sampling != _NO_SAMPLING and encode_sampling(request.sampling, depth, body, writing)
     _encode_scalars(request, body, writing)
     _encode_caching(request, body, writing)
     _report_unsaid(request, writing)
-    stops = _encode_stops(request, body, writing)
+    stops = _encode_stops(request, body, writing) if request.stop else ()
     headers = {"anthropic-version": SAMPLING_VERSION if sampled else target.abilities.version}
     if writing.betas:
         headers["anthropic-beta"] = ",".join(sorted(writing.betas))
     return Encoded(body=body, table=writing.table, stops=stops, headers=headers)
 
 
-def _shortened(message: JsonObject) -> JsonObject:
-    content = message["content"]
-    return {"role": message["role"], "content": shortened(content)} if isinstance(content, list) else message
+def _put_tools(offers: Offers, choice: JsonObject | None, body: JsonObject, writing: Writing) -> None:
+    body["tools"] = offers.tools()
+    if offers.servers:
+        servers = offers.offered_servers()
+        if servers:
+            body["mcp_servers"] = servers
+            writing.betas.add(BETA_MCP)
+    if choice is not None:
+        body["tool_choice"] = choice
 
 
-def _settle_thinking(
-    depth: Depth, choice: JsonObject | None, cap: int, conversation: Conversation, writing: Writing
-) -> None:
-    """Manual thinking goes with neither a forced choice (§8) nor a tool loop whose reasoning is gone (V5)."""
-    if depth.mode != "enabled":
-        return
+def _objection(choice: JsonObject | None, cap: int, conversation: Conversation, writing: Writing) -> str | None:
+    """Why manual thinking is off: it goes with neither a forced choice (§8) nor a tool loop without reasoning (V5)."""
     forced = choice is not None and choice["type"] in ("any", "tool")
     if forced and not writing.target.abilities.forced_with_thinking:
-        note = "off, because a tool is forced"
-    elif in_tool_loop_without_thinking(conversation.messages):
-        note = "off, because the reasoning behind the open calls is not there"
-    elif cap == 0:
-        note = "off, because nothing is generated"
-    else:
-        return
-    depth.switch_off()
-    writing.ledger.approximated(Feature.THINKING, ("reasoning",), note)
+        return "off, because a tool is forced"
+    if in_tool_loop_without_thinking(conversation.messages):
+        return "off, because the reasoning behind the open calls is not there"
+    return "off, because nothing is generated" if cap == 0 else None
 
 
 def _encode_format(output: OutputFormat, config: JsonObject, conversation: Conversation, writing: Writing) -> None:
@@ -139,7 +136,7 @@ def _encode_format(output: OutputFormat, config: JsonObject, conversation: Conve
 
 
 def _encode_scalars(request: Request, body: JsonObject, writing: Writing) -> None:
-    ledger, abilities = writing.ledger, writing.target.abilities
+    ledger = writing.ledger
     if request.stream:
         body["stream"] = True
     if request.end_user is not None:
@@ -148,9 +145,10 @@ def _encode_scalars(request: Request, body: JsonObject, writing: Writing) -> Non
             user = sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
             ledger.approximated(Feature.END_USER, ("end_user",), "hashed, because it is too long here")
         body["metadata"] = {"user_id": user}
-    _encode_tier(request, body, writing)
+    if request.service_tier is not None:
+        _encode_tier(request.service_tier, body, writing)
     if request.compact_at is not None:
-        if abilities.official:
+        if writing.target.abilities.official:
             body["context_management"] = encode_management(request.compact_at)
             writing.betas.add(BETA_COMPACT)
             ledger.approximated(Feature.CONTEXT_MANAGEMENT, ("compact_at",), "compacted in this provider's own way")
@@ -164,10 +162,8 @@ def encode_management(compact_at: int) -> JsonObject:
     return {"edits": [{"type": COMPACT_EDIT, "trigger": trigger}]}
 
 
-def _encode_tier(request: Request, body: JsonObject, writing: Writing) -> None:
-    tier, abilities = request.service_tier, writing.target.abilities
-    if tier is None:
-        return
+def _encode_tier(tier: str, body: JsonObject, writing: Writing) -> None:
+    abilities = writing.target.abilities
     if tier in _FAST_TIERS and abilities.fast:
         body["speed"] = "fast"
         writing.betas.add(BETA_FAST)
@@ -184,11 +180,18 @@ def _encode_caching(request: Request, body: JsonObject, writing: Writing) -> Non
     """The automatic mark that OpenAI clients expect of every provider (§15)."""
     marks = writing.settle_marks()
     options = request.cache
-    abilities, ledger = writing.target.abilities, writing.ledger
-    wanted = abilities.automatic_cache and not writing.breakpoints and not (options is not None and options.explicit)
-    placed = wanted and marks < CACHE_MARKS_LIMIT
+    explicit = writing.breakpoints or (options is not None and options.explicit)
+    placed = writing.target.abilities.automatic_cache and not explicit and marks < CACHE_MARKS_LIMIT
     control: JsonObject = {"type": "ephemeral"}
-    for member, value in (("ttl", options.ttl), ("retention", options.retention)) if options is not None else ():
+    if options is not None:
+        _encode_cache_options(options, control, writing, placed=placed)
+    if placed:
+        body["cache_control"] = control
+
+
+def _encode_cache_options(options: CacheOptions, control: JsonObject, writing: Writing, *, placed: bool) -> None:
+    ledger = writing.ledger
+    for member, value in (("ttl", options.ttl), ("retention", options.retention)):
         if value is None:
             continue
         if placed and value in _LONG:
@@ -196,10 +199,7 @@ def _encode_caching(request: Request, body: JsonObject, writing: Writing) -> Non
             ledger.approximated(Feature.CACHE_MARK, ("cache", member), "kept for an hour")
         elif value not in ("in_memory", "in-memory"):
             ledger.dropped(Feature.CACHE_MARK, ("cache", member), "this provider keeps what it caches as it sees fit")
-    if options is not None:
-        writing.drop(options.extras, ("cache",))
-    if placed:
-        body["cache_control"] = control
+    writing.drop(options.extras, ("cache",))
 
 
 def _encode_stops(request: Request, body: JsonObject, writing: Writing) -> tuple[str, ...]:
@@ -237,6 +237,7 @@ def _report_unsaid(request: Request, writing: Writing) -> None:
     if request.cache_key is not None:
         dropped(Feature.CACHE_KEY, ("cache_key",), "this provider's cache has no keys")
     if request.moderation is not None:
+        refuse_blocking(request)
         dropped(Feature.MODERATION, ("moderation",), "this provider has no such setting")
     if request.obfuscation:
         dropped(Feature.STREAM_OPTIONS, ("obfuscation",), "this provider's streams are not padded")

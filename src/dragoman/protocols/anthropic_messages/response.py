@@ -40,9 +40,10 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     if body.get("type") == "error" or (body.get("error") is not None and "content" not in body):
         return failure_in_body(body)
     fields = Fields(body)
-    fields.skip("type", "role")
+    fields.optional_text("type")
+    fields.optional_text("role")
     usage = fields.optional_fields("usage")
-    parts = decode_answer_parts(fields, asked)
+    parts = decode_answer_parts(fields, asked, ledger)
     return Response(
         origin=NAME,
         id=fields.optional_text("id") or "",
@@ -54,7 +55,7 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     )
 
 
-def decode_answer_parts(fields: Fields, asked: Asked) -> tuple[Part, ...]:
+def decode_answer_parts(fields: Fields, asked: Asked, ledger: Ledger) -> tuple[Part, ...]:
     """The content of an answer: tools under the client's names, seals with their issuer."""
     fields.skip("content")
     if type(fields.value.get("content")) is not list:
@@ -62,11 +63,11 @@ def decode_answer_parts(fields: Fields, asked: Asked) -> tuple[Part, ...]:
     parts: list[Part] = []
     seen: set[str] = set()
     for block in fields.each("content"):
-        if block.value.get("type") == "tool_use" and not block.value.get("id"):
+        if block.value.get("type") == "tool_use" and block.value.get("id") is None:
             block = Fields({**block.value, "id": ""}, block.path)
         part = with_issuer(decode_block(block), asked)
         if isinstance(part, ToolCall):
-            part = restored_call(part, asked, seen, len(parts))
+            part = _restored_call(part, asked, seen, len(parts), ledger)
         parts.append(part)
         result = listing_result(part)
         if result is not None:
@@ -81,7 +82,7 @@ def with_issuer(part: Part, asked: Asked) -> Part:
     return part
 
 
-def restored_call(call: ToolCall, asked: Asked, seen: set[str], position: int) -> ToolCall:
+def _restored_call(call: ToolCall, asked: Asked, seen: set[str], position: int, ledger: Ledger) -> ToolCall:
     """A call as the client knows the tool: its name, namespace and form of arguments (N1, S16)."""
     call_id = call.call_id
     if not call_id or call_id in seen:
@@ -94,7 +95,14 @@ def restored_call(call: ToolCall, asked: Asked, seen: set[str], position: int) -
     unwrapper = unwrapper_for(entry)
     if unwrapper is not None:
         text = unwrapper.feed(call.arguments) + unwrapper.close()
+        if unwrapper.bent:
+            report_bent(position, ledger)
     return replace(call, call_id=call_id, name=entry.name, namespace=entry.namespace, form=entry.form, arguments=text)
+
+
+def report_bent(position: int, ledger: Ledger) -> None:
+    """Report a call whose arguments are not the one member that its tool was declared with (S16)."""
+    ledger.approximated(Feature.ARGUMENTS, ("parts", position), "the call's arguments were not the object asked for")
 
 
 def unwrapper_for(entry: ToolEntry) -> InputUnwrapper | ValueUnwrapper | None:
@@ -154,7 +162,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
         "role": "assistant",
         "model": asked.request.model or response.model,
         "content": encode_answer_parts(response.parts, asked, ledger),
-        **encode_stop(response.stop, refusal_in(response.parts)),
+        **encode_stop(response.stop, refusal_in(response.parts), ledger),
         "usage": encode_usage(response.usage, ledger),
     }
 
@@ -165,13 +173,15 @@ def refusal_in(parts: tuple[Part, ...]) -> str | None:
     return "".join(texts) if texts else None
 
 
-def encode_stop(stop: Stop, refusal: str | None) -> JsonObject:
+def encode_stop(stop: Stop, refusal: str | None, ledger: Ledger) -> JsonObject:
     """Stop reason, stop string and details (§17, §20)."""
     word = STOP_WORDS[stop.reason]
     if stop.reason is StopReason.SEQUENCE and stop.sequence is None:
         word = "end_turn"
     if refusal is not None and stop.reason in (StopReason.END, StopReason.OTHER, StopReason.SEQUENCE):
         word = "refusal"
+    elif stop.reason is StopReason.OTHER and stop.native:
+        ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), "an end that is not known is told as complete")
     details: JsonValue = None
     if word == "refusal":
         explanation = stop.explanation if stop.explanation is not None else refusal or None

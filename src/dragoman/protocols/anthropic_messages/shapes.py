@@ -26,6 +26,7 @@ TOOL_SEARCH = "tool_search_tool_bm25_20251119"
 
 COMPACT_EDIT = "compact_20260112"
 CACHE_MARKS_LIMIT = 4
+STRICT_TOOLS_LIMIT = 20
 USER_ID_LIMIT = 256
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 PDF = "application/pdf"

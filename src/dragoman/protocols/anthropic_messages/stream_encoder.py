@@ -46,12 +46,13 @@ from dragoman.protocols.anthropic_messages.answers import (
     call_opening,
     encode_answer_part,
     encode_citation,
+    report_logprobs,
     signature_of,
 )
 from dragoman.protocols.anthropic_messages.failure import error_object
 from dragoman.protocols.anthropic_messages.response import encode_stop
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.protocols.anthropic_messages.usage import encode_usage
+from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.ids import object_suffix
@@ -112,10 +113,13 @@ class _Writer:
 class _TextWriter(_Writer):
     """Text or words of refusal; citations are attached without splitting the block (§19)."""
 
-    __slots__ = ("_ledger", "_pieces", "_prefix")
+    __slots__ = ("_ledger", "_part", "_pieces", "_prefix", "_weighed")
 
-    def __init__(self, index: int, ledger: Ledger) -> None:
+    def __init__(self, index: int, part: int, ledger: Ledger) -> None:
         super().__init__(index)
+        self._part = part
+        # Whether log probabilities came, which is reported once.
+        self._weighed = False
         self._prefix = _prefix(index, "text_delta", "text")
         self._pieces: list[str] = []
         self._ledger = ledger
@@ -124,6 +128,9 @@ class _TextWriter(_Writer):
         if type(delta) is TextDelta:
             text = delta.text
             self._pieces.append(text)
+            if delta.logprobs is not None and not self._weighed:
+                self._weighed = True
+                report_logprobs(("parts", self._part), self._ledger)
             return self._prefix + _encode_string(text) + _ENDING if text else b""
         if type(delta) is CitationAdded:
             return self._cite(delta)
@@ -133,7 +140,7 @@ class _TextWriter(_Writer):
         citation = delta.citation
         if citation.origin == NAME:
             return _delta(self.index, {"type": "citations_delta", "citation": citation.native})
-        at = ("parts", self.index, "citations")
+        at = ("parts", self._part, "citations")
         if citation.url is None:
             self._ledger.dropped(Feature.CITATIONS, at, "only web pages can be cited here")
             return b""
@@ -297,7 +304,7 @@ class MessagesStreamEncoder:
         return _start(writer.index, block)
 
     def _start_text(self, part: Text | Refusal) -> bytes:
-        writer = _TextWriter(self._index, self._ledger)
+        writer = _TextWriter(self._index, self._part, self._ledger)
         if isinstance(part, Refusal):
             self._refusals.append(writer)
         frames = self._open(writer, {"type": "text", "text": ""})
@@ -361,8 +368,8 @@ class MessagesStreamEncoder:
         refusal = "".join([writer.text for writer in self._refusals]) if self._refusals else None
         last: JsonObject = {
             "type": "message_delta",
-            "delta": encode_stop(self._stopped, refusal),
-            "usage": encode_usage(self._usage, self._ledger),
+            "delta": encode_stop(self._stopped, refusal, self._ledger),
+            "usage": encode_streamed_usage(self._usage, self._ledger),
         }
         return _named(last) + frame(b'{"type":"message_stop"}', "message_stop")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Extras
 from dragoman.model.tools import (
     ChoiceMode,
@@ -27,7 +27,7 @@ from dragoman.model.tools import (
     WebSearchTool,
 )
 from dragoman.protocols.anthropic_messages import vendor
-from dragoman.protocols.anthropic_messages.parts import decode_cache, encode_cache
+from dragoman.protocols.anthropic_messages.parts import decode_cache, encode_cache, reader
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.wire.fields import Fields
 
@@ -37,17 +37,33 @@ _WORDS = {mode: word for word, mode in _MODES.items()}
 
 def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
     """All tools of a request, with the tool servers that they name."""
-    servers = {server.text("name"): (position, server) for position, server in enumerate(request.each("mcp_servers"))}
+    servers: dict[str, tuple[int, Fields]] = {}
+    for position, server in enumerate(request.each("mcp_servers")):
+        servers[server.text("name")] = (position, server)
     tools: list[ToolSpec] = []
-    for declaration in request.each("tools"):
+    for index, value in enumerate(request.optional_list("tools") or ()):
+        plain = plain_tool(value)
+        if plain is not None:
+            tools.append(plain)
+            continue
+        declaration = reader(value, ((request.path, "tools"), index))
         if declaration.value.get("type") == "mcp_toolset":
-            server = servers.pop(declaration.text("mcp_server_name"), None)
-            tools.append(_decode_mcp(declaration, server))
+            tools.append(_decode_mcp(declaration, servers.pop(declaration.text("mcp_server_name"), None)))
         else:
             tools.extend(decode_tool(declaration))
     # The first beta had no toolsets: a server alone offered all its tools.
-    tools.extend(_decode_mcp(None, server) for server in servers.values())
+    tools.extend([_decode_mcp(None, server) for server in servers.values()])
     return tuple(tools)
+
+
+def plain_tool(value: JsonValue) -> FunctionTool | None:
+    """A function of a name, a description and a schema, as nearly all are; None leaves it to the full reader."""
+    if type(value) is not dict or len(value) != 3:
+        return None
+    name, description, schema = value.get("name"), value.get("description"), value.get("input_schema")
+    if type(name) is not str or type(description) is not str or type(schema) is not dict:
+        return None
+    return FunctionTool(name=name, description=description, parameters=schema)
 
 
 def decode_tool(declaration: Fields) -> Iterable[ToolSpec]:
@@ -81,7 +97,7 @@ def _decode_function(declaration: Fields) -> FunctionTool:
         description=declaration.optional_text("description"),
         parameters=declaration.optional_object("input_schema"),
         strict=declaration.optional_flag("strict"),
-        examples=tuple(declaration.optional_list("input_examples") or ()),
+        examples=tuple([example.value for example in declaration.each("input_examples")]),
         deferred=declaration.optional_flag("defer_loading"),
         callers=callers or None,
         cache=decode_cache(declaration),
@@ -113,11 +129,12 @@ def _decode_toolset(declaration: Fields, name: str, members: dict[str, vendor.Sc
 
 
 def _decode_hosted(declaration: Fields, kind: str, whole: Extras) -> ToolSpec:
+    name = declaration.optional_text("name")
     if kind.startswith("web_search_"):
         return WebSearchTool(
             allowed_domains=_domains(declaration, "allowed_domains"),
             blocked_domains=_domains(declaration, "blocked_domains"),
-            location=declaration.optional_object("user_location"),
+            location=_location(declaration),
             max_uses=declaration.optional_integer("max_uses"),
             cache=decode_cache(declaration),
             extras=whole,
@@ -135,7 +152,16 @@ def _decode_hosted(declaration: Fields, kind: str, whole: Extras) -> ToolSpec:
     if kind.startswith("tool_search_tool_"):
         variant = "regex" if kind.startswith("tool_search_tool_regex") else "bm25"
         return ToolSearchTool(variant=variant, cache=decode_cache(declaration), extras=whole)
-    return ForeignTool(origin=NAME, kind=kind, body=declaration.value, name=declaration.optional_text("name"))
+    return ForeignTool(origin=NAME, kind=kind, body=declaration.value, name=name)
+
+
+def _location(declaration: Fields) -> JsonObject | None:
+    location = declaration.optional_fields("user_location")
+    if location is None:
+        return None
+    for member in ("type", "city", "region", "country", "timezone"):
+        location.optional_text(member)
+    return location.value
 
 
 def _domains(declaration: Fields, key: str) -> tuple[str, ...] | None:
@@ -152,6 +178,7 @@ def _decode_mcp(toolset: Fields | None, server: tuple[int, Fields] | None) -> Mc
     if server is not None:
         position, declared = server
         fields |= {"position": position, "server": declared.value}
+        declared.optional_text("type")
         label, url = declared.text("name"), declared.optional_text("url")
         authorization = declared.optional_text("authorization_token")
         configuration = declared.optional_fields("tool_configuration")
@@ -162,8 +189,9 @@ def _decode_mcp(toolset: Fields | None, server: tuple[int, Fields] | None) -> Mc
         label = toolset.text("mcp_server_name")
         defaults = toolset.optional_fields("default_config")
         deferred = defaults.optional_flag("defer_loading") if defaults is not None else None
+        enabled = _enabled(toolset)
         if defaults is not None and defaults.optional_flag("enabled") is False:
-            allowed = tuple(_enabled(toolset))
+            allowed = enabled
         cache = decode_cache(toolset)
     return McpTool(
         label=label,
@@ -177,13 +205,17 @@ def _decode_mcp(toolset: Fields | None, server: tuple[int, Fields] | None) -> Mc
     )
 
 
-def _enabled(toolset: Fields) -> Iterable[str]:
-    """The tools that a toolset with everything off turns on."""
+def _enabled(toolset: Fields) -> tuple[str, ...]:
+    """The tools that a toolset turns on by name."""
     configs = toolset.optional_fields("configs")
-    for name in configs.value if configs is not None else ():
-        config = configs.optional_fields(name) if configs is not None else None
+    if configs is None:
+        return ()
+    names: list[str] = []
+    for name in configs.value:
+        config = configs.optional_fields(name)
         if config is not None and config.optional_flag("enabled"):
-            yield name
+            names.append(name)
+    return tuple(names)
 
 
 def decode_choice(request: Fields, tools: tuple[ToolSpec, ...]) -> tuple[ToolChoice | None, bool | None]:

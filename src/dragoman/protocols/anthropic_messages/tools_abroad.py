@@ -1,8 +1,6 @@
-"""Tools and tool choice of other protocols, written for a Messages provider (mapping.md §7, §8, §13)."""
+"""Tools of other protocols, written for a Messages provider (mapping.md §7, §13)."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -11,13 +9,11 @@ from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Place
 from dragoman.model.request import Request
 from dragoman.model.tools import (
-    ChoiceMode,
     CodeTool,
     ForeignTool,
     FunctionTool,
     McpTool,
     TextTool,
-    ToolRef,
     ToolSearchTool,
     ToolSpec,
     WebFetchTool,
@@ -25,6 +21,7 @@ from dragoman.model.tools import (
 )
 from dragoman.protocols.anthropic_messages.shapes import (
     CODE_EXECUTION,
+    STRICT_TOOLS_LIMIT,
     TOOL_SEARCH,
     WEB_FETCH,
     WEB_SEARCH,
@@ -59,47 +56,63 @@ class Offers(Struct, kw_only=True):
 
     def keep(self, names: set[str | None], writing: Writing) -> bool:
         """Leave out the tools that are not named; tells whether any is left."""
-        kept = [entry for entry in self.declarations if _declared_name(entry[1]) in names]
+        kept = [entry for entry in self.declarations if declared_name(entry[1]) in names]
         for _, declaration, at in self.declarations:
-            if _declared_name(declaration) not in names:
+            if declared_name(declaration) not in names:
                 writing.ledger.dropped(Feature.ALLOWED_TOOLS, at, "not offered, because the choice excludes it")
         self.declarations = kept
         return bool(kept)
 
 
+def declared_name(declaration: JsonObject) -> str | None:
+    """The name by which a declaration is chosen: the tool's own, or its server's."""
+    name = declaration.get("name", declaration.get("mcp_server_name"))
+    return name if isinstance(name, str) else None
+
+
 def encode_tools(request: Request, said: Request, writing: Writing) -> Offers:
     """All tools; what the provider cannot run is left out and reported. `said` is the request before its updates."""
-    places = _places(said)
     offers = Offers(declarations=[], servers={})
-    kept = {id(tool) for tool in request.tools}
-    for index, tool in enumerate(said.tools):
-        if id(tool) not in kept:
-            writing.ledger.approximated(Feature.MOVED_TOOLS, ("tools", index), "removed by the conversation")
-    searchable = writing.target.abilities.hosted_tools and any(
-        isinstance(tool, ToolSearchTool) for tool in request.tools
-    )
-    for tool in request.tools:
-        at = places[id(tool)]
+    places = _places(request, said, writing)
+    for index, tool in enumerate(request.tools):
+        at: Place = ("tools", index) if places is None else places[index]
         declaration: JsonObject | None
         if isinstance(tool, FunctionTool):
-            declaration = _encode_function(tool, at, writing, searchable)
+            declaration = _encode_function(tool, at, writing, request)
         elif isinstance(tool, TextTool):
-            declaration = _encode_text_tool(tool, at, writing, searchable)
+            declaration = _encode_text_tool(tool, at, writing, request)
         else:
             declaration = _encode_hosted(tool, at, writing, offers, request.max_tool_calls)
         if declaration is not None:
             offers.declarations.append((tool, declaration, at))
     if request.tools and not offers.declarations:
-        raise writing.refuse(Feature.HOSTED_TOOL, ("tools",), "this provider can run none of the tools")
+        names = ", ".join([repr(_kind(tool)) for tool in request.tools])
+        raise writing.refuse(Feature.HOSTED_TOOL, ("tools",), f"this provider can run none of the tools: {names}")
     if request.max_tool_calls is not None:
         _report_call_limit(offers, writing)
     return offers
 
 
-def _places(said: Request) -> dict[int, Place]:
+def _kind(tool: ToolSpec) -> str:
+    """What a tool is called in an error."""
+    if isinstance(tool, ForeignTool):
+        return tool.kind
+    if isinstance(tool, FunctionTool | TextTool):
+        return tool.name
+    return tool.label if isinstance(tool, McpTool) else _HOSTED_FEATURES[type(tool)].value
+
+
+def _places(request: Request, said: Request, writing: Writing) -> list[Place] | None:
+    """Where each tool was said, if the conversation moved any; tools that it removed are reported."""
+    if request is said:
+        return None
     places: dict[int, Place] = {id(tool): ("updates", "tools", index) for index, tool in enumerate(said.updates.tools)}
     places.update({id(tool): ("tools", index) for index, tool in enumerate(said.tools)})
-    return places
+    kept = {id(tool) for tool in request.tools}
+    for index, tool in enumerate(said.tools):
+        if id(tool) not in kept:
+            writing.ledger.approximated(Feature.MOVED_TOOLS, ("tools", index), "removed by the conversation")
+    return [places[id(tool)] for tool in request.tools]
 
 
 def _report_call_limit(offers: Offers, writing: Writing) -> None:
@@ -124,40 +137,62 @@ def _name(tool: FunctionTool | TextTool, at: Place, writing: Writing, wrapped: W
     return entry.wire
 
 
-def _encode_function(tool: FunctionTool, at: Place, writing: Writing, searchable: bool) -> JsonObject | None:
-    ledger = writing.ledger
-    schema = with_properties(tool.parameters)
-    wrapped = Wrapped.VALUE if needs_wrapping(schema) else Wrapped.NOT
+def _encode_function(tool: FunctionTool, at: Place, writing: Writing, request: Request) -> JsonObject | None:
+    schema, wrapped = _encode_schema(tool.parameters)
     name = _name(tool, at, writing, wrapped)
     if name is None:
         return None
     if wrapped is Wrapped.VALUE:
-        schema = wrap_root(schema)
-        ledger.approximated(
+        writing.ledger.approximated(
             Feature.ROOT_SCHEMA, (*at, "parameters"), "the root must be an object and is wrapped in one"
         )
     declaration: JsonObject = {"name": name}
     description = tool.description
     if tool.examples:
-        shown = "\n".join(encode_text(example) for example in tool.examples)
+        shown = "\n".join([encode_text(example) for example in tool.examples])
         description = f"{description or ''}\n\nExamples:\n{shown}".lstrip("\n")
-        ledger.approximated(Feature.TOOL_OPTIONS, (*at, "examples"), "examples are told in the description")
+        writing.ledger.approximated(Feature.TOOL_OPTIONS, (*at, "examples"), "examples are told in the description")
     if description:
         declaration["description"] = description
     declaration["input_schema"] = schema
     if tool.strict:
         _make_strict(declaration, schema, at, writing)
-    _encode_options(tool, declaration, at, writing, searchable)
-    writing.mark(declaration, tool.cache, at)
+    if tool.callers is not None or tool.deferred or tool.extras is not None:
+        _encode_options(tool, declaration, at, writing, request)
+    if tool.cache is not None:
+        writing.mark(declaration, tool.cache, at)
     return declaration
 
 
+_NOT_WRAPPED = Wrapped.NOT
+
+
+def _encode_schema(given: JsonObject | None) -> tuple[JsonObject, Wrapped]:
+    """The parameters with a root that this provider accepts; most have one already."""
+    if (
+        given is not None
+        and given.get("type") == "object"
+        and given.get("properties") is not None
+        and "anyOf" not in given
+        and "oneOf" not in given
+        and "allOf" not in given
+    ):
+        return given, _NOT_WRAPPED
+    schema = with_properties(given)
+    return (wrap_root(schema), Wrapped.VALUE) if needs_wrapping(schema) else (schema, _NOT_WRAPPED)
+
+
 def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing: Writing) -> None:
-    """Promise strict arguments where the schema lies in the subset (Z1)."""
+    """Promise strict arguments where the schema lies in the subset (Z1) and the provider takes one more."""
     strict = for_anthropic(schema)
     if strict is None:
         writing.ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), "this schema cannot be enforced by the provider")
         return
+    if writing.strict_tools == STRICT_TOOLS_LIMIT:
+        note = f"this provider takes {STRICT_TOOLS_LIMIT} strict tools, not more"
+        writing.ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), note)
+        return
+    writing.strict_tools += 1
     declaration["input_schema"], changed = strict
     declaration["strict"] = True
     if changed:
@@ -167,14 +202,14 @@ def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing
 
 
 def _encode_options(
-    tool: FunctionTool | TextTool, declaration: JsonObject, at: Place, writing: Writing, searchable: bool
+    tool: FunctionTool | TextTool, declaration: JsonObject, at: Place, writing: Writing, request: Request
 ) -> None:
     if tool.callers is not None:
         if "direct" not in tool.callers:
             raise writing.refuse(Feature.TOOL_OPTIONS, (*at, "callers"), "this tool must not be called directly")
         writing.ledger.dropped(Feature.TOOL_OPTIONS, (*at, "callers"), "calls from code are not offered here")
     if tool.deferred:
-        if searchable:
+        if _is_searchable(request, writing):
             declaration["defer_loading"] = True
         else:
             writing.ledger.dropped(Feature.TOOL_SEARCH, (*at, "deferred"), "without a tool search all tools are sent")
@@ -184,7 +219,14 @@ def _encode_options(
         writing.drop(tool.extras, at)
 
 
-def _encode_text_tool(tool: TextTool, at: Place, writing: Writing, searchable: bool) -> JsonObject | None:
+def _is_searchable(request: Request, writing: Writing) -> bool:
+    """Whether the model can find tools that are not shown to it at once."""
+    if not writing.target.abilities.hosted_tools:
+        return False
+    return any(isinstance(tool, ToolSearchTool) for tool in request.tools)
+
+
+def _encode_text_tool(tool: TextTool, at: Place, writing: Writing, request: Request) -> JsonObject | None:
     name = _name(tool, at, writing, Wrapped.INPUT)
     if name is None:
         return None
@@ -194,7 +236,7 @@ def _encode_text_tool(tool: TextTool, at: Place, writing: Writing, searchable: b
     if told:
         declaration["description"] = "\n\n".join(told)
     declaration["input_schema"] = _INPUT_SCHEMA
-    _encode_options(tool, declaration, at, writing, searchable)
+    _encode_options(tool, declaration, at, writing, request)
     return declaration
 
 
@@ -298,114 +340,3 @@ def _encode_mcp(tool: McpTool, at: Place, writing: Writing, offers: Offers) -> J
     if defaults:
         declaration["default_config"] = defaults
     return declaration
-
-
-def encode_choice(request: Request, offers: Offers, writing: Writing) -> JsonObject | None:
-    """The tool choice; a choice the provider cannot be given may reduce the tools instead (§8)."""
-    choice = request.tool_choice
-    if not offers.declarations:
-        _drop_choice(request, writing)
-        return None
-    if choice is None:
-        return {"type": "auto", "disable_parallel_tool_use": True} if request.parallel_calls is False else None
-    writing.drop(choice.extras, ("tool_choice",))
-    encoded = _CHOICES[choice.mode](request, offers, writing)
-    if not writing.target.abilities.forced_choice and encoded["type"] in ("any", "tool"):
-        encoded = _unforced(encoded, offers, writing)
-    if request.parallel_calls is False and encoded["type"] != "none":
-        encoded["disable_parallel_tool_use"] = True
-    return encoded
-
-
-def _drop_choice(request: Request, writing: Writing) -> None:
-    if request.tool_choice is not None:
-        writing.ledger.dropped(Feature.TOOL_CHOICE, ("tool_choice",), "there are no tools to choose from")
-    if request.parallel_calls is not None:
-        writing.ledger.dropped(Feature.PARALLEL_CALLS, ("parallel_calls",), "there are no tools to call")
-
-
-def _unforced(encoded: JsonObject, offers: Offers, writing: Writing) -> JsonObject:
-    if encoded["type"] == "tool":
-        name = encoded["name"]
-        offers.keep({name if isinstance(name, str) else None}, writing)
-        note = "this model cannot be forced: it is offered this tool alone"
-    else:
-        note = "this model cannot be forced to call a tool"
-    writing.ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), note)
-    return {"type": "auto"}
-
-
-def _auto(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
-    return {"type": "auto"}
-
-
-def _none(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
-    return {"type": "none"}
-
-
-def _required(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
-    return {"type": "any"}
-
-
-def _named(request: Request, offers: Offers, writing: Writing) -> JsonObject:
-    tool = request.tool_choice.tool if request.tool_choice is not None else None
-    # A toolset, and a member of one, cannot be forced.
-    name = _wire_name(tool, offers, writing) if tool is not None and tool.kind != "mcp" else None
-    if name is None:
-        said = tool.name or tool.kind if tool is not None else ""
-        raise writing.refuse(Feature.TOOL_CHOICE, ("tool_choice",), f"{said!r} must be called and cannot be offered")
-    return {"type": "tool", "name": name}
-
-
-def _allowed(request: Request, offers: Offers, writing: Writing) -> JsonObject:
-    choice = request.tool_choice
-    assert choice is not None
-    names = {_wire_name(tool, offers, writing) for tool in choice.allowed}
-    if not offers.keep(names - {None}, writing):
-        raise writing.refuse(Feature.ALLOWED_TOOLS, ("tool_choice", "allowed"), "none of the allowed tools is offered")
-    writing.ledger.approximated(Feature.ALLOWED_TOOLS, ("tool_choice",), "only the allowed tools are offered")
-    return {"type": "any" if choice.required else "auto"}
-
-
-def _declared_name(declaration: JsonObject) -> str | None:
-    name = declaration.get("name", declaration.get("mcp_server_name"))
-    return name if isinstance(name, str) else None
-
-
-# Hosted types of other protocols, by the beginning of their name, and the specification they were decoded to.
-_HOSTED_KINDS: tuple[tuple[str, type], ...] = (
-    ("web_search", WebSearchTool),
-    ("code_interpreter", CodeTool),
-    ("tool_search", ToolSearchTool),
-)
-
-
-def _wire_name(tool: ToolRef, offers: Offers, writing: Writing) -> str | None:
-    """The name under which a chosen tool is offered here; None if it is not."""
-    if tool.kind == "mcp":
-        return _mcp_label(tool, offers)
-    for beginning, spec_type in _HOSTED_KINDS:
-        if tool.kind.startswith(beginning):
-            found = next((one for spec, one, _ in offers.declarations if type(spec) is spec_type), None)
-            return _declared_name(found) if found is not None else None
-    entry = writing.table.entry(tool.name or tool.kind, tool.namespace)
-    offered = entry is not None and any(_declared_name(one) == entry.wire for _, one, _ in offers.declarations)
-    return entry.wire if entry is not None and offered else None
-
-
-def _mcp_label(tool: ToolRef, offers: Offers) -> str | None:
-    label = (tool.native or {}).get("server_label", tool.name)
-    for spec, _, _ in offers.declarations:
-        if isinstance(spec, McpTool) and spec.label == label:
-            return spec.label
-    return None
-
-
-_CHOICES: dict[ChoiceMode, Callable[[Request, Offers, Writing], JsonObject]] = {
-    ChoiceMode.AUTO: _auto,
-    ChoiceMode.NONE: _none,
-    ChoiceMode.REQUIRED: _required,
-    ChoiceMode.NAMED: _named,
-    ChoiceMode.HOSTED: _named,
-    ChoiceMode.ALLOWED: _allowed,
-}

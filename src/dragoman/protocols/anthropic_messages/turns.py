@@ -6,6 +6,8 @@ where they were said (I1), and the first and last message are what the provider 
 
 from __future__ import annotations
 
+from functools import partial
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Compaction, Part, Seal, Text, ToolResult
@@ -14,44 +16,54 @@ from dragoman.protocols.anthropic_messages.parts_abroad import encode_part, enco
 from dragoman.protocols.anthropic_messages.response import decode_turn
 from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
 from dragoman.protocols.anthropic_messages.writing import Writing
+from dragoman.protocols.codec import Target
 from dragoman.rules.conversation import Turn, TurnKind, arrange
 from dragoman.rules.instructions import tagged
 from dragoman.rules.seals import opens
 
 _INSTRUCTIONS = (TurnKind.SYSTEM, TurnKind.DEVELOPER)
+# Members of enumerations by name cost a look-up each time.
+_ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USER
 
 
 class Conversation:
     """The messages while they are built, oldest first."""
 
+    __slots__ = ("_open", "_role", "messages", "system")
+
     def __init__(self) -> None:
         self.messages: list[JsonObject] = []
         self.system: JsonList = []
+        self._role = ""
+        self._open: JsonList = []
 
     def content(self, role: str) -> JsonList:
         """The open content of a side: that of the last message if it is hers, else of a new one."""
-        if self.messages and self.messages[-1]["role"] == role:
-            content = self.messages[-1]["content"]
-            if isinstance(content, list):
-                return content
-        fresh: JsonList = []
-        self.messages.append({"role": role, "content": fresh})
-        return fresh
+        if role != self._role:
+            self._role = role
+            self._open = []
+            self.messages.append({"role": role, "content": self._open})
+        return self._open
+
+    def instruct(self, blocks: JsonList) -> None:
+        """An instruction between the turns."""
+        self.messages.append({"role": "system", "content": shortened(blocks)})
+        self._role = ""
+
+    def shorten(self) -> None:
+        """Write content as it usually is; nothing is added after this."""
+        for message in self.messages:
+            content = message["content"]
+            if type(content) is list and len(content) == 1:
+                message["content"] = shortened(content)
 
 
 def encode_conversation(request: Request, writing: Writing) -> Conversation:
     """Instructions and messages of a request."""
-    target = writing.target
-
-    def restore(turn: Seal) -> tuple[Part, ...] | None:
-        blocks = turn.body.get("blocks")
-        if not opens(turn, NAME, target.model, target.abilities) or not isinstance(blocks, list):
-            return None
-        return decode_turn([block for block in blocks if isinstance(block, dict)])
-
     for index, message in enumerate(request.messages):
-        writing.drop(message.extras, ("messages", index))
-    turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=restore)
+        if message.extras is not None:
+            writing.drop(message.extras, ("messages", index))
+    turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=partial(_restored, writing.target))
     conversation = Conversation()
     _encode_instructions(request.instructions, conversation, writing)
     leading = 0
@@ -60,11 +72,12 @@ def encode_conversation(request: Request, writing: Writing) -> Conversation:
         leading += 1
     for position in range(leading, len(turns)):
         turn = turns[position]
-        if turn.kind is TurnKind.ASSISTANT:
+        kind = turn.kind
+        if kind is _ASSISTANT:
             _encode_assistant(turn, conversation, writing)
-        elif turn.kind is TurnKind.RESULTS:
+        elif kind is _RESULTS:
             _encode_results(turn, conversation, writing)
-        elif turn.kind is TurnKind.USER:
+        elif kind is _USER:
             _encode_user(turn, conversation, writing)
         else:
             _encode_late(turn, turns, position, conversation, writing)
@@ -72,11 +85,19 @@ def encode_conversation(request: Request, writing: Writing) -> Conversation:
     return conversation
 
 
+def _restored(target: Target, turn: Seal) -> tuple[Part, ...] | None:
+    """The parts of a sealed turn that this provider issued (V1)."""
+    blocks = turn.body.get("blocks")
+    if not opens(turn, NAME, target.model, target.abilities) or not isinstance(blocks, list):
+        return None
+    return decode_turn([block for block in blocks if isinstance(block, dict)])
+
+
 def shortened(blocks: JsonList) -> JsonValue:
     """Content as it is usually written: one plain text block is a string."""
     if len(blocks) == 1:
         only = blocks[0]
-        if isinstance(only, dict) and only.get("type") == "text" and len(only) == 2:
+        if type(only) is dict and len(only) == 2 and only.get("type") == "text":
             return only["text"]
     return blocks
 
@@ -99,23 +120,23 @@ def _encode_leading(turn: Turn, conversation: Conversation, writing: Writing) ->
 
 def _encode_user(turn: Turn, conversation: Conversation, writing: Writing) -> None:
     content = conversation.content("user")
-    for part, at in zip(turn.parts, turn.places, strict=True):
-        block = encode_part(part, at, writing, by_user=True)
+    for index, part in enumerate(turn.parts):
+        block = encode_part(part, turn.places[index], writing, by_user=True)
         if block is not None:
             content.append(block)
 
 
 def _encode_results(turn: Turn, conversation: Conversation, writing: Writing) -> None:
     content = conversation.content("user")
-    for part, at in zip(turn.parts, turn.places, strict=True):
+    for index, part in enumerate(turn.parts):
         assert isinstance(part, ToolResult)
-        content.append(encode_result(part, at, writing))
+        content.append(encode_result(part, turn.places[index], writing))
 
 
 def _encode_assistant(turn: Turn, conversation: Conversation, writing: Writing) -> None:
     content: JsonList | None = None
-    for part, at in zip(turn.parts, turn.places, strict=True):
-        block = encode_part(part, at, writing, by_user=False)
+    for index, part in enumerate(turn.parts):
+        block = encode_part(part, turn.places[index], writing, by_user=False)
         if block is None:
             continue
         if type(part) is Compaction and block["type"] == "text":
@@ -136,7 +157,7 @@ def _encode_late(turn: Turn, turns: list[Turn], position: int, conversation: Con
     if _is_legal(turns, position, conversation, writing) and all(isinstance(part, Text) for part in turn.parts):
         blocks = _late_blocks(turn, writing)
         if blocks:
-            conversation.messages.append({"role": "system", "content": shortened(blocks)})
+            conversation.instruct(blocks)
         return
     content = conversation.content("user")
     spoken = False
@@ -151,9 +172,11 @@ def _encode_late(turn: Turn, turns: list[Turn], position: int, conversation: Con
         content.append(block)
         spoken = True
     if spoken:
-        writing.ledger.approximated(
-            Feature.LATE_INSTRUCTIONS, at, "this model takes instructions only at the top; told as tagged user text"
+        where = (
+            "no instructions at this place" if writing.target.abilities.late_system else "instructions only at the top"
         )
+        note = f"this model takes {where}; told as tagged user text"
+        writing.ledger.approximated(Feature.LATE_INSTRUCTIONS, at, note)
 
 
 def _late_blocks(turn: Turn, writing: Writing) -> JsonList:

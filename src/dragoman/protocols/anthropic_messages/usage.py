@@ -18,6 +18,7 @@ _TIERS = {
     "fast": "priority",
     "ultrafast": "priority",
 }
+_STANDARD = "standard"
 
 
 def decode_usage(usage: Fields) -> Usage:
@@ -72,7 +73,22 @@ def encode_home_usage(usage: Usage) -> JsonObject:
 
 
 def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
-    """Token counts of another protocol; all members are there, so that a client may overwrite earlier ones (S5)."""
+    """Token counts of another protocol, with the tier they were served in."""
+    encoded = encode_counts(usage, ledger)
+    if usage is not None and usage.service_tier is not None:
+        encoded["service_tier"] = _TIERS.get(usage.service_tier, _STANDARD)
+    return encoded
+
+
+def encode_streamed_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
+    """Token counts at the end of a stream, where this protocol has no tier; the standard one goes without saying."""
+    if usage is not None and _TIERS.get(usage.service_tier or "", _STANDARD) != _STANDARD:
+        ledger.dropped(Feature.SERVICE_TIER, ("usage", "service_tier"), "the end of a stream cannot tell the tier")
+    return encode_counts(usage, ledger)
+
+
+def encode_counts(usage: Usage | None, ledger: Ledger) -> JsonObject:
+    """The counts alone; all members are there, so that a client may overwrite earlier ones (S5)."""
     if usage is None:
         ledger.invented(Feature.USAGE, ("usage",), "the provider reported no usage; all counts are 0")
         usage = Usage()
@@ -90,9 +106,24 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     }
     if usage.web_searches is not None:
         encoded["server_tool_use"] = {"web_search_requests": usage.web_searches, "web_fetch_requests": 0}
-    if usage.service_tier is not None:
-        encoded["service_tier"] = _TIERS.get(usage.service_tier, "standard")
+    if usage.extras is not None and _counts_more(usage.extras):
+        note = "tokens of sound, pictures and predictions are not counted here"
+        ledger.dropped(Feature.USAGE, ("usage", "extras"), note)
     return encoded
+
+
+# Of the details of other protocols these are told, under other names.
+_TOLD = frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens", "cache_write_tokens_details"})
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details", "input_tokens_details", "output_tokens_details")
+
+
+def _counts_more(extras: Extras) -> bool:
+    """Whether tokens were counted of kinds that this protocol has no member for (U9)."""
+    for key in _DETAILS:
+        details = extras.fields.get(key)
+        if isinstance(details, dict) and any(count for name, count in details.items() if name not in _TOLD):
+            return True
+    return False
 
 
 def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:

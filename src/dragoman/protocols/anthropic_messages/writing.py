@@ -21,7 +21,20 @@ _TTLS: dict[str | None, str | None] = {None: None, "5m": "5m", "1h": "1h"}
 class Writing:
     """One request being written: where losses go, how tools are named, which betas and cache marks it needs."""
 
-    __slots__ = ("_marks", "_rule", "betas", "breakpoints", "calls", "ledger", "servers", "table", "target")
+    __slots__ = (
+        "_fits",
+        "_marks",
+        "_rule",
+        "betas",
+        "breakpoints",
+        "calls",
+        "ledger",
+        "listings",
+        "servers",
+        "strict_tools",
+        "table",
+        "target",
+    )
 
     def __init__(self, target: Target, ledger: Ledger) -> None:
         self.target = target
@@ -32,13 +45,18 @@ class Writing:
         self.servers: set[str] = set()
         # Calls to tool servers that were written and whose results must follow.
         self.calls: set[str] = set()
+        # Servers whose lists of tools must follow, by the id of the listing.
+        self.listings: dict[str, str] = {}
         self.breakpoints = False
+        # How many tools promise strict arguments so far.
+        self.strict_tools = 0
         self._marks: list[tuple[JsonObject, Place]] = []
         self._rule = ID_RULES[(NAME, target.abilities.call_ids)]
+        self._fits = self._rule.pattern.fullmatch
 
     def call_id(self, value: str) -> str:
         """A call's id as this provider accepts it."""
-        return call_id(value, self._rule)
+        return value if self._fits(value) else call_id(value, self._rule)
 
     def refuse(self, feature: Feature, at: Place, note: str) -> RefusedError:
         """The error for something that must not be left out."""
@@ -54,19 +72,21 @@ class Writing:
             control["ttl"] = ttl
         if ttl != mark.ttl:
             self.ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), f"kept for {ttl} instead of {mark.ttl}")
-        self.breakpoints = self.breakpoints or mark.origin != NAME
+        self.breakpoints = True
         block["cache_control"] = control
         self._marks.append((block, at))
 
     def settle_marks(self) -> int:
         """Keep the last marks the provider takes, and tell how many there are (pitfall 173)."""
         surplus = len(self._marks) - CACHE_MARKS_LIMIT
-        for block, at in self._marks[: max(0, surplus)]:
+        if surplus <= 0:
+            return len(self._marks)
+        for block, at in self._marks[:surplus]:
             del block["cache_control"]
             self.ledger.dropped(
                 Feature.CACHE_MARK, (*at, "cache"), f"only the last {CACHE_MARKS_LIMIT} breakpoints are taken"
             )
-        return min(len(self._marks), CACHE_MARKS_LIMIT)
+        return CACHE_MARKS_LIMIT
 
     def drop(self, extras: Extras | None, at: Place) -> None:
         """Report members that only another protocol knows; a whole native object is reported by whoever rewrites it."""

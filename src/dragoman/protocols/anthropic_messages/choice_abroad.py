@@ -1,0 +1,125 @@
+"""The tool choice of other protocols, written for a Messages provider (mapping.md §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.request import Request
+from dragoman.model.tools import (
+    ChoiceMode,
+    CodeTool,
+    McpTool,
+    ToolRef,
+    ToolSearchTool,
+    WebSearchTool,
+)
+from dragoman.protocols.anthropic_messages.tools_abroad import Offers, declared_name
+from dragoman.protocols.anthropic_messages.writing import Writing
+
+
+def encode_choice(request: Request, offers: Offers, writing: Writing) -> JsonObject | None:
+    """The tool choice; a choice the provider cannot be given may reduce the tools instead (§8)."""
+    choice = request.tool_choice
+    if not offers.declarations:
+        _drop_choice(request, writing)
+        return None
+    if choice is None:
+        return {"type": "auto", "disable_parallel_tool_use": True} if request.parallel_calls is False else None
+    writing.drop(choice.extras, ("tool_choice",))
+    encoded = _CHOICES[choice.mode](request, offers, writing)
+    if not writing.target.abilities.forced_choice and encoded["type"] in ("any", "tool"):
+        encoded = _unforced(encoded, offers, writing)
+    if request.parallel_calls is False and encoded["type"] != "none":
+        encoded["disable_parallel_tool_use"] = True
+    return encoded
+
+
+def _drop_choice(request: Request, writing: Writing) -> None:
+    if request.tool_choice is not None:
+        writing.ledger.dropped(Feature.TOOL_CHOICE, ("tool_choice",), "there are no tools to choose from")
+    if request.parallel_calls is not None:
+        writing.ledger.dropped(Feature.PARALLEL_CALLS, ("parallel_calls",), "there are no tools to call")
+
+
+def _unforced(encoded: JsonObject, offers: Offers, writing: Writing) -> JsonObject:
+    if encoded["type"] == "tool":
+        name = encoded["name"]
+        offers.keep({name if isinstance(name, str) else None}, writing)
+        note = "this model cannot be forced: it is offered this tool alone"
+    else:
+        note = "this model cannot be forced to call a tool"
+    writing.ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), note)
+    return {"type": "auto"}
+
+
+def _auto(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
+    return {"type": "auto"}
+
+
+def _none(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
+    return {"type": "none"}
+
+
+def _required(_request: Request, _offers: Offers, _writing: Writing) -> JsonObject:
+    return {"type": "any"}
+
+
+def _named(request: Request, offers: Offers, writing: Writing) -> JsonObject:
+    tool = request.tool_choice.tool if request.tool_choice is not None else None
+    # A toolset, and a member of one, cannot be forced.
+    name = _wire_name(tool, offers, writing) if tool is not None and tool.kind != "mcp" else None
+    if name is None:
+        said = tool.name or tool.kind if tool is not None else ""
+        raise writing.refuse(Feature.TOOL_CHOICE, ("tool_choice",), f"{said!r} must be called and cannot be offered")
+    return {"type": "tool", "name": name}
+
+
+def _allowed(request: Request, offers: Offers, writing: Writing) -> JsonObject:
+    choice = request.tool_choice
+    assert choice is not None
+    names = {_wire_name(tool, offers, writing) for tool in choice.allowed}
+    if not offers.keep(names - {None}, writing):
+        raise writing.refuse(Feature.ALLOWED_TOOLS, ("tool_choice", "allowed"), "none of the allowed tools is offered")
+    writing.ledger.approximated(Feature.ALLOWED_TOOLS, ("tool_choice",), "only the allowed tools are offered")
+    return {"type": "any" if choice.required else "auto"}
+
+
+# Hosted types of other protocols, by the beginning of their name, and the specification they were decoded to.
+_HOSTED_KINDS: tuple[tuple[str, type], ...] = (
+    ("web_search", WebSearchTool),
+    ("code_interpreter", CodeTool),
+    ("tool_search", ToolSearchTool),
+)
+
+
+def _wire_name(tool: ToolRef, offers: Offers, writing: Writing) -> str | None:
+    """The name under which a chosen tool is offered here; None if it is not."""
+    if tool.kind == "mcp":
+        return _mcp_label(tool, offers)
+    for beginning, spec_type in _HOSTED_KINDS:
+        if tool.kind.startswith(beginning):
+            found = next((one for spec, one, _ in offers.declarations if type(spec) is spec_type), None)
+            return declared_name(found) if found is not None else None
+    entry = writing.table.entry(tool.name or tool.kind, tool.namespace)
+    offered = entry is not None and any(declared_name(one) == entry.wire for _, one, _ in offers.declarations)
+    return entry.wire if entry is not None and offered else None
+
+
+def _mcp_label(tool: ToolRef, offers: Offers) -> str | None:
+    label = (tool.native or {}).get("server_label", tool.name)
+    for spec, _, _ in offers.declarations:
+        if isinstance(spec, McpTool) and spec.label == label:
+            return spec.label
+    return None
+
+
+_CHOICES: dict[ChoiceMode, Callable[[Request, Offers, Writing], JsonObject]] = {
+    ChoiceMode.AUTO: _auto,
+    ChoiceMode.NONE: _none,
+    ChoiceMode.REQUIRED: _required,
+    ChoiceMode.NAMED: _named,
+    ChoiceMode.HOSTED: _named,
+    ChoiceMode.ALLOWED: _allowed,
+}

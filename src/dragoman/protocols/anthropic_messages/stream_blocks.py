@@ -1,0 +1,315 @@
+"""The blocks of a Messages stream while they are open: each kind knows what its deltas tell.
+
+state of a block   event                 tells
+(new)              content_block_start   what is known at once: thinking and calls open, text waits for its words
+open               delta of its kind     `say`: PartGrew, after PartStarted if it was the first
+open               any other delta       `grow`: citations, signatures; kinds that are not known are ignored (S9)
+open               content_block_stop    `close`: what was held, PartEnded
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from dragoman.errors import WireError
+from dragoman.model.events import (
+    ArgumentsDelta,
+    CitationAdded,
+    Event,
+    PartEnded,
+    PartGrew,
+    PartStarted,
+    SealSet,
+    TextDelta,
+)
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Part, Seal, Text, Thinking, ThinkingKind, ToolCall
+from dragoman.protocols.anthropic_messages.hosted import listing_result
+from dragoman.protocols.anthropic_messages.parts import decode_block, decode_citation
+from dragoman.protocols.anthropic_messages.response import report_bent, unwrapper_for, with_issuer
+from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.rules.seals import from_envelope, issued_by
+from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode_lenient, encode_text, kind_of
+
+
+class TextGrown(Struct, tag_field="type", tag="text_delta", gc=False):
+    """More text."""
+
+    text: str
+
+
+class ThinkingGrown(Struct, tag_field="type", tag="thinking_delta", gc=False):
+    """More thinking."""
+
+    text: str = field(name="thinking")
+
+
+class InputGrown(Struct, tag_field="type", tag="input_json_delta", gc=False):
+    """More of a call's arguments."""
+
+    text: str = field(name="partial_json")
+
+
+class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False):
+    """The event that nearly all of a stream consists of, in the shapes that nearly all of them have."""
+
+    index: int
+    delta: TextGrown | ThinkingGrown | InputGrown
+
+
+class Reading:
+    """What the blocks of one stream share: the question, numbers of parts and ids of calls."""
+
+    __slots__ = ("_mint", "_next", "asked", "call_ids", "ledger")
+
+    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.asked = asked
+        self.ledger = ledger
+        self.call_ids: set[str] = set()
+        self._mint = mint
+        self._next = 0
+
+    def next_index(self) -> int:
+        """The number of the next part."""
+        index = self._next
+        self._next += 1
+        return index
+
+    def fresh_call_id(self, given: str) -> str:
+        """The provider's id of a call, or a new one where it gave none or one that another call has (N2)."""
+        call_id = given if given and given not in self.call_ids else f"call_{self._mint.token(24)}"
+        self.call_ids.add(call_id)
+        return call_id
+
+    def issued(self, seal: Seal) -> Seal:
+        """A seal with its issuer written on it."""
+        return issued_by(seal, self.asked.target.model, self.asked.target.upstream)
+
+    def whole(self, block: JsonObject) -> list[Event]:
+        """A block that is told in one piece."""
+        part = with_issuer(decode_block(Fields(block)), self.asked)
+        result = listing_result(part)
+        told = (part,) if result is None else (part, result)
+        events: list[Event] = []
+        for one in told:
+            index = self.next_index()
+            events += (PartStarted(index, one), PartEnded(index))
+        return events
+
+
+class Block:
+    """A block while it is open: by default one that comes whole with its start."""
+
+    __slots__ = ("index", "reading", "start")
+
+    # The delta that `say` takes the text of.
+    grown: type | None = None
+
+    def __init__(self, reading: Reading, start: JsonObject) -> None:
+        self.reading = reading
+        self.start = start
+        self.index = -1
+
+    def open(self) -> list[Event]:
+        """What the start of the block tells."""
+        return []
+
+    def say(self, text: str) -> list[Event]:
+        """What more text of the block's own kind tells."""
+        del text
+        return []
+
+    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
+        """What a delta tells; kinds that are not known here are ignored (S9)."""
+        del kind, delta
+        return []
+
+    def close(self) -> list[Event]:
+        """What the end of the block tells."""
+        return self.reading.whole(self.start)
+
+    def announce(self, part: Part) -> PartStarted:
+        """Give the part the next number."""
+        self.index = self.reading.next_index()
+        return PartStarted(self.index, part)
+
+
+class _TextBlock(Block):
+    """Text is announced with its first character (S3)."""
+
+    __slots__ = ()
+    grown = TextGrown
+
+    def open(self) -> list[Event]:
+        events = self.say(text_of(self.start, "text"))
+        for citation in Fields(self.start).each("citations"):
+            events += self._cite(citation)
+        return events
+
+    def say(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        if self.index >= 0:
+            return [PartGrew(self.index, TextDelta(text))]
+        return [self.announce(Text(text="")), PartGrew(self.index, TextDelta(text))]
+
+    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
+        if kind == "text_delta":
+            return self.say(text_of(delta, "text"))
+        return self._cite(Fields(delta).fields("citation")) if kind == "citations_delta" else []
+
+    def _cite(self, citation: Fields) -> list[Event]:
+        events: list[Event] = [self.announce(Text(text=""))] if self.index < 0 else []
+        events.append(PartGrew(self.index, CitationAdded(decode_citation(citation))))
+        return events
+
+    def close(self) -> list[Event]:
+        return [PartEnded(self.index)] if self.index >= 0 else []
+
+
+class _ThinkingBlock(Block):
+    """Thinking is announced at once; its seal is the whole block, known at its end."""
+
+    __slots__ = ("_pieces", "_signature")
+    grown = ThinkingGrown
+
+    def open(self) -> list[Event]:
+        self._pieces: list[str] = []
+        self._signature = text_of(self.start, "signature")
+        events: list[Event] = [self.announce(Thinking(text="", kind=ThinkingKind.SUMMARY))]
+        return events + self.say(text_of(self.start, "thinking"))
+
+    def say(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._pieces.append(text)
+        return [PartGrew(self.index, TextDelta(text))]
+
+    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
+        if kind == "thinking_delta":
+            return self.say(text_of(delta, "thinking"))
+        if kind == "signature_delta":
+            self._signature = text_of(delta, "signature")
+        return []
+
+    def close(self) -> list[Event]:
+        if not self._signature:
+            return [PartEnded(self.index)]
+        body: JsonObject = {**self.start, "thinking": "".join(self._pieces), "signature": self._signature}
+        seal = from_envelope(self._signature) or self.reading.issued(Seal(origin=NAME, kind="thinking", body=body))
+        return [PartGrew(self.index, SealSet(seal)), PartEnded(self.index)]
+
+
+class _CallBlock(Block):
+    """A client tool call; its arguments are unwrapped as they arrive (S16)."""
+
+    __slots__ = ("_silent", "_unwrapper")
+    grown = InputGrown
+
+    def open(self) -> list[Event]:
+        self._silent = True
+        self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
+        part = decode_block(Fields({**self.start, "id": text_of(self.start, "id"), "input": {}}))
+        assert isinstance(part, ToolCall)
+        call_id = self.reading.fresh_call_id(part.call_id)
+        entry = self.reading.asked.table.restored(part.name)
+        name, namespace, form = part.name, part.namespace, part.form
+        if entry is not None:
+            name, namespace, form = entry.name, entry.namespace, entry.form
+            self._unwrapper = unwrapper_for(entry)
+        call = ToolCall(call_id=call_id, name=name, arguments="", namespace=namespace, form=form, extras=part.extras)
+        return [self.announce(call)]
+
+    def say(self, text: str) -> list[Event]:
+        if text:
+            self._silent = False
+            if self._unwrapper is not None:
+                text = self._unwrapper.feed(text)
+        return [PartGrew(self.index, ArgumentsDelta(text))] if text else []
+
+    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
+        if kind != "input_json_delta":
+            return []
+        text = delta.get("partial_json")
+        if type(text) is not str:
+            raise WireError("/delta/partial_json", "string", kind_of(text))
+        return self.say(text)
+
+    def close(self) -> list[Event]:
+        events: list[Event] = []
+        if self._silent:
+            # The start always holds `{}`; it counts only where no delta came (pitfalls 46 and 47).
+            given = self.start.get("input")
+            events = self.say(encode_text(given if given else {}))
+        if self._unwrapper is not None:
+            rest = self._unwrapper.close()
+            if rest:
+                events.append(PartGrew(self.index, ArgumentsDelta(rest)))
+            if self._unwrapper.bent:
+                report_bent(self.index, self.reading.ledger)
+        events.append(PartEnded(self.index))
+        return events
+
+
+class _HostedBlock(Block):
+    """A call that the provider runs: told whole once its input is complete."""
+
+    __slots__ = ("_pieces",)
+
+    def open(self) -> list[Event]:
+        self._pieces: list[str] = []
+        return []
+
+    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
+        if kind == "input_json_delta":
+            self._pieces.append(text_of(delta, "partial_json"))
+        return []
+
+    def close(self) -> list[Event]:
+        text = "".join(self._pieces)
+        value: JsonValue = decode_lenient(text.encode()) if text.strip() else self.start.get("input")
+        return self.reading.whole({**self.start, "input": value if isinstance(value, dict) else {}})
+
+
+class _CompactionBlock(Block):
+    """A compaction: its content comes in one delta."""
+
+    __slots__ = ("_members",)
+
+    def open(self) -> list[Event]:
+        self._members: JsonObject = {}
+        return []
+
+    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
+        if kind == "compaction_delta":
+            self._members.update({key: value for key, value in delta.items() if key != "type"})
+        elif kind == "signature_delta":
+            self._members["signature"] = text_of(delta, "signature")
+        return []
+
+    def close(self) -> list[Event]:
+        return self.reading.whole({**self.start, **self._members})
+
+
+BLOCKS: dict[str, type[Block]] = {
+    "text": _TextBlock,
+    "thinking": _ThinkingBlock,
+    "tool_use": _CallBlock,
+    "server_tool_use": _HostedBlock,
+    "mcp_tool_use": _HostedBlock,
+    "compaction": _CompactionBlock,
+}
+
+
+def text_of(value: JsonObject, key: str) -> str:
+    """A string member; absent and null count as empty."""
+    found = value.get(key)
+    if found is None:
+        return ""
+    if type(found) is not str:
+        raise WireError(f"/{key}", "string", kind_of(found))
+    return found

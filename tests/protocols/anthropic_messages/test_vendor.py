@@ -1,0 +1,30 @@
+"""The tools that Anthropic defines, as functions: every schema is one that other providers take."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.protocols.anthropic_messages import vendor
+from dragoman.rules.schemas import needs_wrapping
+
+SCHEMAS = {
+    **dict(vendor.SINGLE),
+    **{f"{name} {member}": schema for _, name, members in vendor.TOOLSETS for member, schema in members.items()},
+}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_parameters_are_an_object_whose_required_members_exist(schema: vendor.Schema) -> None:
+    parameters = schema.parameters()
+    assert not needs_wrapping(parameters)
+    required = parameters.get("required", [])
+    assert isinstance(required, list)
+    assert set(required) <= schema.properties.keys()
+    assert len(required) == schema.required
+    assert schema.description.endswith(".")
+
+
+def test_the_most_particular_beginning_is_found_first() -> None:
+    beginnings = [beginning for beginning, _ in vendor.SINGLE]
+    for position, beginning in enumerate(beginnings):
+        assert not any(beginning.startswith(earlier) for earlier in beginnings[:position])
