@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from openai.types.responses.response import ToolUsage
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Text
 from dragoman.model.response import Usage
+from dragoman.protocols.openai_responses.usage import NO_IMAGES
 from tests.protocols.openai_responses.asking import answer, asked_here, told
 
 FACTS = json.loads((Path(__file__).parents[2] / "data/wire-events.json").read_text(encoding="utf-8"))["open_responses"]
@@ -62,7 +64,10 @@ def test_pitfall_176_178_179_usage_is_inclusive_and_adds_up() -> None:
         "output_tokens_details": {"reasoning_tokens": 6},
         "total_tokens": 37,
     }
-    assert (body["service_tier"], body["tool_usage"]) == ("default", {"web_search": {"num_requests": 1}})
+    assert body["service_tier"] == "default"
+    # The official type demands the count of pictures beside that of searches.
+    ToolUsage.model_validate(body["tool_usage"], strict=True)
+    assert body["tool_usage"] == {"image_gen": NO_IMAGES, "web_search": {"num_requests": 1}}
 
 
 def test_the_tools_of_a_namespace_are_told_back_in_it() -> None:

@@ -108,6 +108,6 @@ def test_an_answer_comes_back() -> None:
         something_new=[1],
     )
     wire = decode_object(encode(body))
-    response = CODEC.decode_response(wire, asked_here())
+    response = CODEC.decode_response(wire, asked_here(), Ledger())
     assert isinstance(response, Response)
     assert decode_object(encode(CODEC.encode_response(response, asked_here(), MINT, Ledger()))) == wire

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import (
@@ -20,8 +22,9 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Role
 from dragoman.protocols.openai_responses import NAME
-from dragoman.protocols.openai_responses.items import encode_home_items
+from dragoman.protocols.openai_responses.items import InputReader, encode_home_items, read_plain
 from dragoman.rules.seals import to_envelope
+from dragoman.wire.fields import Fields
 from tests.protocols.openai_responses.asking import MESSAGES, decoded
 
 
@@ -130,3 +133,54 @@ def test_items_that_only_home_knows_are_kept_whole(kind: str, role: Role) -> Non
 def test_an_unknown_part_alone_in_a_message_stays_in_it() -> None:
     item: JsonObject = {"type": "message", "role": "user", "content": [{"type": "input_video", "url": "u"}]}
     assert encode_home_items((one(item),)) == [item]
+
+
+def test_a_lane_reads_what_the_full_reader_reads() -> None:
+    plain: list[JsonObject] = [
+        {"type": "message", "role": "user", "content": "hi"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}],
+        },
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"},
+        {"type": "function_call_output", "call_id": "c", "output": "ok"},
+        {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "gA"},
+        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "t"}], "encrypted_content": ""},
+    ]
+    for item in plain:
+        assert read_plain(item) == InputReader().read(Fields(item)), item
+
+
+JSON_LEAVES = (
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "x", "completed", "user", "assistant"])
+)
+TEXTS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
+    {"type": st.sampled_from(["input_text", "output_text", "refusal"])},
+    optional={"text": JSON_LEAVES, "annotations": st.just([]), "logprobs": st.just([]), "more": JSON_LEAVES},
+)
+ITEMS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "function_call", "function_call_output", "reasoning"])},
+    optional={
+        "role": JSON_LEAVES,
+        "id": JSON_LEAVES,
+        "status": JSON_LEAVES,
+        "content": JSON_LEAVES | st.lists(TEXTS, max_size=2),
+        "call_id": JSON_LEAVES,
+        "name": JSON_LEAVES,
+        "arguments": JSON_LEAVES,
+        "output": JSON_LEAVES,
+        "summary": st.just([]) | st.lists(TEXTS, max_size=2),
+        "encrypted_content": JSON_LEAVES,
+    },
+)
+
+
+@given(ITEMS)
+def test_no_lane_takes_what_the_full_reader_reads_otherwise(item: JsonObject) -> None:
+    plain = read_plain(item)
+    assert plain is None or plain == InputReader().read(Fields(item))

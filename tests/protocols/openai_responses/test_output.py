@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import InputForm, Refusal, Text, ToolCall
 from dragoman.model.response import Stop, StopReason
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
 from dragoman.protocols.openai_responses.output import (
     OutputReader,
+    call_item,
     decode_turn,
     encode_turn,
     incomplete_reason,
@@ -17,7 +19,7 @@ from dragoman.protocols.openai_responses.output import (
 )
 from dragoman.rules.toolnames import ToolTable, Wrapped
 from dragoman.wire.fields import Fields
-from tests.protocols.openai_responses.asking import asked_abroad
+from tests.protocols.openai_responses.asking import asked_abroad, lines
 
 TURN: list[JsonObject] = [
     {"type": "reasoning", "id": "rs_1", "summary": []},
@@ -52,7 +54,9 @@ def test_a_turn_comes_back_item_by_item() -> None:
 
 
 def call(item: JsonObject, table: ToolTable) -> ToolCall:
-    (part,) = OutputReader(asked_abroad(table)).read(Fields({"type": "function_call", "call_id": "c", **item}))
+    (part,) = OutputReader(asked_abroad(table), Ledger()).read(
+        Fields({"type": "function_call", "call_id": "c", **item})
+    )
     assert isinstance(part, ToolCall)
     return part
 
@@ -72,8 +76,30 @@ def test_a_wrapped_free_text_call_is_unwrapped() -> None:
     assert (part.form, part.arguments) == (InputForm.TEXT, "a\nb")
 
 
+def test_members_beside_the_free_text_are_reported() -> None:
+    table = ToolTable()
+    table.add(TextTool(name="patch"), Wrapped.INPUT)
+    ledger = Ledger()
+    reader = OutputReader(asked_abroad(table), ledger)
+    reader.read(Fields({"type": "reasoning", "id": "rs_1", "summary": []}))
+    arguments = '{"input":"a","why":"b"}'
+    reader.read(Fields({"type": "function_call", "call_id": "c", "name": "patch", "arguments": arguments}))
+    assert lines(ledger) == ["approximated arguments parts[1]"]
+
+
+def test_a_free_text_call_has_no_status() -> None:
+    call = ToolCall(call_id="c", name="n", arguments="x", form=InputForm.TEXT)
+    assert call_item("ctc_1", call, "x") == {
+        "id": "ctc_1",
+        "type": "custom_tool_call",
+        "call_id": "c",
+        "name": "n",
+        "input": "x",
+    }
+
+
 def test_pitfall_040_missing_and_repeated_call_ids_are_replaced() -> None:
-    reader = OutputReader(asked_abroad())
+    reader = OutputReader(asked_abroad(), Ledger())
     found = []
     for identity in ("c", "c", None):
         item: JsonObject = {"type": "function_call", "call_id": identity, "name": "f", "arguments": "{}"}

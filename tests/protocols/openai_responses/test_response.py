@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
     Citation,
     Compaction,
+    Extras,
     Foreign,
     HostedCall,
     HostedKind,
@@ -23,7 +25,7 @@ from dragoman.model.parts import (
     Thinking,
     ToolCall,
 )
-from dragoman.model.response import Response, StopReason, Usage
+from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.openai_responses import CODEC, NAME
 from dragoman.rules.seals import from_envelope
 from tests.protocols.openai_responses.asking import (
@@ -48,7 +50,7 @@ REFUSED: JsonObject = {**TEXT, "content": [{"type": "refusal", "refusal": "no"}]
 
 
 def read(*items: JsonObject, **members: JsonObject | str) -> Response:
-    found = CODEC.decode_response(response_body(*items, **members), asked_abroad())
+    found = CODEC.decode_response(response_body(*items, **members), asked_abroad(), Ledger())
     assert isinstance(found, Response)
     return found
 
@@ -87,10 +89,11 @@ def test_pitfall_177_181_usage_is_read_as_totals() -> None:
         ({"status": "failed", "error": {"code": "invalid_image", "message": "x"}}, FailureKind.INVALID),
         ({"status": "failed"}, FailureKind.INTERNAL),
         ({"status": "cancelled"}, FailureKind.INTERNAL),
+        ({"error": "busy"}, FailureKind.INTERNAL),
     ],
 )
 def test_pitfall_184_an_error_inside_an_answer_is_a_failure(body: JsonObject, kind: FailureKind) -> None:
-    found = CODEC.decode_response(body, asked_abroad())
+    found = CODEC.decode_response(body, asked_abroad(), Ledger())
     assert isinstance(found, Failure)
     assert found.kind is kind
 
@@ -217,4 +220,58 @@ def test_pitfall_135_136_what_the_end_says_and_this_wire_cannot_is_reported() ->
     response = replace(answer(Text(text="a"), reason=StopReason.PAUSE), usage=None)
     body, losses = told(response)
     assert body["status"] == "incomplete"
-    assert losses == ["dropped usage usage", "approximated stop_reason stop.reason"]
+    assert losses == ["invented usage usage", "approximated pause stop"]
+    _, losses = told(answer(Text(text="a"), reason=StopReason.CONTEXT_FULL))
+    assert losses == ["approximated stop_reason stop.reason"]
+    stop = Stop(reason=StopReason.REFUSAL, category="bio")
+    _, losses = told(replace(answer(Text(text="a")), stop=stop))
+    assert losses == ["dropped stop_reason stop.category"]
+
+
+def test_what_a_citation_says_beyond_its_form_here_is_reported_once() -> None:
+    native: JsonObject = {"type": "web_search_result_location", "cited_text": "x", "encrypted_index": "y"}
+    cited = Text(text="a", citations=(Citation(origin=MESSAGES, native=native, url="https://x.org"),))
+    _, losses = told(answer(cited))
+    assert losses == ["dropped citations parts[0].citations[0]"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "losses"),
+    [
+        (HostedKind.WEB_SEARCH, ["approximated web_search parts[0]"]),
+        (HostedKind.CODE, ["approximated code_execution parts[0]"]),
+        (HostedKind.MCP, ["approximated mcp parts[0]"]),
+    ],
+)
+def test_tools_of_another_provider_are_told_under_this_vendors_names(kind: HostedKind, losses: list[str]) -> None:
+    call = HostedCall(call_id="s", kind=kind, name="n", arguments="{}")
+    _, found = told(answer(call, HostedResult(call_id="s", kind=kind)))
+    assert found == losses
+
+
+def test_settings_told_back_and_counted_searches_are_no_members_of_their_own() -> None:
+    pictures: JsonObject = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    counted: JsonObject = {"image_gen": pictures, "web_search": {"num_requests": 2}}
+    found = read(TEXT, tool_usage=counted)
+    assert found.usage is not None and found.usage.web_searches == 2
+    assert found.extras is not None and "tool_usage" not in found.extras.fields
+    found = read(TEXT, tool_usage={**counted, "image_gen": {**pictures, "total_tokens": 5}})
+    assert found.extras is not None and "tool_usage" in found.extras.fields
+
+
+def test_a_hosted_result_belongs_to_the_call_it_names() -> None:
+    call = HostedCall(call_id="s", kind=HostedKind.MCP, name="n", arguments="{}")
+    body, losses = told(answer(call, HostedResult(call_id="other", kind=HostedKind.WEB_SEARCH)))
+    assert [item["type"] for item in output(body)] == ["mcp_call"]
+    assert losses == ["approximated mcp parts[0]", "dropped web_search parts[1]"]
+
+
+def test_log_probabilities_of_a_refusal_are_reported() -> None:
+    _, losses = told(answer(Refusal(text="no", logprobs=[{"token": "no"}]), reason=StopReason.REFUSAL))
+    assert losses == ["dropped logprobs parts[0].logprobs"]
+
+
+def test_members_of_a_call_that_only_its_own_protocol_knows_are_reported() -> None:
+    extras = Extras(origin=MESSAGES, fields={"caller": {"type": "code_execution", "tool_id": "x"}})
+    _, losses = told(answer(ToolCall(call_id="c", name="f", arguments="{}", extras=extras)))
+    assert losses == ["dropped unknown_field parts[0].extras.caller"]

@@ -47,7 +47,7 @@ def pieces(events: list[Event]) -> list[str]:
 
 def test_the_sample_is_read_as_its_whole_answer_is() -> None:
     events = [decode_object(json.dumps(event)) for event in SAMPLE]
-    whole = CODEC.decode_response(decode_object(json.dumps(SAMPLE[-1]["response"])), asked_abroad())
+    whole = CODEC.decode_response(decode_object(json.dumps(SAMPLE[-1]["response"])), asked_abroad(), Ledger())
     assert isinstance(whole, Response)
     assert folded(read(events)) == replace(whole, extras=None)
 

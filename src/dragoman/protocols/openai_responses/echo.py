@@ -8,6 +8,7 @@ from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
 from dragoman.protocols.openai_responses.tools import encode_format, encode_home_choice, encode_home_tools
+from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
 
 # Efforts that Open Responses knows; the others are told as their neighbours.
 _EFFORTS = {"minimal": "low", "max": "xhigh"}
@@ -77,21 +78,6 @@ def _reasoning(request: Request) -> JsonValue:
     return {"effort": _EFFORTS.get(effort, effort) if effort is not None else None, "summary": reasoning.summary}
 
 
-def encode_usage(usage: Usage | None) -> JsonObject:
-    """Token counts, every member present (§18)."""
-    counts = usage or Usage()
-    return {
-        "input_tokens": counts.input,
-        "input_tokens_details": {
-            "cached_tokens": counts.cache_read or 0,
-            "cache_write_tokens": counts.cache_write or 0,
-        },
-        "output_tokens": counts.output,
-        "output_tokens_details": {"reasoning_tokens": counts.thinking or 0},
-        "total_tokens": counts.input + counts.output,
-    }
-
-
 def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str | None, now: int) -> JsonObject:
     """The response at its end: complete, or incomplete for a reason."""
     finished: JsonObject = {
@@ -106,5 +92,5 @@ def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str 
         if usage.service_tier is not None:
             finished["service_tier"] = _tier(usage.service_tier)
         if usage.web_searches:
-            finished["tool_usage"] = {"web_search": {"num_requests": usage.web_searches}}
+            finished["tool_usage"] = {"image_gen": NO_IMAGES, "web_search": {"num_requests": usage.web_searches}}
     return finished

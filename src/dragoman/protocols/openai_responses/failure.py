@@ -183,7 +183,8 @@ def error_object(failure: Failure) -> tuple[int, JsonObject]:
         status, kind, code = row.status, row.type, row.code
     if failure.kind is FailureKind.RATE_LIMITED and failure.code == "slow_down":
         code = failure.code
-    if failure.kind is FailureKind.NOT_FOUND and failure.code is None and "model" not in failure.message.lower():
+    if failure.kind is FailureKind.NOT_FOUND and failure.code is None and failure.native == _INVALID:
+        # This family of servers names the code itself where it means a model.
         code = None
     if code is None and failure.code is not None and failure.kind in _KEEPS_CODE:
         code = failure.code

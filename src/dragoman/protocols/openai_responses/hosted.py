@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Extras, HostedCall, HostedKind, HostedResult, Seal, WebSource
 from dragoman.protocols.openai_responses.shapes import (
     CODE_CALL,
@@ -205,6 +206,17 @@ def encode_hosted(call: HostedCall, result: HostedResult | None) -> JsonObject:
             return written
     written["status"] = FAILED if failed else COMPLETED
     return written
+
+
+def report_answer(call: HostedCall, at: Place, ledger: Ledger) -> None:
+    """Report a call of another provider's own tool that is told under the name of this vendor's (§13)."""
+    if call.extras is None or call.extras.origin != NAME:
+        ledger.approximated(FEATURES[call.kind], at, "told as a call of this protocol's own tool")
+
+
+def lose_result(result: HostedResult, at: Place, ledger: Ledger) -> None:
+    """Report a result without its call, which no item can tell."""
+    ledger.dropped(FEATURES[result.kind], at, "a result without its call has no item here")
 
 
 def _mcp_error(text: str | None) -> JsonObject:

@@ -20,6 +20,7 @@ from dragoman.model.parts import (
     InputForm,
     Part,
     Seal,
+    Text,
     Thinking,
     ThinkingKind,
     ToolCall,
@@ -28,9 +29,10 @@ from dragoman.model.parts import (
 from dragoman.model.request import Demand, Message, OutputFormat, Role
 from dragoman.model.tools import ToolSpec
 from dragoman.protocols.openai_responses import hosted, native
-from dragoman.protocols.openai_responses.parts import decode_content, encode_home, encode_output
+from dragoman.protocols.openai_responses.parts import decode_content, encode_home, encode_output, plain_content
 from dragoman.protocols.openai_responses.shapes import (
     COMPACTION,
+    COMPLETED,
     CUSTOM_CALL,
     CUSTOM_OUTPUT,
     FUNCTION_CALL,
@@ -41,7 +43,8 @@ from dragoman.protocols.openai_responses.shapes import (
 )
 from dragoman.protocols.openai_responses.tools import decode_format, decode_tools
 from dragoman.rules.seals import from_envelope, to_envelope
-from dragoman.wire.fields import Fields
+from dragoman.wire.fields import Fields, Path, render_path
+from dragoman.wire.json import kind_of
 
 _ROLES = {role.value: role for role in Role}
 _ROLE_WORDS = tuple(_ROLES)
@@ -60,7 +63,15 @@ class InputReader:
         # `local_shell_call_output` names its call by the item's id (pitfall 160).
         self._local_shells: dict[str, str] = {}
         self._hosted_shells: set[str] = set()
-        self._settings: list[tuple[JsonObject, bool, bool]] = []
+
+    def messages(self, items: JsonList, path: Path) -> tuple[Message, ...]:
+        """The messages that the items are."""
+        found: list[Message] = []
+        for position, item in enumerate(items):
+            if type(item) is not dict:
+                raise WireError(render_path((path, position)), "object", kind_of(item))
+            found.append(read_plain(item) or self.read(Fields(item, (path, position))))
+        return tuple(found)
 
     def read(self, item: Fields) -> Message:
         """The message that one item is."""
@@ -77,16 +88,6 @@ class InputReader:
         if kind in hosted.CALL_TYPES:
             return Message(role=Role.ASSISTANT, parts=hosted.decode_hosted(item, kind), id=item.optional_text("id"))
         return self._foreign(item, kind)
-
-    def superseded(self) -> list[JsonObject]:
-        """The changes of settings of which later ones leave nothing."""
-        found: list[JsonObject] = []
-        effort_set = output_set = False
-        for body, sets_effort, sets_output in reversed(self._settings):
-            if (effort_set or not sets_effort) and (output_set or not sets_output) and (effort_set or output_set):
-                found.append(body)
-            effort_set, output_set = effort_set or sets_effort, output_set or sets_output
-        return found
 
     def _message(self, item: Fields) -> Message:
         role = _ROLES.get(item.text("role"))
@@ -158,11 +159,11 @@ class InputReader:
         return Message(role=Role.ASSISTANT, parts=(part,), id=part.id)
 
     def _additional_tools(self, item: Fields) -> Message:
-        self.tools.extend(decode_tools(item, "tools"))
+        self.tools += decode_tools(item, "tools")
         return self._foreign(item, "additional_tools", Role.DEVELOPER, "its tools are declared with the request")
 
     def _search_output(self, item: Fields) -> Message:
-        self.tools.extend(decode_tools(item, "tools"))
+        self.tools += decode_tools(item, "tools")
         role = Role.USER if item.optional_text("execution") == "client" else Role.ASSISTANT
         return self._foreign(item, "tool_search_output", role, "its tools are declared with the request")
 
@@ -172,7 +173,6 @@ class InputReader:
         output = decode_format(text) if text is not None else None
         self.effort = effort or self.effort
         self.output = output or self.output
-        self._settings.append((item.value, effort is not None, output is not None))
         return self._foreign(item, "configuration_update", Role.DEVELOPER, "the last one is applied to the request")
 
     def _reference(self, item: Fields) -> Message:
@@ -232,6 +232,75 @@ _READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
 }
 
 
+# Nearly all items have exactly these members. A lane gives what the full reader would give for them, and None for every
+# other shape.
+
+
+def read_plain(item: JsonObject) -> Message | None:
+    """The message of an item in one of the commonest shapes."""
+    kind = item.get("type")
+    lane = _LANES.get(kind) if type(kind) is str else None
+    return lane(item) if lane is not None else None
+
+
+def _plain_message(item: JsonObject) -> Message | None:
+    role, size = item.get("role"), len(item)
+    parts = plain_content(item.get("content"))
+    if parts is None or type(role) is not str or role not in _ROLES:
+        return None
+    if size == 3:
+        return Message(role=_ROLES[role], parts=parts)
+    if size == 5 and type(item_id := item.get("id")) is str and item.get("status") == COMPLETED:
+        return Message(role=_ROLES[role], parts=parts, id=item_id, extras=_IS_COMPLETED)
+    return None
+
+
+def _plain_call(item: JsonObject) -> Message | None:
+    call_id, name, arguments, size = item.get("call_id"), item.get("name"), item.get("arguments"), len(item)
+    if type(call_id) is not str or type(name) is not str or type(arguments) is not str:
+        return None
+    if size == 4:
+        return Message(role=_ASSISTANT, parts=(ToolCall(call_id=call_id, name=name, arguments=arguments),))
+    if size == 6 and type(item_id := item.get("id")) is str and item.get("status") == COMPLETED:
+        call = ToolCall(call_id=call_id, name=name, arguments=arguments)
+        return Message(role=_ASSISTANT, parts=(call,), id=item_id, extras=_IS_COMPLETED)
+    return None
+
+
+def _plain_output(item: JsonObject) -> Message | None:
+    call_id, output = item.get("call_id"), item.get("output")
+    if len(item) != 3 or type(call_id) is not str or type(output) is not str:
+        return None
+    return Message(role=_USER, parts=(ToolResult(call_id=call_id, parts=(Text(text=output),)),))
+
+
+def _plain_reasoning(item: JsonObject) -> Message | None:
+    item_id, summary, encrypted = item.get("id"), item.get("summary"), item.get("encrypted_content")
+    if len(item) != 4 or type(item_id) is not str or type(summary) is not list or type(encrypted) is not str:
+        return None
+    text, kind = "", ThinkingKind.WITHHELD
+    if summary:
+        part = summary[0]
+        if len(summary) != 1 or type(part) is not dict or part.get("type") != "summary_text":
+            return None
+        said = part.get("text")
+        if type(said) is not str or not said:
+            return None
+        text, kind = said, ThinkingKind.SUMMARY
+    sealed = from_envelope(encrypted) or Seal(origin=NAME, kind="item", body=item)
+    return Message(role=_ASSISTANT, parts=(Thinking(text=text, kind=kind, seal=sealed, id=item_id),), id=item_id)
+
+
+_ASSISTANT, _USER = Role.ASSISTANT, Role.USER
+_IS_COMPLETED = Extras(origin=NAME, fields={"status": COMPLETED})
+_LANES: dict[str, Callable[[JsonObject], Message | None]] = {
+    MESSAGE: _plain_message,
+    FUNCTION_CALL: _plain_call,
+    FUNCTION_OUTPUT: _plain_output,
+    REASONING: _plain_reasoning,
+}
+
+
 def decode_thinking(item: Fields, model: str | None = None, upstream: str | None = None) -> Thinking:
     """A reasoning item; its seal is the whole of it, or what the envelope in it holds for another issuer (§11)."""
     item_id = item.optional_text("id")
@@ -246,11 +315,22 @@ def decode_thinking(item: Fields, model: str | None = None, upstream: str | None
 
 def thinking_text(item: Fields) -> tuple[str, ThinkingKind]:
     """What can be read of a reasoning item: the summary, else the reasoning itself."""
-    summary = "\n\n".join([text for part in item.each("summary") if (text := part.optional_text("text"))])
+    summary = _joined(item, "summary")
+    # Beside a summary the reasoning itself is only checked, and goes home with what else the item holds.
+    content = _joined(Fields(item.value, item.path) if summary else item, "content")
     if summary:
         return summary, ThinkingKind.SUMMARY
-    content = "\n\n".join([text for part in item.each("content") if (text := part.optional_text("text"))])
     return (content, ThinkingKind.FULL) if content else ("", ThinkingKind.WITHHELD)
+
+
+def _joined(item: Fields, key: str) -> str:
+    texts: list[str] = []
+    for part in item.each(key):
+        part.optional_text("type")
+        text = part.optional_text("text")
+        if text:
+            texts.append(text)
+    return "\n\n".join(texts)
 
 
 def decode_compaction(item: Fields, model: str | None = None, upstream: str | None = None) -> Compaction:

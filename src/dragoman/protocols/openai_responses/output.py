@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
@@ -59,8 +60,11 @@ _CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", I
 class OutputReader:
     """Reads the items of one answer; without a question it reads a sealed turn, which is at home."""
 
-    def __init__(self, asked: Asked | None) -> None:
+    def __init__(self, asked: Asked | None, ledger: Ledger) -> None:
         self._asked = asked
+        self._ledger = ledger
+        # How many parts were read before, for the places of losses.
+        self._parts = 0
         # An answer without its question is read as if it stayed at home.
         self.home = asked is None or asked.request.origin in ("", NAME)
         self._model = asked.target.model if asked is not None else None
@@ -69,11 +73,16 @@ class OutputReader:
 
     def read(self, item: Fields) -> tuple[Part, ...]:
         """The parts that one item makes."""
+        parts = self._read(item)
+        self._parts += len(parts)
+        return parts
+
+    def _read(self, item: Fields) -> tuple[Part, ...]:
         kind = item.optional_text("type") or ""
         if kind == MESSAGE:
             return self._message(item)
         if kind in _CALLS:
-            return (self.call(item, kind),)
+            return (self._call(item, kind),)
         if kind == REASONING:
             return (decode_thinking(item, self._model, self._upstream),)
         if kind in native.CALL_TYPES and not native.is_hosted(item.value):
@@ -95,7 +104,7 @@ class OutputReader:
             parts[0] = with_members(parts[0], members)
         return tuple(parts)
 
-    def call(self, item: Fields, kind: str) -> ToolCall:
+    def _call(self, item: Fields, kind: str) -> ToolCall:
         """A function or free-text call under the name and in the form the client knows."""
         member, form = _CALLS[kind]
         name = item.text("name")
@@ -121,6 +130,8 @@ class OutputReader:
         if entry.wrapped is Wrapped.INPUT:
             unwrapper = InputUnwrapper()
             arguments = unwrapper.feed(arguments) + unwrapper.close()
+            if unwrapper.bent:
+                report_bent(self._parts, self._ledger)
         return replace(
             call,
             name=entry.name,
@@ -140,6 +151,11 @@ class OutputReader:
             value = legacy_call_id(name, len(self._ids))
         self._ids.add(value)
         return value
+
+
+def report_bent(index: int, ledger: Ledger) -> None:
+    """Report the call of a wrapped tool whose arguments are not the one string that was asked for (S16)."""
+    ledger.approximated(Feature.ARGUMENTS, ("parts", index), "the call's arguments were not the object asked for")
 
 
 def _clean(arguments: str, form: InputForm) -> str:
@@ -235,7 +251,7 @@ def _home_item(part: Part) -> JsonObject:
                 return extras
             item = call_item(part.id or "", part, part.arguments)
             item["call_id"] = part.call_id
-            del item["status"]
+            item.pop("status", None)
             if part.id is None:
                 del item["id"]
             return {**item, **extras}
@@ -244,7 +260,7 @@ def _home_item(part: Part) -> JsonObject:
 
 def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
     """The parts of a sealed turn."""
-    reader = OutputReader(None)
+    reader = OutputReader(None, Ledger())
     return tuple([part for block in blocks for part in reader.read(Fields(block))])
 
 
@@ -256,6 +272,8 @@ class ItemBuilder:
 
     def __init__(self, suffix: str, asked: Asked, ledger: Ledger) -> None:
         self._suffix = suffix
+        # Reasoning of this protocol keeps its id: its proof may be bound to it.
+        self._keeps_ids = asked.origin == NAME
         self.natives: dict[str, FunctionTool] = native.declared_native(asked.request)
         self.ledger = ledger
 
@@ -275,9 +293,15 @@ class ItemBuilder:
         assert isinstance(kind, str)
         return {"id": self.item_id(kind, index), **body}
 
+    def reasoning_id(self, part: Thinking, index: int) -> str:
+        """The id of reasoning, known before its proof is."""
+        return part.id if self._keeps_ids and part.id is not None else self.item_id(REASONING, index)
+
     def reasoning(self, part: Thinking, index: int) -> JsonObject:
         """Reasoning, with the proof for its issuer."""
-        return {"id": self.item_id(REASONING, index), **encode_thinking(replace(part, id=None, extras=None))}
+        item = encode_thinking(replace(part, id=None, extras=None))
+        item_id = self.reasoning_id(part, index)
+        return {**item, "id": item_id} if "id" in item else {"id": item_id, **item}
 
     def compaction(self, part: Compaction, index: int) -> JsonObject:
         """What the conversation was compacted to."""
@@ -302,8 +326,10 @@ def call_item(item_id: str, call: ToolCall, arguments: str, status: str = COMPLE
         "call_id": call_id(call.call_id, RESPONSES),
         "name": call.name,
         _CALLS[kind][0]: arguments,
-        "status": status,
     }
+    if kind == FUNCTION_CALL:
+        # Free-text calls have no status on this wire.
+        item["status"] = status
     if call.namespace is not None:
         item["namespace"] = call.namespace
     return item

@@ -52,6 +52,23 @@ def decode_content(fields: Fields, key: str) -> tuple[Part, ...]:
     return tuple([decode_part(part) for part in fields.each(key)])
 
 
+def plain_content(value: JsonValue) -> tuple[Part, ...] | None:
+    """What `decode_content` gives for a string or one bare text, the shapes of nearly all content; None for others."""
+    if type(value) is str:
+        return (Text(text=value),)
+    if type(value) is not list or len(value) != 1:
+        return None
+    part = value[0]
+    if type(part) is not dict or type(text := part.get("text")) is not str:
+        return None
+    kind, size = part.get("type"), len(part)
+    if kind == "output_text":
+        # Beside its text there are only empty lists.
+        bare = part.get("annotations") == [] and (size == 3 or (size == 4 and part.get("logprobs") == []))
+        return (Text(text=text),) if bare else None
+    return (Text(text=text),) if size == 2 and kind == "input_text" else None
+
+
 def decode_part(part: Fields) -> Part:
     """One content part; a kind that nobody knows is kept whole."""
     kind = part.optional_text("type") or "input_text"
@@ -138,13 +155,19 @@ def _media(part: Fields, key: str, url: str) -> Inline | Url:
 
 
 def _decode_mark(part: Fields) -> CacheMark | None:
-    mark = part.value.get("prompt_cache_breakpoint")
-    if type(mark) is not dict or not mark.keys() <= {"mode", "ttl"}:
+    """A cache breakpoint; one with members that nobody knows stays in the extras."""
+    key = "prompt_cache_breakpoint"
+    value = part.value.get(key)
+    if value is None:
         return None
-    part.skip("prompt_cache_breakpoint")
-    ttl = mark.get("ttl")
-    if ttl is not None and type(ttl) is not str:
-        raise part.wrong("prompt_cache_breakpoint", "a ttl in words", "something else")
+    if type(value) is not dict:
+        raise part.fail(key, "object", value)
+    mark = Fields(value, (part.path, key))
+    mark.optional_text("mode")
+    ttl = mark.optional_text("ttl")
+    if not value.keys() <= {"mode", "ttl"}:
+        return None
+    part.skip(key)
     return CacheMark(origin=NAME, ttl=ttl)
 
 
@@ -199,6 +222,28 @@ def encode_annotation(citation: Citation, offset: int, length: int) -> JsonObjec
             "index": end + offset,
         }
     return None
+
+
+def encode_annotations(texts: list[Text], places: list[Place], ledger: Ledger) -> JsonList:
+    """The citations of adjacent texts as annotations of their one part, and what of them cannot be said."""
+    found: JsonList = []
+    offset = 0
+    for text, at in zip(texts, places, strict=True):
+        for index, citation in enumerate(text.citations):
+            one = encode_annotation(citation, offset, len(text.text))
+            report_citation(citation, one, (*at, "citations", index), ledger)
+            if one is not None:
+                found.append(one)
+        offset += len(text.text)
+    return found
+
+
+def report_citation(citation: Citation, written: JsonObject | None, at: Place, ledger: Ledger) -> None:
+    """Report a citation that has no form here, or what its own wire told beyond that form."""
+    if written is None:
+        ledger.dropped(Feature.CITATIONS, at, "this source has no form here")
+    elif citation.origin not in (NAME, "openai-chat"):
+        ledger.dropped(Feature.CITATIONS, at, "the cited words and the place in the source are not told")
 
 
 # Home: a part as the client said it.
@@ -278,7 +323,7 @@ class InputWriter:
         self._target = target
         self._ledger = ledger
 
-    def content(self, parts: list[Part] | tuple[Part, ...], places: list[Place]) -> JsonList:
+    def content(self, parts: list[Part], places: list[Place]) -> JsonList:
         """The parts in order; those that have nothing to say here are left out."""
         written: JsonList = []
         for part, at in zip(parts, places, strict=True):
@@ -289,24 +334,22 @@ class InputWriter:
 
     def part(self, part: Part, at: Place) -> JsonObject | None:
         """One part of the user's side."""
-        match part:
-            case Text():
-                return self._text(part, at)
-            case Image():
-                return self._image(part, at)
-            case Document():
-                return self._document(part, at)
-            case Audio():
-                return self._audio(part, at)
-            case Foreign():
-                text = foreign_text(part, at, self._ledger, said_by_user=True)
-                return None if text is None else {"type": "input_text", "text": text}
-            case Refusal():
-                self._ledger.approximated(Feature.REFUSAL, at, "a refusal on the user's side is written as text")
-                return {"type": "input_text", "text": part.text}
-        raise RefusedError(
-            Feature.FOREIGN_CONTENT.value, render_place(at), f"{type(part).__name__} cannot stand in user content"
-        )
+        writer = _INPUT.get(type(part))
+        if writer is None:
+            raise RefusedError(
+                Feature.FOREIGN_CONTENT.value, render_place(at), f"{type(part).__name__} cannot stand in user content"
+            )
+        return writer(self, part, at)
+
+    def _foreign(self, part: Part, at: Place) -> JsonObject | None:
+        assert isinstance(part, Foreign)
+        text = foreign_text(part, at, self._ledger, said_by_user=True)
+        return None if text is None else {"type": "input_text", "text": text}
+
+    def _refusal(self, part: Part, at: Place) -> JsonObject:
+        assert isinstance(part, Refusal)
+        self._ledger.approximated(Feature.REFUSAL, at, "a refusal on the user's side is written as text")
+        return {"type": "input_text", "text": part.text}
 
     def mark(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
         """Put a cache breakpoint on a part, where the model takes them (§15)."""
@@ -318,8 +361,7 @@ class InputWriter:
         ttl = mark.ttl
         if mark.origin == "anthropic-messages":
             ttl = "12h" if mark.ttl == "1h" else None
-            if mark.ttl is not None:
-                self._ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), "lifetimes differ between the protocols")
+            self._ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), "lifetimes differ between the protocols")
         breakpoint_: JsonObject = {"mode": "explicit"} if ttl is None else {"mode": "explicit", "ttl": ttl}
         return {**written, "prompt_cache_breakpoint": breakpoint_}
 
@@ -328,7 +370,8 @@ class InputWriter:
         if mark is not None:
             self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "no cache breakpoint can stand here")
 
-    def _text(self, part: Text, at: Place) -> JsonObject:
+    def _text(self, part: Part, at: Place) -> JsonObject:
+        assert isinstance(part, Text)
         if part.extras is not None:
             drop_extras(part.extras, at, self._ledger)
         if part.citations:
@@ -336,9 +379,13 @@ class InputWriter:
         written: JsonObject = {"type": "input_text", "text": part.text}
         return written if part.cache is None else self.mark(written, part.cache, at)
 
-    def _image(self, part: Image, at: Place) -> JsonObject:
-        drop_extras(part.extras, at, self._ledger)
+    def _image(self, part: Part, at: Place) -> JsonObject:
+        assert isinstance(part, Image)
         source = part.source
+        if isinstance(source, Inline) and normal_media_type(source.media_type) == _PDF:
+            # PDFs arrive as pictures too (pitfall 169).
+            return self._document(Document(source=source, cache=part.cache, extras=part.extras), at)
+        drop_extras(part.extras, at, self._ledger)
         if isinstance(source, Inline):
             media_type = sniff_image(source.data) or normal_media_type(source.media_type)
             source = Inline(media_type=media_type, data=source.data)
@@ -347,7 +394,8 @@ class InputWriter:
         written: JsonObject = {"type": "input_image", **_image_source(source), "detail": part.detail or "auto"}
         return self.mark(written, part.cache, at)
 
-    def _document(self, part: Document, at: Place) -> JsonObject:
+    def _document(self, part: Part, at: Place) -> JsonObject:
+        assert isinstance(part, Document)
         if part.extras is not None and "type" not in part.extras.fields:
             drop_extras(part.extras, at, self._ledger)
         source = part.source
@@ -383,7 +431,8 @@ class InputWriter:
                 lines.append(inner.text)
         return self.mark({"type": "input_text", "text": "\n".join(lines)}, part.cache, at)
 
-    def _audio(self, part: Audio, at: Place) -> JsonObject:
+    def _audio(self, part: Part, at: Place) -> JsonObject:
+        assert isinstance(part, Audio)
         if not self._target.abilities.audio:
             raise RefusedError(Feature.AUDIO.value, render_place(at), "this provider takes no audio")
         drop_extras(part.extras, at, self._ledger)
@@ -398,6 +447,16 @@ class InputWriter:
                 render_place(at),
                 f"the file is kept by {source.issuer}, which only that provider reads",
             )
+
+
+_INPUT: dict[type, Callable[[InputWriter, Part, Place], JsonObject | None]] = {
+    Text: InputWriter._text,
+    Image: InputWriter._image,
+    Document: InputWriter._document,
+    Audio: InputWriter._audio,
+    Foreign: InputWriter._foreign,
+    Refusal: InputWriter._refusal,
+}
 
 
 def _filename(title: str | None, media_type: str) -> str:

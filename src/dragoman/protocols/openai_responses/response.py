@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import (
     Compaction,
@@ -21,6 +21,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_responses import hosted
 from dragoman.protocols.openai_responses.echo import finish, response_object
 from dragoman.protocols.openai_responses.failure import failure_of
 from dragoman.protocols.openai_responses.output import (
@@ -36,7 +37,7 @@ from dragoman.protocols.openai_responses.output import (
     refusal_part,
     text_part,
 )
-from dragoman.protocols.openai_responses.parts import encode_annotation
+from dragoman.protocols.openai_responses.parts import encode_annotations
 from dragoman.protocols.openai_responses.shapes import (
     CONTENT_FILTER,
     FAILED,
@@ -45,7 +46,15 @@ from dragoman.protocols.openai_responses.shapes import (
     MESSAGE,
     NAME,
 )
+from dragoman.protocols.openai_responses.usage import (
+    decode_usage,
+    encode_home_usage,
+    has_other_counts,
+    with_searches,
+    without_searches,
+)
 from dragoman.rules.arguments import or_empty
+from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
 from dragoman.wire.fields import Fields
 
@@ -62,12 +71,14 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     fields = Fields(body)
     error = body.get("error")
     status = fields.optional_text("status")
-    if isinstance(error, dict) or status == FAILED:
-        return failure_of(error if isinstance(error, dict) else {"message": "the response failed"})
+    if error or status == FAILED:
+        told: JsonObject = {"message": error if isinstance(error, str) else "the response failed"}
+        return failure_of(error if isinstance(error, dict) and error else told)
     if status == "cancelled":
         return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native="cancelled")
-    reader = OutputReader(asked)
+    reader = OutputReader(asked, ledger)
     parts = tuple([part for item in fields.each("output") for part in reader.read(item)])
+    usage = decode_usage(body, ledger, home=reader.home)
     response = Response(
         origin=NAME,
         id=fields.optional_text("id") or "",
@@ -75,13 +86,18 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         created=fields.optional_integer("created_at"),
         parts=parts,
         stop=decode_stop(body, parts),
-        usage=decode_usage(body),
+        usage=usage,
     )
     members: JsonObject = {
         key: value
         for key, value in body.items()
         if key not in ("id", "model", "created_at", "output") and (key != "usage" or value is None)
     }
+    if usage is not None and usage.web_searches is not None:
+        # The searches are counted with the usage.
+        beyond = without_searches(members.pop("tool_usage", None), home=reader.home)
+        if beyond:
+            members["tool_usage"] = beyond
     return replace(response, extras=Extras(origin=NAME, fields=members)) if members else response
 
 
@@ -103,72 +119,6 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     return Stop(reason=StopReason.END, native=native)
 
 
-def decode_usage(response: JsonObject) -> Usage | None:
-    """Token counts; totals are inclusive on this wire already."""
-    outer = Fields(response)
-    usage = outer.optional_fields("usage")
-    if usage is None:
-        return None
-    inputs = usage.optional_fields("input_tokens_details") or Fields({})
-    outputs = usage.optional_fields("output_tokens_details") or Fields({})
-    counts = Usage(
-        input=usage.optional_integer("input_tokens") or 0,
-        output=usage.optional_integer("output_tokens") or 0,
-        cache_read=inputs.optional_integer("cached_tokens"),
-        cache_write=inputs.optional_integer("cache_write_tokens"),
-        thinking=outputs.optional_integer("reasoning_tokens"),
-        web_searches=_searches(response.get("tool_usage")),
-        service_tier=outer.optional_text("service_tier"),
-    )
-    beyond = _beyond(usage, inputs, outputs, counts)
-    return replace(counts, extras=Extras(origin=NAME, fields=beyond)) if beyond else counts
-
-
-def _beyond(usage: Fields, inputs: Fields, outputs: Fields, counts: Usage) -> JsonObject:
-    """What is said beyond the model: lifetimes of cached tokens, a total that is no sum."""
-    if usage.value.get("total_tokens") == counts.input + counts.output:
-        usage.skip("total_tokens")
-    rest = usage.rest(NAME)
-    beyond: JsonObject = dict(rest.fields) if rest is not None else {}
-    for key, details in (("input_tokens_details", inputs), ("output_tokens_details", outputs)):
-        others = details.rest(NAME)
-        if others is not None:
-            beyond[key] = others.fields
-    return beyond
-
-
-def _home_usage(usage: Usage) -> JsonObject:
-    extras: JsonObject = dict(usage.extras.fields) if usage.extras is not None else {}
-    inputs = _details(extras, "input_tokens_details")
-    outputs = _details(extras, "output_tokens_details")
-    for details, key, count in (
-        (inputs, "cached_tokens", usage.cache_read),
-        (inputs, "cache_write_tokens", usage.cache_write),
-        (outputs, "reasoning_tokens", usage.thinking),
-    ):
-        if count is not None:
-            details[key] = count
-    body: JsonObject = {"input_tokens": usage.input}
-    if inputs:
-        body["input_tokens_details"] = inputs
-    body["output_tokens"] = usage.output
-    if outputs:
-        body["output_tokens_details"] = outputs
-    return {**body, "total_tokens": usage.input + usage.output, **extras}
-
-
-def _details(extras: JsonObject, key: str) -> JsonObject:
-    beyond = extras.pop(key, None)
-    return dict(beyond) if isinstance(beyond, dict) else {}
-
-
-def _searches(usage: JsonValue) -> int | None:
-    match usage:
-        case {"web_search": {"num_requests": int(count)}}:
-            return count
-    return None
-
-
 def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
     """Write a whole answer for the client."""
     if response.origin == NAME and response.extras is not None and response.extras.origin == NAME:
@@ -179,10 +129,8 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     model = asked.request.model or response.model
     output, reason = Assembly(ItemBuilder(suffix, asked, ledger)).assemble(response)
     report_end(response.stop, response.usage, ledger)
-    if response.extras is not None and response.origin != NAME:
-        for key, value in response.extras.fields.items():
-            if value is not None:
-                ledger.dropped(Feature.UNKNOWN_FIELD, ("extras", key), f"only {response.origin} knows {key!r}")
+    if response.origin != NAME:
+        drop_extras(response.extras, (), ledger)
     body = response_object("resp_" + suffix, created, asked, model)
     return finish(body, output, response.usage, reason, max(now, created))
 
@@ -190,11 +138,32 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
 def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
     """Report what the end of an answer says and this wire cannot."""
     if usage is None:
-        ledger.dropped(Feature.USAGE, ("usage",), "the provider reported no token counts; zeros are told")
+        ledger.invented(Feature.USAGE, ("usage",), "the provider reported no token counts; zeros are told")
+    elif usage.extras is not None and has_other_counts(usage.extras):
+        note = "tokens of sound, pictures and predictions are not counted here"
+        ledger.dropped(Feature.USAGE, ("usage", "extras"), note)
     if stop.sequence is not None:
         ledger.dropped(Feature.STOP_SEQUENCE, ("stop", "sequence"), "which stop string fired cannot be told")
-    if stop.reason in (StopReason.PAUSE, StopReason.CONTEXT_FULL):
+    if stop.category is not None:
+        ledger.dropped(Feature.STOP_REASON, ("stop", "category"), "there is no category of refusals here")
+    if stop.extras is not None and stop.extras.origin != NAME and stop.sequence is None:
+        # Where a stop string fired, its servers tell it in a member of their own.
+        drop_extras(stop.extras, ("stop",), ledger)
+    if stop.reason is StopReason.PAUSE:
+        ledger.approximated(Feature.PAUSE, ("stop",), "told as an answer cut at its length")
+    elif stop.reason is StopReason.CONTEXT_FULL:
         ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), "told as an answer cut at its length")
+
+
+def lose_members(extras: Extras, at: Place, ledger: Ledger) -> None:
+    """Report what a part says beside itself on another wire; a whole native object is reported with its part."""
+    if extras.origin != NAME and "type" not in extras.fields:
+        drop_extras(extras, at, ledger)
+
+
+def lose_logprobs(at: Place, ledger: Ledger) -> None:
+    """Report the log probabilities of a refusal."""
+    ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "refusals have no log probabilities here")
 
 
 def _encode_home(response: Response) -> JsonObject:
@@ -207,7 +176,9 @@ def _encode_home(response: Response) -> JsonObject:
     body["output"] = output
     usage = response.usage
     if usage is not None:
-        body["usage"] = _home_usage(usage)
+        body["usage"] = encode_home_usage(usage)
+        if usage.web_searches is not None:
+            body["tool_usage"] = with_searches(body.get("tool_usage"), usage.web_searches)
     return body
 
 
@@ -220,8 +191,7 @@ class Assembly:
         self._texts: list[Text] = []
         self._places: list[Place] = []
         self._content: JsonList = []
-        self._call: HostedCall | None = None
-        self._refused = False
+        self._call: tuple[HostedCall, Place] | None = None
         # The last item if it is a call, to tell whether it was cut.
         self._last: tuple[ToolCall, str] | None = None
 
@@ -249,6 +219,8 @@ class Assembly:
         return self._items, reason
 
     def _part(self, part: Part, at: Place) -> None:
+        if part.extras is not None:
+            lose_members(part.extras, at, self._builder.ledger)
         match part:
             case Text():
                 if not part.text.strip():
@@ -261,6 +233,8 @@ class Assembly:
                 self._places.append(at)
             case Refusal():
                 self._finish_text()
+                if part.logprobs:
+                    lose_logprobs(at, self._builder.ledger)
                 self._content.append(refusal_part(part.text))
             case Thinking():
                 self._finish_message()
@@ -270,13 +244,19 @@ class Assembly:
                 self._tool_call(part)
             case HostedCall():
                 self._finish_message()
-                self._call = part
+                self._call = (part, at)
             case HostedResult():
-                self._finish_hosted(part)
+                if self._call is not None and self._call[0].call_id == part.call_id:
+                    self._finish_hosted(part)
+                    return
+                self._finish_hosted(None)
+                self._finish_message()
+                hosted.lose_result(part, at, self._builder.ledger)
             case Compaction():
                 self._finish_message()
                 self._add(self._builder.compaction(part, len(self._items)))
             case _:
+                self._finish_message()
                 self._builder.ledger.dropped(
                     Feature.FOREIGN_CONTENT, at, f"{type(part).__name__} has no item for this client"
                 )
@@ -299,20 +279,10 @@ class Assembly:
     def _finish_text(self) -> None:
         if not self._texts:
             return
-        annotations: JsonList = []
+        annotations = encode_annotations(self._texts, self._places, self._builder.ledger)
         logprobs: JsonList = []
-        offset = 0
-        for text, at in zip(self._texts, self._places, strict=True):
-            for index, citation in enumerate(text.citations):
-                one = encode_annotation(citation, offset, len(text.text))
-                if one is None:
-                    self._builder.ledger.dropped(
-                        Feature.CITATIONS, (*at, "citations", index), "this source has no form here"
-                    )
-                else:
-                    annotations.append(one)
+        for text in self._texts:
             logprobs.extend(text.logprobs or ())
-            offset += len(text.text)
         self._content.append(text_part("".join([text.text for text in self._texts]), annotations, logprobs))
         self._texts, self._places = [], []
 
@@ -325,5 +295,6 @@ class Assembly:
 
     def _finish_hosted(self, result: HostedResult | None) -> None:
         if self._call is not None:
-            call, self._call = self._call, None
+            (call, at), self._call = self._call, None
+            hosted.report_answer(call, at, self._builder.ledger)
             self._add(self._builder.hosted(call, result, len(self._items)))

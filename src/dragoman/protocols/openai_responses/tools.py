@@ -5,7 +5,7 @@ What other protocols' clients declare is written by `tools_abroad`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -38,45 +38,78 @@ _SEARCH_TYPES = frozenset(
 _NAMESPACE_REST = "namespace"
 
 
-def decode_tools(fields: Fields, key: str) -> Iterator[ToolSpec]:
+def decode_tools(fields: Fields, key: str) -> tuple[ToolSpec, ...]:
     """The tools of a list; the members of a namespace stand for it."""
+    found: list[ToolSpec] = []
     for tool in fields.each(key):
-        yield from decode_tool(tool)
+        plain = _plain_function(tool.value)
+        if plain is not None:
+            found.append(plain)
+        else:
+            found += _apart(found, decode_tool(tool))
+    return tuple(found)
 
 
-def decode_tool(tool: Fields) -> Iterator[ToolSpec]:
+def _apart(before: list[ToolSpec], tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+    """The tools of a declaration; one that repeats the namespace before it is told apart by what it has beyond it."""
+    last, first = before[-1] if before else None, tools[0]
+    if not isinstance(last, FunctionTool | TextTool) or not isinstance(first, FunctionTool | TextTool):
+        return tools
+    if first.namespace is None or first.namespace != last.namespace:
+        return tools
+    fields: JsonObject = {_NAMESPACE_REST: {}, **(first.extras.fields if first.extras is not None else {})}
+    return (replace(first, extras=Extras(origin=NAME, fields=fields)), *tools[1:])
+
+
+def _plain_function(tool: JsonObject) -> FunctionTool | None:
+    """What `decode_tool` gives for a function with the usual members and no other; None for every other tool."""
+    name, description, parameters = tool.get("name"), tool.get("description"), tool.get("parameters")
+    if (
+        tool.get("type") != "function"
+        or type(name) is not str
+        or type(description) is not str
+        or type(parameters) is not dict
+    ):
+        return None
+    size = len(tool)
+    if size == 5 and type(strict := tool.get("strict")) is bool:
+        return FunctionTool(name=name, description=description, parameters=parameters, strict=strict)
+    return FunctionTool(name=name, description=description, parameters=parameters) if size == 4 else None
+
+
+def decode_tool(tool: Fields) -> Sequence[ToolSpec]:
     """The tools that one declaration makes."""
     kind = tool.text("type")
     if kind == "namespace":
-        yield from _decode_namespace(tool)
-        return
+        return _decode_namespace(tool)
     vendor = native.decode_declaration(tool.value, kind)
     if vendor is not None:
-        yield vendor
-    elif kind in _SEARCH_TYPES:
-        yield _decode_search(tool, kind)
-    else:
-        decoder = _DECODERS.get(kind)
-        yield decoder(tool) if decoder is not None else _decode_foreign(tool, kind)
+        return (vendor,)
+    if kind in _SEARCH_TYPES:
+        return (_decode_search(tool, kind),)
+    decoder = _DECODERS.get(kind)
+    return (decoder(tool) if decoder is not None else _decode_foreign(tool, kind),)
 
 
 def _decode_foreign(tool: Fields, kind: str) -> ForeignTool:
     return ForeignTool(origin=NAME, kind=kind, body=tool.value, name=tool.optional_text("name"))
 
 
-def _decode_namespace(tool: Fields) -> Iterator[ToolSpec]:
+def _decode_namespace(tool: Fields) -> Sequence[ToolSpec]:
     namespace = Namespace(name=tool.text("name"), description=tool.optional_text("description"))
-    members = list(tool.each("tools"))
+    members = tool.each("tools")
     rest = tool.rest(NAME)
     if not members:
-        yield _decode_foreign(tool, "namespace")
+        return (_decode_foreign(tool, "namespace"),)
+    found: list[ToolSpec] = []
     for position, member in enumerate(members):
         kind = member.optional_text("type") or "function"
         spec = _decode_custom(member) if kind == "custom" else _decode_function(member)
         extras = spec.extras
         if rest is not None and position == 0:
             extras = Extras(origin=NAME, fields={**(extras.fields if extras else {}), _NAMESPACE_REST: rest.fields})
-        yield replace(spec, namespace=namespace, extras=extras)
+        found.append(replace(spec, namespace=namespace, extras=extras))
+    return found
 
 
 def _callers(tool: Fields) -> tuple[str, ...] | None:
@@ -203,19 +236,18 @@ _DECODERS: dict[str, Callable[[Fields], ToolSpec]] = {
 }
 
 _MODES = {"auto": ChoiceMode.AUTO, "none": ChoiceMode.NONE, "required": ChoiceMode.REQUIRED}
+_CHOICES = {word: ToolChoice(mode=mode) for word, mode in _MODES.items()}
 
 
-def decode_choice(request: Fields) -> ToolChoice | None:
+def decode_choice(request: Fields, key: str) -> ToolChoice:
     """The tool choice of a request."""
-    value = request.raw("tool_choice")
-    if value is None:
-        return None
+    value = request.value[key]
     if isinstance(value, str):
-        mode = _MODES.get(value)
-        if mode is None:
-            raise request.wrong("tool_choice", "'auto', 'none', 'required' or an object", repr(value))
-        return ToolChoice(mode=mode)
-    choice = request.fields("tool_choice")
+        choice_of = _CHOICES.get(value)
+        if choice_of is None:
+            raise request.wrong(key, "'auto', 'none', 'required' or an object", repr(value))
+        return choice_of
+    choice = request.fields(key)
     kind = choice.text("type")
     if kind == "allowed_tools":
         required = choice.choice("mode", ("auto", "required")) == "required"

@@ -56,12 +56,12 @@ class ToolWriter:
         self._written = WrittenTools(tools=[], table=self._table)
         self._lost: str | None = None
 
-    def write(self) -> WrittenTools:
-        """All tools; a request whose every tool is unknown here is refused."""
+    def write(self, places: list[Place] | None = None) -> WrittenTools:
+        """All tools; a request whose every tool is unknown here is refused. `places` tells where they were said."""
         tools = self._request.tools
         for index, tool in enumerate(tools):
-            at: Place = ("tools", index)
-            one = self._tool(tool, at)
+            at = ("tools", index) if places is None else places[index]
+            one = self._function(tool, at) if type(tool) is FunctionTool else self._tool(tool, at)
             if one is not None:
                 self._written.tools.append(one)
         if tools and not self._written.tools and self._lost is not None:
@@ -73,11 +73,11 @@ class ToolWriter:
         return self._written
 
     def _tool(self, tool: ToolSpec, at: Place) -> JsonObject | None:
+        if isinstance(tool, FunctionTool):
+            return self._function(tool, at)
         if not isinstance(tool, TextTool | ForeignTool) and tool.cache is not None:
-            self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "tools carry no cache breakpoints here")
+            self._lose_mark(at)
         match tool:
-            case FunctionTool():
-                return self._function(tool, at)
             case TextTool():
                 return self._custom(tool, at)
             case ForeignTool():
@@ -99,24 +99,31 @@ class ToolWriter:
                 self._ledger.approximated(Feature.TOOL_SEARCH, at, "the provider has one kind of tool search")
                 return {"type": "tool_search"}
 
+    def _lose_mark(self, at: Place) -> None:
+        self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "tools carry no cache breakpoints here")
+
     def _lose(self, name: str, at: Place) -> None:
         self._lost = name
         self._ledger.dropped(Feature.HOSTED_TOOL, at, f"this provider has no tool like {name!r}")
 
     def _function(self, tool: FunctionTool, at: Place) -> JsonObject:
         ledger = self._ledger
+        if tool.cache is not None:
+            self._lose_mark(at)
         entry = self._table.add(tool)
         if entry.wire != tool.name:
-            feature = Feature.NAMESPACE if tool.namespace is not None else Feature.TOOL_NAME
-            ledger.approximated(feature, at, f"called {entry.wire!r} there")
+            grouped = tool.namespace is not None
+            feature, place = (Feature.NAMESPACE, at) if grouped else (Feature.TOOL_NAME, (*at, "name"))
+            ledger.approximated(feature, place, f"called {entry.wire!r} there")
         if tool.extras is not None:
             if "type" in tool.extras.fields:
                 ledger.approximated(Feature.VENDOR_TOOL, at, "a vendor's own tool is declared as a function")
             else:
                 drop_extras(tool.extras, at, ledger)
-        self._check_callers(tool, at)
+        if tool.callers is not None:
+            self._check_callers(tool.callers, at)
         written: JsonObject = {"type": "function", "name": entry.wire}
-        description = self._description(tool, at)
+        description = self._exemplified(tool, at) if tool.examples else tool.description
         if description is not None:
             written["description"] = description
         parameters = with_properties(tool.parameters)
@@ -134,29 +141,26 @@ class ToolWriter:
             written["defer_loading"] = True
         return written
 
-    def _description(self, tool: FunctionTool, at: Place) -> str | None:
-        if not tool.examples:
-            return tool.description
+    def _exemplified(self, tool: FunctionTool, at: Place) -> str:
         self._ledger.approximated(Feature.TOOL_OPTIONS, (*at, "examples"), "examples are told in the description")
         lines = [encode_text(example) for example in tool.examples]
         opening = [tool.description] if tool.description else []
         return "\n\n".join([*opening, "Examples:\n" + "\n".join(lines)])
 
-    def _check_callers(self, tool: FunctionTool | TextTool, at: Place) -> None:
-        if tool.callers is None:
-            return
-        if "direct" not in tool.callers:
+    def _check_callers(self, callers: tuple[str, ...], at: Place) -> None:
+        if "direct" not in callers:
             raise RefusedError(
                 Feature.TOOL_OPTIONS.value, render_place((*at, "callers")), "a tool that may not be called directly"
             )
-        if tool.callers != ("direct",):
+        if callers != ("direct",):
             self._ledger.dropped(Feature.TOOL_OPTIONS, (*at, "callers"), "only direct calls are known here")
 
     def _custom(self, tool: TextTool, at: Place) -> JsonObject:
         wrapped = not self._target.abilities.custom_tools
         entry = self._table.add(tool, Wrapped.INPUT if wrapped else Wrapped.NOT)
         drop_extras(tool.extras, at, self._ledger)
-        self._check_callers(tool, at)
+        if tool.callers is not None:
+            self._check_callers(tool.callers, at)
         written: JsonObject = {"type": "function" if wrapped else "custom", "name": entry.wire}
         if wrapped:
             self._ledger.approximated(
@@ -232,6 +236,7 @@ class ToolWriter:
     def _mcp(self, tool: McpTool, at: Place) -> JsonObject:
         if tool.extras is not None and "type" not in tool.extras.fields:
             drop_extras(tool.extras, at, self._ledger)
+        self._ledger.approximated(Feature.MCP, at, "the provider calls the server in its own way")
         members = McpTool(
             label=tool.label,
             url=tool.url,

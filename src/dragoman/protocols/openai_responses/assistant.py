@@ -1,0 +1,312 @@
+"""Assistant turns of another protocol's conversation as items of an input (T11, §11, §13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.parts import (
+    Compaction,
+    Foreign,
+    HostedCall,
+    HostedResult,
+    InputForm,
+    Part,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_responses import hosted
+from dragoman.protocols.openai_responses.output import lifted
+from dragoman.protocols.openai_responses.parts import InputWriter, encode_annotations
+from dragoman.protocols.openai_responses.shapes import (
+    COMPLETED,
+    CUSTOM_CALL,
+    FUNCTION_CALL,
+    ID_PREFIXES,
+    MESSAGE,
+    NAME,
+    REASONING,
+    SUMMARY_OPENING,
+)
+from dragoman.rules.abilities import ID_RULES
+from dragoman.rules.arguments import or_empty, unwrapped
+from dragoman.rules.conversation import Turn
+from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.rules.ids import RESPONSES, call_id
+from dragoman.rules.seals import opens
+from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.unwrap import InputUnwrapper, wrap_input
+
+
+class AssistantWriter:
+    """Writes assistant turns: items in the order of their parts, adjacent text of one message sharing one item."""
+
+    def __init__(self, target: Target, ledger: Ledger, table: ToolTable, content: InputWriter, items: JsonList) -> None:
+        self._target = target
+        self._abilities = target.abilities
+        self._ledger = ledger
+        self._table = table
+        self._inputs = content
+        self._items = items
+        self._rule = ID_RULES.get((NAME, target.abilities.call_ids), RESPONSES)
+        # Calls that were written as free-text calls: their results are written alike.
+        self.custom: set[str] = set()
+        # The message that is being collected: finished content, then the texts of the open part.
+        self._content: JsonList = []
+        self._texts: list[Text] = []
+        self._places: list[Place] = []
+        self._message_id: str | None = None
+        self._message_extras: JsonObject = {}
+        # Reasoning that waits for the item it led to; alone it would be refused.
+        self._thinking: list[JsonObject] = []
+        self._thought_at: list[Place] = []
+        self._call: tuple[HostedCall, Place] | None = None
+        self._exact = False
+        self._start = 0
+
+    def write(self, turn: Turn) -> None:
+        """Add the items of one turn."""
+        self._exact = turn.exact
+        self._start = len(self._items)
+        for part, at in zip(turn.parts, turn.places, strict=True):
+            kind = type(part)
+            if self._call is not None and kind is not HostedResult:
+                self._finish_hosted(None)
+            writer = _WRITERS.get(kind)
+            if writer is None:
+                raise RefusedError(
+                    Feature.FOREIGN_CONTENT.value,
+                    render_place(at),
+                    f"{kind.__name__} cannot stand in an assistant message",
+                )
+            writer(self, part, at)
+        if self._call is not None:
+            self._finish_hosted(None)
+        if self._texts or self._content:
+            self._finish_message()
+        if self._thinking:
+            for at in self._thought_at:
+                self._ledger.dropped(Feature.THINKING, at, "reasoning whose outcome is gone is refused")
+            self._thinking, self._thought_at = [], []
+
+    def identity(self, value: str) -> str:
+        """The id of a call or of its result on this wire (N2)."""
+        if self._rule is RESPONSES and 0 < len(value) <= 64:
+            return value
+        return call_id(value, self._rule)
+
+    # Messages.
+
+    def _text(self, part: Part, at: Place) -> None:
+        assert isinstance(part, Text)
+        if self._exact:
+            if part.id != self._message_id:
+                self._finish_message()
+            self._message_id = part.id
+            self._message_extras |= lifted(part)
+        elif self._places and self._places[-1][1] != at[1]:
+            # What the client said in two messages is not glued into one.
+            self._finish_message()
+        if part.cache is not None:
+            self._inputs.lose_mark(part.cache, at)
+        if part.extras is not None and part.extras.origin != NAME:
+            drop_extras(part.extras, at, self._ledger)
+        self._texts.append(part)
+        self._places.append(at)
+
+    def _refusal(self, part: Part, at: Place) -> None:
+        assert isinstance(part, Refusal)
+        self._finish_text()
+        if part.extras is not None and part.extras.origin != NAME:
+            drop_extras(part.extras, at, self._ledger)
+        self._content.append({"type": "refusal", "refusal": part.text})
+
+    def _finish_text(self) -> None:
+        if self._texts:
+            annotations = encode_annotations(self._texts, self._places, self._ledger)
+            self._content.append({"type": "output_text", "text": self._joined(), "annotations": annotations})
+            self._texts, self._places = [], []
+
+    def _joined(self) -> str:
+        return self._texts[0].text if len(self._texts) == 1 else "".join([text.text for text in self._texts])
+
+    def _finish_message(self) -> None:
+        if not self._content and not self._exact and self._texts and not _are_cited(self._texts):
+            # Without ids only the short form is a type of the wire: text that is nothing but text is a string.
+            self._emit({"type": MESSAGE, "role": "assistant", "content": self._joined()})
+            self._texts, self._places = [], []
+            return
+        self._finish_text()
+        if self._content:
+            item: JsonObject = {"type": MESSAGE, "role": "assistant", "content": self._content}
+            if self._message_id is not None:
+                item["id"] = self._message_id
+                item["status"] = COMPLETED
+            self._content = []
+            self._emit({**item, **self._message_extras})
+        self._message_id = None
+        self._message_extras = {}
+
+    # Calls.
+
+    def _tool_call(self, part: Part, at: Place) -> None:
+        assert isinstance(part, ToolCall)
+        if self._texts or self._content:
+            self._finish_message()
+        if (part.extras is not None or part.cache is not None) and self._is_native(part, at):
+            return
+        self._emit(self._call_item(part, at), repeat=self._abilities.thinking_per_call)
+
+    def _is_native(self, part: ToolCall, at: Place) -> bool:
+        """Report what a call carries beside itself; an item of this wire's own is written as it came."""
+        extras = part.extras
+        if extras is not None:
+            if extras.origin == NAME and "type" in extras.fields:
+                self._emit(extras.fields, repeat=self._abilities.thinking_per_call)
+                return True
+            if "type" not in extras.fields and extras.origin != NAME:
+                drop_extras(extras, at, self._ledger)
+        self._inputs.lose_mark(part.cache, at)
+        return False
+
+    def _call_item(self, part: ToolCall, at: Place) -> JsonObject:
+        entry = self._table.entry(part.name, part.namespace)
+        name = entry.wire if entry is not None else self._table.wire(part.name, part.namespace)
+        identity = self.identity(part.call_id)
+        as_text = part.form is InputForm.TEXT
+        written: JsonObject
+        if not as_text and (entry is None or entry.form is InputForm.JSON):
+            arguments = or_empty(unwrapped(part.arguments))
+            written = {"type": FUNCTION_CALL, "call_id": identity, "name": name, "arguments": arguments}
+        elif self._abilities.custom_tools:
+            self.custom.add(part.call_id)
+            text = part.arguments if as_text else _unwrap(part.arguments)
+            written = {"type": CUSTOM_CALL, "call_id": identity, "name": name, "input": text}
+        else:
+            arguments = or_empty(unwrapped(part.arguments))
+            if as_text:
+                self._ledger.approximated(Feature.CUSTOM_TOOL, at, "a free-text call is written as a function call")
+                arguments = wrap_input(part.arguments)
+            written = {"type": FUNCTION_CALL, "call_id": identity, "name": name, "arguments": arguments}
+        if self._exact and part.id is not None:
+            written["id"] = part.id
+        return written
+
+    def _hosted_call(self, part: Part, at: Place) -> None:
+        assert isinstance(part, HostedCall)
+        self._finish_message()
+        self._call = (part, at)
+
+    def _hosted_result(self, part: Part, at: Place) -> None:
+        assert isinstance(part, HostedResult)
+        if self._call is not None and self._call[0].call_id == part.call_id:
+            self._finish_hosted(part)
+            return
+        self._finish_hosted(None)
+        hosted.lose_result(part, at, self._ledger)
+
+    def _finish_hosted(self, result: HostedResult | None) -> None:
+        if self._call is None:
+            return
+        call, at = self._call
+        self._call = None
+        item = hosted.encode_hosted(call, result)
+        if call.extras is None or call.extras.origin != NAME:
+            note = "told as a call of this provider's own tool"
+            self._ledger.approximated(hosted.FEATURES[call.kind], at, note)
+            # These items demand an id, which is the same whenever the history is sent again.
+            kind = hosted.ITEM_TYPES[call.kind]
+            digest = sha256(call.call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+            item = {"id": ID_PREFIXES[kind] + digest, **item}
+        self._emit(item)
+
+    # Reasoning, compaction, and what only its own protocol knows.
+
+    def _thought(self, part: Part, at: Place) -> None:
+        """The reasoning item that this provider issued; other reasoning is never shown to it (V2)."""
+        assert isinstance(part, Thinking)
+        if self._texts or self._content:
+            self._finish_message()
+        sealed = part.seal
+        if sealed is None:
+            self._ledger.dropped(Feature.THINKING, at, "reasoning without proof is not sent back")
+        elif sealed.kind != "item" or not opens(sealed, NAME, self._target.model, self._abilities):
+            self._ledger.dropped(Feature.THINKING_SEAL, at, "another issuer's reasoning cannot be opened here")
+        else:
+            self._thinking.append(sealed.body)
+            self._thought_at.append(at)
+
+    def _compaction(self, part: Part, at: Place) -> None:
+        """What stands for the conversation before: the issuer's item, or its summary as the user's words (V9)."""
+        assert isinstance(part, Compaction)
+        self._finish_message()
+        sealed = part.seal
+        if sealed is not None and "type" in sealed.body and opens(sealed, NAME, self._target.model, self._abilities):
+            self._emit(sealed.body)
+            return
+        if part.summary is None:
+            raise RefusedError(
+                Feature.COMPACTION.value,
+                render_place(at),
+                "only its issuer can read what the conversation was compacted to",
+            )
+        self._ledger.approximated(Feature.COMPACTION, at, "the summary is told as a user message")
+        self._emit(user_message(SUMMARY_OPENING + part.summary))
+
+    def _foreign(self, part: Part, at: Place) -> None:
+        assert isinstance(part, Foreign)
+        if part.origin == NAME and self._exact:
+            self._finish_message()
+            self._emit(part.body)
+            return
+        text = foreign_text(part, at, self._ledger, said_by_user=False)
+        if text is not None:
+            self._text(Text(text=text), at)
+
+    def _emit(self, item: JsonObject, *, repeat: bool = False) -> None:
+        if self._thinking:
+            self._items += self._thinking
+            self._thinking, self._thought_at = [], []
+        elif repeat:
+            self._repeat_thinking()
+        self._items.append(item)
+
+    def _repeat_thinking(self) -> None:
+        """The reasoning before the calls of this turn, once more (V10)."""
+        for item in reversed(self._items[self._start :]):
+            if isinstance(item, dict) and item.get("type") == REASONING:
+                self._items.append(item)
+                return
+
+
+_WRITERS: dict[type, Callable[[AssistantWriter, Part, Place], None]] = {
+    Text: AssistantWriter._text,
+    Refusal: AssistantWriter._refusal,
+    ToolCall: AssistantWriter._tool_call,
+    Thinking: AssistantWriter._thought,
+    HostedCall: AssistantWriter._hosted_call,
+    HostedResult: AssistantWriter._hosted_result,
+    Compaction: AssistantWriter._compaction,
+    Foreign: AssistantWriter._foreign,
+}
+
+
+def _are_cited(texts: list[Text]) -> bool:
+    return any(text.citations for text in texts)
+
+
+def _unwrap(arguments: str) -> str:
+    unwrapper = InputUnwrapper()
+    return unwrapper.feed(arguments) + unwrapper.close()
+
+
+def user_message(text: str) -> JsonObject:
+    """A message of the user that is one text."""
+    return {"type": MESSAGE, "role": "user", "content": [{"type": "input_text", "text": text}]}

@@ -1,0 +1,384 @@
+"""Requests of other protocols' clients, for a Responses provider (§3, §4, §10, §12, §14, §15).
+
+The body is built member by member from an allow-list. Most requests say few of the things a request can say, so every
+group of members is skipped in one test while nothing of it is said.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place
+from dragoman.model.parts import Extras
+from dragoman.model.request import (
+    CacheOptions,
+    OutputFormat,
+    OutputKind,
+    Reasoning,
+    Request,
+    Sampling,
+    ThinkingMode,
+    Updates,
+)
+from dragoman.protocols.codec import Encoded, Target
+from dragoman.protocols.openai_responses.shapes import (
+    INCLUDE_ENCRYPTED,
+    INCLUDE_LOGPROBS,
+    INCLUDE_SOURCES,
+    MINIMUM_CAP,
+    NAME,
+    SAFETY_IDENTIFIER_LIMIT,
+    UPSTREAM,
+)
+from dragoman.protocols.openai_responses.tools import encode_format
+from dragoman.protocols.openai_responses.tools_abroad import ToolWriter, encode_choice
+from dragoman.protocols.openai_responses.turns import TurnWriter
+from dragoman.rules.effort import effort_for, nearest
+from dragoman.rules.extras import drop_extras
+from dragoman.rules.instructions import without_telemetry
+from dragoman.rules.schemas import for_openai_strict
+from dragoman.rules.updates import effective
+
+_ANTHROPIC = "anthropic-messages"
+_CHAT = "openai-chat"
+_NO_SAMPLING = Sampling()
+_NO_REASONING = Reasoning()
+_NO_UPDATES = Updates()
+
+
+def encode_abroad(request: Request, target: Target, ledger: Ledger) -> Encoded:
+    """Write a request by the mapping."""
+    return _Writer(request, target, ledger).write()
+
+
+def stream_options(obfuscation: bool | None, beyond: JsonValue = None) -> JsonValue:
+    """The options of a stream; None if there are none."""
+    written: JsonObject = {} if obfuscation is None else {"include_obfuscation": obfuscation}
+    return {**written, **(beyond if isinstance(beyond, dict) else {})} or None
+
+
+def cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonValue:
+    """The options of the prompt cache; None if there are none."""
+    written: JsonObject = {}
+    if cache is not None:
+        if cache.explicit is not None:
+            written["mode"] = "explicit" if cache.explicit else "implicit"
+        if cache.ttl is not None:
+            written["ttl"] = cache.ttl
+    if prewarm:
+        written["prewarm"] = True
+    if cache is not None and cache.extras is not None and cache.extras.origin == NAME:
+        written |= cache.extras.fields
+    return written or None
+
+
+def context_management(threshold: int | None) -> JsonValue:
+    """The one compaction that a threshold asks for."""
+    return None if threshold is None else [{"type": "compaction", "compact_threshold": threshold}]
+
+
+class _Writer:
+    """Writes one request."""
+
+    __slots__ = ("_body", "_ledger", "_messages", "_request", "_said", "_target")
+
+    def __init__(self, said: Request, target: Target, ledger: Ledger) -> None:
+        for demand in said.demands:
+            # Moderation is the one demand that both OpenAI protocols can meet.
+            if demand.feature is not Feature.MODERATION:
+                raise RefusedError(demand.feature.value, demand.member, demand.note)
+        if said.choices is not None and said.choices > 1:
+            raise RefusedError(Feature.CHOICES.value, "choices", "one answer per request is all there is here")
+        self._said = said
+        self._request = effective(said)
+        self._target = target
+        self._ledger = ledger
+        self._messages = said.origin == _ANTHROPIC
+        self._body: JsonObject = {"model": target.model}
+
+    def write(self) -> Encoded:
+        request, target, ledger, body = self._request, self._target, self._ledger, self._body
+        tools = ToolWriter(request, target, ledger).write(self._tool_places())
+        turns = TurnWriter(request, target, ledger, tools.table)
+        instructions, leading = self._instructions(turns) if request.instructions else (None, None)
+        items = turns.write()
+        body["input"] = leading + items if leading else items
+        if instructions:
+            body["instructions"] = instructions
+        if tools.tools:
+            body["tools"] = tools.tools
+        if request.tool_choice is not None or request.parallel_calls is not None:
+            body |= encode_choice(request, tools, target, ledger)
+        self._cap()
+        if tools.max_tool_calls is not None:
+            body["max_tool_calls"] = tools.max_tool_calls
+        if request.reasoning != _NO_REASONING:
+            self._reasoning()
+        if request.output is not None or request.verbosity is not None:
+            self._text()
+        if request.top_logprobs is not None:
+            body["top_logprobs"] = request.top_logprobs
+        if request.end_user is not None or request.cache_key is not None:
+            self._identity()
+        if request.cache is not None or request.prewarm:
+            self._cache()
+        self._options()
+        if request.sampling != _NO_SAMPLING:
+            self._sampling()
+        include: JsonList = [INCLUDE_ENCRYPTED]
+        if tools.searches:
+            include.append(INCLUDE_SOURCES)
+        if request.logprobs:
+            include.append(INCLUDE_LOGPROBS)
+        body["include"] = include
+        # Retention is never asked for on behalf of a client that did not (E4).
+        body["store"] = request.store is True
+        if request.extras is not None:
+            self._extras(request.extras)
+        if request.stop:
+            note = "the answer is cut at stop strings after the provider gave it"
+            ledger.approximated(Feature.STOP_SEQUENCES, ("stop",), note)
+        return Encoded(body=body, table=tools.table, stops=request.stop)
+
+    def _tool_places(self) -> list[Place] | None:
+        """Where the tools in force stand in the request as it was said; None if the conversation changed none."""
+        updates = self._said.updates
+        if updates == _NO_UPDATES:
+            return None
+        kept = {id(tool) for tool in self._request.tools}
+        places: list[Place] = []
+        sources: tuple[tuple[Place, tuple[object, ...]], ...] = (
+            (("tools",), self._said.tools),
+            (("updates", "tools"), updates.tools),
+        )
+        for at, tools in sources:
+            for index, tool in enumerate(tools):
+                if id(tool) in kept:
+                    places.append((*at, index))
+                else:
+                    self._ledger.approximated(Feature.MOVED_TOOLS, (*at, index), "removed by the conversation")
+        return places
+
+    def _instructions(self, turns: TurnWriter) -> tuple[str | None, JsonList | None]:
+        """The top-level instructions; a developer message instead where a block of them carries a breakpoint (§4)."""
+        ledger = self._ledger
+        blocks = self._request.instructions
+        marked = self._target.abilities.breakpoints and any(text.cache is not None for text in blocks)
+        texts: list[str] = []
+        parts: JsonList = []
+        for index, block in enumerate(blocks):
+            text = without_telemetry(block.text)
+            if text != block.text:
+                ledger.approximated(
+                    Feature.TELEMETRY_LINE, ("instructions", index), "the client's telemetry line is left out"
+                )
+            if block.extras is not None:
+                drop_extras(block.extras, ("instructions", index), ledger)
+            if block.cache is not None and not marked:
+                turns.content.lose_mark(block.cache, ("instructions", index))
+            if not text:
+                continue
+            texts.append(text)
+            if marked:
+                parts.append(
+                    turns.content.mark({"type": "input_text", "text": text}, block.cache, ("instructions", index))
+                )
+        if marked and parts:
+            return None, [{"type": "message", "role": "developer", "content": parts}]
+        return "\n\n".join(texts), None
+
+    def _cap(self) -> None:
+        request = self._request
+        cap = request.max_tokens
+        if request.prewarm:
+            self._ledger.approximated(Feature.PREWARM, ("prewarm",), "the cache is warmed by its own option")
+        elif cap is not None:
+            if cap < MINIMUM_CAP:
+                note = f"raised to the least cap, {MINIMUM_CAP}"
+                self._ledger.approximated(Feature.MAX_TOKENS, ("max_tokens",), note)
+                cap = MINIMUM_CAP
+            self._body["max_output_tokens"] = cap
+
+    def _sampling(self) -> None:
+        sampling, abilities = self._request.sampling, self._target.abilities
+        rows: tuple[tuple[str, JsonValue, Feature, bool], ...] = (
+            ("temperature", sampling.temperature, Feature.TEMPERATURE, abilities.sampling),
+            ("top_p", sampling.top_p, Feature.TOP_P, abilities.sampling),
+            ("frequency_penalty", sampling.frequency_penalty, Feature.PENALTIES, abilities.penalties),
+            ("presence_penalty", sampling.presence_penalty, Feature.PENALTIES, abilities.penalties),
+            ("top_k", sampling.top_k, Feature.TOP_K, False),
+            ("seed", sampling.seed, Feature.SAMPLING, False),
+            ("logit_bias", sampling.logit_bias, Feature.SAMPLING, False),
+        )
+        for name, value, feature, taken in rows:
+            if value is None:
+                continue
+            if taken:
+                self._body[name] = value
+            else:
+                self._ledger.dropped(feature, ("sampling", name), f"this provider takes no {name}")
+        for name in sampling.others or ():
+            self._ledger.dropped(Feature.SAMPLING, ("sampling", "others", name), f"this provider takes no {name}")
+
+    def _reasoning(self) -> None:
+        drop_extras(self._request.reasoning.extras, ("reasoning",), self._ledger)
+        effort = self._effort()
+        summary = self._summary(effort)
+        written: JsonObject = {}
+        if effort is not None:
+            written["effort"] = effort
+        if summary is not None:
+            written["summary"] = summary
+        if written:
+            self._body["reasoning"] = written
+
+    def _effort(self) -> str | None:
+        """The effort by E2; of another protocol's words only those the model declares, or the three that all know."""
+        reasoning, abilities, ledger = self._request.reasoning, self._target.abilities, self._ledger
+        effort, at = reasoning.effort, ("reasoning", "effort")
+        off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS)
+        if off:
+            effort, at = "none", ("reasoning", "mode")
+        elif effort is None and reasoning.budget is not None:
+            effort, at = effort_for(reasoning.budget), ("reasoning", "budget")
+            ledger.approximated(Feature.EFFORT, at, f"a budget of {reasoning.budget} tokens is an effort of {effort}")
+        elif reasoning.budget is not None:
+            ledger.dropped(Feature.EFFORT, ("reasoning", "budget"), "the effort says it")
+        if effort is None:
+            return None
+        if abilities.reasons is False:
+            ledger.dropped(Feature.EFFORT, at, "the model does not reason")
+            return None
+        if not self._messages and abilities.efforts is None:
+            return effort
+        if off and abilities.efforts is None and abilities.reasons is not True:
+            ledger.approximated(Feature.EFFORT, at, "nothing is sent to a model that is not known to reason")
+            return None
+        chosen = nearest(effort, abilities.efforts)
+        if chosen != effort or reasoning.mode is ThinkingMode.BETWEEN_TOOLS:
+            ledger.approximated(Feature.EFFORT, at, f"{effort} is asked for as {chosen}")
+        return chosen
+
+    def _summary(self, effort: str | None) -> str | None:
+        """What is shown of the reasoning (E3)."""
+        reasoning = self._request.reasoning
+        if not self._messages:
+            if reasoning.summary is not None:
+                return reasoning.summary
+            return "auto" if effort is not None and effort != "none" else None
+        if reasoning.mode not in (ThinkingMode.ADAPTIVE, ThinkingMode.ENABLED) and reasoning.display is None:
+            return None
+        if reasoning.display == "omitted" or not self._target.abilities.display:
+            return None
+        if reasoning.display == "updates":
+            self._ledger.approximated(Feature.THINKING_DISPLAY, ("reasoning", "display"), "shown as a summary")
+        return "auto"
+
+    def _text(self) -> None:
+        output = self._request.output
+        written: JsonObject = {}
+        if output is not None and output.kind is not OutputKind.TEXT:
+            drop_extras(output.extras, ("output",), self._ledger)
+            written["format"] = self._format(output)
+        if self._request.verbosity is not None:
+            written["verbosity"] = self._request.verbosity
+        if written:
+            self._body["text"] = written
+
+    def _format(self, output: OutputFormat) -> JsonObject:
+        if output.kind is OutputKind.JSON:
+            return {"type": "json_object"}
+        schema = output.schema or {}
+        strict = output.strict
+        if self._messages:
+            closed = for_openai_strict(schema)
+            strict = closed is not None
+            schema = closed or schema
+            if closed is None:
+                self._ledger.approximated(
+                    Feature.OUTPUT_SCHEMA, ("output", "schema"), "the schema is not enforced strictly"
+                )
+        return encode_format(
+            OutputFormat(
+                kind=OutputKind.SCHEMA,
+                schema=schema,
+                name=output.name or "response",
+                description=output.description,
+                strict=strict,
+            )
+        )
+
+    def _identity(self) -> None:
+        """Who asks: the end user, and the key of the prompt cache that Messages clients have no member for."""
+        request, body, ledger = self._request, self._body, self._ledger
+        user, key = request.end_user, request.cache_key
+        if user is not None:
+            body["safety_identifier"] = user
+            if len(user) > SAFETY_IDENTIFIER_LIMIT:
+                ledger.approximated(Feature.END_USER, ("end_user",), "longer than 64 characters and therefore hashed")
+                body["safety_identifier"] = _digest(user)
+            if key is None and self._messages:
+                ledger.approximated(Feature.CACHE_KEY, ("end_user",), "a key for the prompt cache is made of it")
+                key = _digest(user)[:32]
+        if key is not None:
+            body["prompt_cache_key"] = key
+
+    def _cache(self) -> None:
+        cache = self._request.cache
+        if cache is not None:
+            drop_extras(cache.extras, ("cache",), self._ledger)
+            if cache.retention is not None:
+                self._body["prompt_cache_retention"] = cache.retention
+        options = cache_options(cache, self._request.prewarm)
+        if options is not None:
+            self._body["prompt_cache_options"] = options
+
+    def _options(self) -> None:
+        """Members that one test each tells absent."""
+        request, body = self._request, self._body
+        if request.metadata is not None:
+            body["metadata"] = request.metadata
+        if request.service_tier is not None or request.speed is not None:
+            tier = self._tier() if self._messages else request.service_tier
+            if tier is not None:
+                body["service_tier"] = tier
+        if request.moderation is not None:
+            body["moderation"] = request.moderation
+        if request.compact_at is not None:
+            note = "the provider compacts in its own way"
+            self._ledger.approximated(Feature.CONTEXT_MANAGEMENT, ("compact_at",), note)
+            body["context_management"] = context_management(request.compact_at)
+        if request.stream:
+            body["stream"] = True
+        if request.obfuscation is not None:
+            body["stream_options"] = stream_options(request.obfuscation)
+        elif request.stream and self._messages and self._target.upstream == UPSTREAM:
+            # Padding of deltas helps nobody behind this library; only OpenAI itself knows the option.
+            body["stream_options"] = stream_options(False)
+
+    def _tier(self) -> str | None:
+        request, ledger = self._request, self._ledger
+        if request.speed == "fast":
+            ledger.approximated(Feature.SERVICE_TIER, ("speed",), "asked for as the tier 'fast'")
+            if request.service_tier not in (None, "auto"):
+                ledger.dropped(Feature.SERVICE_TIER, ("service_tier",), "the speed says it")
+            return "fast"
+        if request.speed is not None and request.speed != "standard":
+            ledger.dropped(Feature.SERVICE_TIER, ("speed",), f"this provider knows no speed {request.speed!r}")
+        return "default" if request.service_tier == "standard_only" else request.service_tier
+
+    def _extras(self, extras: Extras) -> None:
+        """What only the client's protocol knows; both OpenAI protocols know the older name of the end user (§3)."""
+        user = extras.fields.get("user")
+        if extras.origin == _CHAT and isinstance(user, str):
+            self._body["user"] = user
+            others: JsonObject = {key: value for key, value in extras.fields.items() if key != "user"}
+            extras = Extras(origin=_CHAT, fields=others)
+        drop_extras(extras, (), self._ledger)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

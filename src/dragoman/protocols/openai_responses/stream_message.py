@@ -1,0 +1,174 @@
+"""The open message of a client's stream: its text and its refusals, with citations and log probabilities."""
+
+from __future__ import annotations
+
+from dragoman.model.events import TextDelta
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Citation, Text
+from dragoman.protocols.openai_responses.frames import FrameWriter
+from dragoman.protocols.openai_responses.output import message_item, refusal_part, text_part
+from dragoman.protocols.openai_responses.parts import encode_annotation, report_citation
+from dragoman.protocols.openai_responses.shapes import (
+    ANNOTATION_ADDED,
+    IN_PROGRESS,
+    PART_ADDED,
+    PART_DONE,
+    REFUSAL_DELTA,
+    REFUSAL_DONE,
+    TEXT_DELTA,
+    TEXT_DONE,
+)
+
+_NO_LOGPROBS = b',"logprobs":[]'
+
+
+class MessageStream:
+    """Writes messages, one at a time. Adjacent blocks of text share one content part; every refusal is its own."""
+
+    __slots__ = (
+        "_annotations",
+        "_block_start",
+        "_citations",
+        "_content",
+        "_frames",
+        "_ledger",
+        "_logprobs",
+        "_refusal_open",
+        "_text_open",
+        "is_open",
+    )
+
+    def __init__(self, frames: FrameWriter, ledger: Ledger) -> None:
+        self._frames = frames
+        self._ledger = ledger
+        self.is_open = False
+        # Finished content, and of the open text what was told before this block.
+        self._content: JsonList = []
+        self._text_open = False
+        self._refusal_open = False
+        self._annotations: JsonList = []
+        self._logprobs: JsonList = []
+        self._citations: list[Citation] = []
+        self._block_start = 0
+
+    def open_text(self, part: Text, item_id: str) -> bytes:
+        """A block of text begins."""
+        frames = self._frames
+        written = self._open(item_id)
+        if self._text_open:
+            self._block_start = sum(map(len, frames.pieces))
+        else:
+            written += self._close_refusal()
+            self._text_open = True
+            self._annotations, self._logprobs = [], []
+            self._block_start = 0
+            index = len(self._content)
+            frames.prepare(TEXT_DELTA, {"content_index": index}, _NO_LOGPROBS)
+            written += frames.in_item(PART_ADDED, {"content_index": index, "part": text_part("", [], None)})
+        self._citations = list(part.citations)
+        if part.text:
+            logged = TextDelta(part.text, part.logprobs)
+            written += self.logged_delta(logged) if part.logprobs else frames.delta(part.text)
+        return written
+
+    def logged_delta(self, delta: TextDelta) -> bytes:
+        """More text, with the log probabilities of its tokens."""
+        frames = self._frames
+        logprobs = delta.logprobs or []
+        self._logprobs.extend(logprobs)
+        frames.pieces.append(delta.text)
+        members: JsonObject = {
+            "content_index": len(self._content),
+            "delta": delta.text,
+            "logprobs": _without_bytes(logprobs),
+        }
+        return frames.in_item(TEXT_DELTA, members)
+
+    def cite(self, citation: Citation) -> None:
+        """A citation of the open block; its place is known at the end of it."""
+        self._citations.append(citation)
+
+    def end_block(self, part_index: int) -> bytes:
+        """The end of one block of text: its citations get their places in the part."""
+        if not self._citations:
+            # Most blocks have none; the length is taken only when one has.
+            return b""
+        frames = self._frames
+        length = sum(map(len, frames.pieces)) - self._block_start
+        written: list[bytes] = []
+        for index, citation in enumerate(self._citations):
+            annotation = encode_annotation(citation, self._block_start, length)
+            report_citation(citation, annotation, ("parts", part_index, "citations", index), self._ledger)
+            if annotation is not None:
+                members: JsonObject = {
+                    "content_index": len(self._content),
+                    "annotation_index": len(self._annotations),
+                    "annotation": annotation,
+                }
+                self._annotations.append(annotation)
+                written.append(frames.in_item(ANNOTATION_ADDED, members))
+        self._citations = []
+        return b"".join(written)
+
+    def open_refusal(self, text: str, item_id: str) -> bytes:
+        """Words of refusal begin."""
+        frames = self._frames
+        written = self._open(item_id) + self._close_text() + self._close_refusal()
+        self._refusal_open = True
+        index = len(self._content)
+        frames.prepare(REFUSAL_DELTA, {"content_index": index})
+        written += frames.in_item(PART_ADDED, {"content_index": index, "part": refusal_part("")})
+        return written + frames.delta(text) if text else written
+
+    def close(self, status: str) -> bytes:
+        """The end of the message."""
+        written = self._close_text() + self._close_refusal()
+        content, self._content = self._content, []
+        self.is_open = False
+        return written + self._frames.item_done(message_item(self._frames.item_id, content, status))
+
+    def _open(self, item_id: str) -> bytes:
+        if self.is_open:
+            return b""
+        self.is_open = True
+        self._frames.item_id = item_id
+        return self._frames.item_added(message_item(item_id, [], IN_PROGRESS))
+
+    def _close_text(self) -> bytes:
+        if not self._text_open:
+            return b""
+        self._text_open = False
+        text = self._frames.said()
+        logprobs: JsonObject = {"text": text, "logprobs": _without_bytes(self._logprobs)}
+        return self._close_part(TEXT_DONE, logprobs, text_part(text, self._annotations, self._logprobs))
+
+    def _close_refusal(self) -> bytes:
+        if not self._refusal_open:
+            return b""
+        self._refusal_open = False
+        text = self._frames.said()
+        return self._close_part(REFUSAL_DONE, {"refusal": text}, refusal_part(text))
+
+    def _close_part(self, kind: str, members: JsonObject, part: JsonObject) -> bytes:
+        index = len(self._content)
+        written = self._frames.in_item(kind, {"content_index": index, **members})
+        written += self._frames.in_item(PART_DONE, {"content_index": index, "part": part})
+        self._content.append(part)
+        self._frames.pieces = []
+        return written
+
+
+def _without_bytes(logprobs: JsonList) -> JsonList:
+    """Log probabilities as events tell them: the bytes of tokens stand only in the finished part."""
+    return [_bare(entry) for entry in logprobs]
+
+
+def _bare(entry: JsonValue) -> JsonValue:
+    if not isinstance(entry, dict):
+        return entry
+    others = entry.get("top_logprobs")
+    bare: JsonObject = {key: value for key, value in entry.items() if key != "bytes"}
+    if isinstance(others, list):
+        bare["top_logprobs"] = _without_bytes(others)
+    return bare

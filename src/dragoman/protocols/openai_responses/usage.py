@@ -1,0 +1,145 @@
+"""Token counts: totals are inclusive on this wire, as they are in the model (§18)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras
+from dragoman.model.response import Usage
+from dragoman.protocols.openai_responses.shapes import NAME
+from dragoman.wire.fields import Fields
+
+# Beside the searches the pictures are counted as well, even where there are none.
+NO_IMAGES: JsonObject = {
+    "input_tokens": 0,
+    "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+    "output_tokens": 0,
+    "total_tokens": 0,
+}
+
+
+def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage | None:
+    """Token counts; totals are inclusive on this wire already, but for servers that count cached input apart (U2)."""
+    outer = Fields(response)
+    usage = outer.optional_fields("usage")
+    if usage is None:
+        return None
+    inputs = usage.optional_fields("input_tokens_details") or Fields({})
+    outputs = usage.optional_fields("output_tokens_details") or Fields({})
+    counts = Usage(
+        input=usage.optional_integer("input_tokens") or 0,
+        output=usage.optional_integer("output_tokens") or 0,
+        cache_read=inputs.optional_integer("cached_tokens"),
+        cache_write=inputs.optional_integer("cache_write_tokens"),
+        thinking=outputs.optional_integer("reasoning_tokens"),
+        web_searches=_searches(response.get("tool_usage")),
+        service_tier=outer.optional_text("service_tier"),
+    )
+    beyond = _beyond(usage, inputs, outputs, counts)
+    cached = (counts.cache_read or 0) + (counts.cache_write or 0)
+    if cached > counts.input and not home:
+        ledger.approximated(Feature.USAGE, ("usage", "input"), "cached tokens were not in the total and are added")
+        counts = replace(counts, input=counts.input + cached)
+    return replace(counts, extras=Extras(origin=NAME, fields=beyond)) if beyond else counts
+
+
+def _beyond(usage: Fields, inputs: Fields, outputs: Fields, counts: Usage) -> JsonObject:
+    """What is said beyond the model: lifetimes of cached tokens, a total that is no sum."""
+    if usage.value.get("total_tokens") == counts.input + counts.output:
+        usage.skip("total_tokens")
+    rest = usage.rest(NAME)
+    beyond: JsonObject = dict(rest.fields) if rest is not None else {}
+    for key, details in (("input_tokens_details", inputs), ("output_tokens_details", outputs)):
+        others = details.rest(NAME)
+        if others is not None:
+            beyond[key] = others.fields
+    return beyond
+
+
+def encode_home_usage(usage: Usage) -> JsonObject:
+    """Token counts that came on this wire, as they came."""
+    extras: JsonObject = dict(usage.extras.fields) if usage.extras is not None else {}
+    inputs = _details(extras, "input_tokens_details")
+    outputs = _details(extras, "output_tokens_details")
+    for details, key, count in (
+        (inputs, "cached_tokens", usage.cache_read),
+        (inputs, "cache_write_tokens", usage.cache_write),
+        (outputs, "reasoning_tokens", usage.thinking),
+    ):
+        if count is not None:
+            details[key] = count
+    body: JsonObject = {"input_tokens": usage.input}
+    if inputs:
+        body["input_tokens_details"] = inputs
+    body["output_tokens"] = usage.output
+    if outputs:
+        body["output_tokens_details"] = outputs
+    return {**body, "total_tokens": usage.input + usage.output, **extras}
+
+
+def _details(extras: JsonObject, key: str) -> JsonObject:
+    beyond = extras.pop(key, None)
+    return dict(beyond) if isinstance(beyond, dict) else {}
+
+
+def _searches(usage: JsonValue) -> int | None:
+    match usage:
+        case {"web_search": {"num_requests": int(count)}}:
+            return count
+    return None
+
+
+def encode_usage(usage: Usage | None) -> JsonObject:
+    """Token counts, every member present (§18)."""
+    counts = usage or Usage()
+    return {
+        "input_tokens": counts.input,
+        "input_tokens_details": {
+            "cached_tokens": counts.cache_read or 0,
+            "cache_write_tokens": counts.cache_write or 0,
+        },
+        "output_tokens": counts.output,
+        "output_tokens_details": {"reasoning_tokens": counts.thinking or 0},
+        "total_tokens": counts.input + counts.output,
+    }
+
+
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+_COUNTED = ("cached_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+def has_other_counts(extras: Extras) -> bool:
+    """Whether a Chat server counted tokens of kinds that this wire has no member for (U9)."""
+    for key in _DETAILS:
+        details = extras.fields.get(key)
+        if isinstance(details, dict) and any(
+            _counts_something(count) for name, count in details.items() if name not in _COUNTED
+        ):
+            return True
+    return False
+
+
+def without_searches(usage: JsonValue, *, home: bool) -> JsonObject:
+    """What is counted of tools beside web searches; abroad only where it is more than zeros."""
+    if not isinstance(usage, dict):
+        return {}
+    left: JsonObject = {key: value for key, value in usage.items() if key != "web_search"}
+    searches = usage.get("web_search")
+    if isinstance(searches, dict) and len(searches) > 1:
+        left["web_search"] = searches
+    return left if home else {key: value for key, value in left.items() if _counts_something(value)}
+
+
+def with_searches(usage: JsonValue, searches: int) -> JsonObject:
+    """The way back."""
+    return {"web_search": {"num_requests": searches}, **(usage if isinstance(usage, dict) else {})}
+
+
+def _counts_something(value: JsonValue) -> bool:
+    """Whether any number in a count of tokens is not zero."""
+    if isinstance(value, dict):
+        return any(_counts_something(member) for member in value.values())
+    return bool(value)
