@@ -33,6 +33,7 @@ from tests.laws.shapes import (
     required,
     some,
     unless,
+    unread,
     word,
 )
 
@@ -117,7 +118,7 @@ SEARCH_RESULT = record(
     source=required(either(URL)),
     title=required(SHORT),
     citations=kept(CITING),
-    cache_control=CACHE,
+    cache_control=kept(CACHE),
 )
 THINKING = record("thinking", thinking=required(TEXT), signature=required(PROOF))
 REDACTED = record("redacted_thinking", data=required(PROOF))
@@ -282,7 +283,7 @@ FUNCTION_TOOL = record(
     eager_input_streaming=kept(FLAG),
 )
 _DOMAINS = some(leaf(Kind.TEXT, "example.com", "docs.example.org"))
-LOCATION = record("approximate", city=SHORT, region=SHORT, country=SHORT, timezone=SHORT)
+LOCATION = unread(record("approximate", city=SHORT, region=SHORT, country=SHORT, timezone=SHORT))
 VENDOR_TOOLS: tuple[Record, ...] = (
     record("bash_20250124", name=required(word("bash")), cache_control=CACHE),
     record("text_editor_20250124", name=required(word("str_replace_editor"))),

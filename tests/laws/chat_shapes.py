@@ -24,7 +24,6 @@ from tests.laws.shapes import (
     kept,
     kept_required,
     leaf,
-    many,
     nullable,
     record,
     required,
@@ -124,32 +123,39 @@ USER_MESSAGE = record(
     content=required(either(TEXT, some(either(*USER_PARTS)), canon=_as_parts)),
     name=SHORT,
 )
+ASSISTANT_CONTENT = either(TEXT, some(TEXT_PART, 2), canon=_as_parts)
 ASSISTANT_MESSAGE = record(
     role=required(word("assistant")),
-    content=nullable(either(TEXT, some(TEXT_PART, 2), canon=_as_parts)),
+    content=nullable(ASSISTANT_CONTENT),
     refusal=nullable(TEXT),
     tool_calls=some(CALL, 2),
     audio=kept(record(id=SHORT)),
     name=SHORT,
     reasoning_content=nullable(TEXT),
 )
-REFUSING_MESSAGE = record(role=required(word("assistant")), content=required(some(either(REFUSAL_PART, TEXT_PART), 2)))
+REFUSING_MESSAGE = record(
+    role=required(word("assistant")),
+    content=required(either(some(either(REFUSAL_PART, TEXT_PART), 2), TEXT, canon=_as_parts)),
+)
 REASONING_MESSAGE = record(
-    role=required(word("assistant")), content=nullable(TEXT), reasoning=required(TEXT), tool_calls=some(CALL, 2)
+    role=required(word("assistant")),
+    content=nullable(ASSISTANT_CONTENT),
+    reasoning=required(TEXT),
+    tool_calls=some(CALL, 2),
 )
 DETAILED_MESSAGE = record(
     role=required(word("assistant")),
-    content=nullable(TEXT),
+    content=nullable(ASSISTANT_CONTENT),
     reasoning_details=required(some(DETAIL, 1)),
     tool_calls=some(CALL, 2),
 )
 LEGACY_CALL_MESSAGE = record(
     role=required(word("assistant")),
-    content=nullable(TEXT),
+    content=nullable(ASSISTANT_CONTENT),
     function_call=required(record(name=required(TOOL_NAME), arguments=required(ARGUMENTS))),
 )
 TOOL_MESSAGE = record(role=required(word("tool")), content=required(TEXT_CONTENT), tool_call_id=required(CALL_ID))
-FUNCTION_MESSAGE = record(role=required(word("function")), name=required(TOOL_NAME), content=required(TEXT))
+FUNCTION_MESSAGE = record(role=required(word("function")), name=required(TOOL_NAME), content=required(TEXT_CONTENT))
 MESSAGES = (
     SYSTEM_MESSAGE,
     USER_MESSAGE,
@@ -266,7 +272,7 @@ ANNOTATION = record(
     url_citation=required(
         record(
             url=required(URL),
-            title=SHORT,
+            title=required(SHORT),
             start_index=required(leaf(Kind.INTEGER, 0)),
             end_index=required(leaf(Kind.INTEGER, 3)),
         )
@@ -277,7 +283,7 @@ ANSWER_MESSAGE = record(
     role=required(leaf(Kind.TAG, "assistant")),
     content=nullable(either(TEXT, canon=_or_null)),
     refusal=nullable(TEXT),
-    annotations=many(ANNOTATION, 2),
+    annotations=some(ANNOTATION, 2),
     tool_calls=some(either(FUNCTION_CALL, CUSTOM_CALL), 3),
     reasoning_content=nullable(either(TEXT, canon=_or_null)),
     audio=kept(record(id=SHORT, data=BASE64, expires_at=COUNT, transcript=TEXT)),

@@ -34,6 +34,7 @@ from tests.laws.shapes import (
     required,
     some,
     unless,
+    unread,
     word,
 )
 
@@ -108,7 +109,7 @@ ANNOTATION = either(
     record(
         "url_citation",
         url=required(URL),
-        title=SHORT,
+        title=required(SHORT),
         start_index=required(leaf(Kind.INTEGER, 0)),
         end_index=required(leaf(Kind.INTEGER, 3)),
     ),
@@ -123,7 +124,9 @@ ANNOTATION = either(
     ),
     record("file_path", file_id=kept(FILE_ID), index=kept(INDEX)),
 )
-OUTPUT_TEXT = record("output_text", text=required(TEXT), annotations=many(ANNOTATION, 2), logprobs=many(LOGPROB, 1))
+OUTPUT_TEXT = record(
+    "output_text", text=required(TEXT), annotations=many(ANNOTATION, 2), logprobs=kept(many(LOGPROB, 1))
+)
 REFUSAL = record("refusal", refusal=required(TEXT))
 USER_PARTS: tuple[Shape, ...] = (INPUT_TEXT, INPUT_IMAGE, INPUT_FILE, INPUT_AUDIO)
 STATUS = kept(word("completed", "incomplete"))
@@ -149,7 +152,7 @@ ASSISTANT_MESSAGE = _message(
     status=STATUS,
     phase=kept(word("commentary", "final_answer")),
 )
-SUMMARY = record("summary_text", text=required(TEXT))
+SUMMARY = record(type=kept_required(leaf(Kind.TAG, "summary_text")), text=required(TEXT))
 REASONING = record(
     "reasoning",
     id=required(ID),
@@ -197,19 +200,29 @@ WEB_SEARCH_CALL = record(
     "web_search_call",
     id=required(ID),
     status=kept(word("completed", "failed")),
-    action=either(
-        record("search", query=TEXT, queries=kept(many(SHORT)), sources=some(record("url", url=required(URL)), 2)),
-        record("open_page", url=kept(URL)),
-        record("find_in_page", url=kept(URL), pattern=kept(SHORT)),
+    action=kept(
+        either(
+            record("search", query=TEXT, queries=kept(many(SHORT)), sources=some(record("url", url=required(URL)), 2)),
+            record("open_page", url=kept(URL)),
+            record("find_in_page", url=kept(URL), pattern=kept(SHORT)),
+        )
     ),
 )
 FILE_SEARCH_CALL = record(
     "file_search_call",
-    id=required(ID),
+    id=kept_required(ID),
     status=kept(word("completed")),
     queries=kept(many(SHORT)),
     results=kept(
-        many(record(file_id=FILE_ID, filename=SHORT, score=leaf(Kind.NUMBER, 0.5), text=TEXT, attributes=JSON))
+        many(
+            record(
+                file_id=FILE_ID,
+                filename=SHORT,
+                score=leaf(Kind.NUMBER, 0.5),
+                text=TEXT,
+                attributes=leaf(Kind.JSON, {"year": "2026"}),
+            )
+        )
     ),
 )
 CODE_CALL = record(
@@ -218,11 +231,11 @@ CODE_CALL = record(
     status=kept(word("completed")),
     code=nullable(TEXT),
     container_id=kept(SHORT),
-    outputs=nullable(many(either(record("logs", logs=required(TEXT)), record("image", url=required(URL))), 2)),
+    outputs=kept(many(either(record("logs", logs=required(TEXT)), record("image", url=required(URL))), 2)),
 )
 IMAGE_CALL = record(
     "image_generation_call",
-    id=required(ID),
+    id=kept_required(ID),
     status=kept(word("completed")),
     result=kept(BASE64),
     revised_prompt=kept(TEXT),
@@ -314,13 +327,21 @@ MCP_CALL = record(
     name=required(SHORT),
     arguments=required(ARGUMENTS),
     output=nullable(TEXT),
-    error=nullable(TEXT),
     approval_request_id=kept(SHORT),
-    status=kept(word("completed", "failed")),
+    status=kept(word("completed")),
+)
+FAILED_MCP_CALL = record(
+    "mcp_call",
+    id=required(ID),
+    server_label=required(SHORT),
+    name=required(SHORT),
+    arguments=required(ARGUMENTS),
+    error=kept_required(TEXT),
+    status=kept_required(word("failed")),
 )
 MCP_APPROVAL = record(
     "mcp_approval_request",
-    id=required(ID),
+    id=kept_required(ID),
     server_label=kept(SHORT),
     name=kept(SHORT),
     arguments=kept(ARGUMENTS),
@@ -364,7 +385,7 @@ NAMESPACE = record(
     description=required(TEXT),
     tools=required(some(either(FUNCTION_TOOL, CUSTOM_TOOL), 2)),
 )
-LOCATION = record("approximate", city=SHORT, region=SHORT, country=SHORT, timezone=SHORT)
+LOCATION = unread(record("approximate", city=SHORT, region=SHORT, country=SHORT, timezone=SHORT))
 SERVER_TOOLS: tuple[Record, ...] = (
     record(
         "web_search",
@@ -391,8 +412,8 @@ SERVER_TOOLS: tuple[Record, ...] = (
         container=required(
             either(
                 leaf(Kind.TEXT, "cntr_1"),
-                record("auto", file_ids=some(FILE_ID), memory_limit=kept(word("1g", "4g")), network_policy=kept(JSON)),
-                record("auto"),
+                unread(record("auto", file_ids=some(FILE_ID), memory_limit=word("1g", "4g"), network_policy=JSON)),
+                unread(record("auto")),
             )
         ),
         allowed_callers=kept(some(word("direct"))),
@@ -404,8 +425,8 @@ SERVER_TOOLS: tuple[Record, ...] = (
         server_url=required(URL),
         authorization=SHORT,
         headers=JSON,
-        allowed_tools=some(SHORT),
-        require_approval=word("never", "always"),
+        allowed_tools=either(some(SHORT), unread(record(tool_names=some(SHORT), read_only=FLAG))),
+        require_approval=either(word("never", "always"), unread(record(never=required(JSON)))),
         server_description=kept(TEXT),
         defer_loading=FLAG,
         allowed_callers=kept(some(word("direct"))),
@@ -415,10 +436,12 @@ SERVER_TOOLS: tuple[Record, ...] = (
         server_label=required(SHORT),
         server_url=required(URL),
         authorization=SHORT,
-        allowed_tools=some(SHORT),
-        require_approval=required(word("never")),
+        allowed_tools=either(some(SHORT), unread(record(tool_names=some(SHORT), read_only=FLAG))),
+        require_approval=required(either(word("never"), unread(record(never=required(JSON))))),
     ),
-    record("mcp", server_label=required(SHORT), connector_id=kept_required(SHORT), require_approval=word("never")),
+    record(
+        "mcp", server_label=required(SHORT), connector_id=kept_required(SHORT), require_approval=kept(word("never"))
+    ),
     record("tool_search", execution=kept(word("server", "client")), description=kept(TEXT), parameters=kept(JSON)),
     record("programmatic_tool_calling"),
 )
@@ -443,11 +466,11 @@ FORMAT = either(
 )
 EFFORT = word("none", "minimal", "low", "medium", "high", "xhigh", "max")
 ADDITIONAL_TOOLS = record(
-    "additional_tools", role=kept_required(word("developer")), tools=required(some(FUNCTION_TOOL, 2)), id=ID
+    "additional_tools", role=kept_required(word("developer")), tools=required(some(FUNCTION_TOOL, 2)), id=kept(ID)
 )
 TOOL_SEARCH_CALL = record(
     "tool_search_call",
-    id=ID,
+    id=kept(ID),
     call_id=kept(CALL_ID),
     arguments=kept_required(JSON),
     execution=kept(word("server")),
@@ -455,19 +478,23 @@ TOOL_SEARCH_CALL = record(
 )
 TOOL_SEARCH_OUTPUT = record(
     "tool_search_output",
-    id=ID,
+    id=kept(ID),
     call_id=kept(CALL_ID),
     tools=required(some(FUNCTION_TOOL, 2)),
     execution=kept(word("server")),
 )
 CONFIGURATION = record(
-    "configuration_update", reasoning=record(effort=required(EFFORT)), text=record(format=required(FORMAT)), id=ID
+    "configuration_update", reasoning=record(effort=required(EFFORT)), text=record(format=required(FORMAT)), id=kept(ID)
 )
 PROGRAM = record(
-    "program", id=ID, call_id=kept_required(SHORT), code=kept_required(TEXT), fingerprint=kept_required(SHORT)
+    "program", id=kept(ID), call_id=kept_required(SHORT), code=kept_required(TEXT), fingerprint=kept_required(SHORT)
 )
 PROGRAM_OUTPUT = record(
-    "program_output", id=ID, call_id=kept(SHORT), result=kept_required(TEXT), status=kept_required(word("completed"))
+    "program_output",
+    id=kept(ID),
+    call_id=kept(SHORT),
+    result=kept_required(TEXT),
+    status=kept_required(word("completed")),
 )
 MODEL_ITEMS: tuple[Shape, ...] = (
     REASONING,
@@ -483,6 +510,7 @@ MODEL_ITEMS: tuple[Shape, ...] = (
     PATCH_CALL,
     MCP_LIST,
     MCP_CALL,
+    FAILED_MCP_CALL,
     MCP_APPROVAL,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
@@ -504,12 +532,12 @@ CLIENT_ITEMS: tuple[Shape, ...] = (
     TRIGGER,
 )
 ITEM = either(USER_MESSAGE, SYSTEM_MESSAGE, ASSISTANT_MESSAGE, *MODEL_ITEMS, *CLIENT_ITEMS)
-_SERVERS = record("mcp", server_label=required(SHORT))
+_SERVERS = record("mcp", server_label=kept_required(SHORT))
 TOOL_CHOICE = either(
     word("none", "auto", "required"),
     record("function", name=required(TOOL_NAME)),
     record("custom", name=required(TOOL_NAME)),
-    record("mcp", server_label=required(SHORT), name=SHORT),
+    record("mcp", server_label=kept_required(SHORT), name=kept(SHORT)),
     record(
         "allowed_tools",
         mode=required(word("auto", "required")),
@@ -533,7 +561,7 @@ REQUEST = record(
     input=required(either(TEXT, some(ITEM, 6), canon=_as_items)),
     instructions=nullable(TEXT),
     previous_response_id=nullable(SHORT),
-    conversation=nullable(either(SHORT, record(id=required(SHORT)))),
+    conversation=kept(either(SHORT, record(id=required(SHORT)))),
     store=nullable(FLAG),
     background=nullable(FLAG),
     stream=unless(False),
@@ -586,7 +614,7 @@ USAGE = record(
 ANSWER_MESSAGE = record(
     "message",
     id=required(ID),
-    role=required(leaf(Kind.TAG, "assistant")),
+    role=kept_required(leaf(Kind.TAG, "assistant")),
     status=kept_required(word("completed")),
     content=required(
         some(
@@ -595,7 +623,7 @@ ANSWER_MESSAGE = record(
                     "output_text",
                     text=required(TEXT),
                     annotations=required(many(ANNOTATION, 2)),
-                    logprobs=many(LOGPROB, 1),
+                    logprobs=kept(many(LOGPROB, 1)),
                 ),
                 REFUSAL,
             ),
@@ -633,13 +661,14 @@ ANSWER_ITEMS: tuple[Record, ...] = (
     CODE_CALL,
     MCP_LIST,
     MCP_CALL,
+    FAILED_MCP_CALL,
     SHELL_CALL,
     PATCH_CALL,
     COMPACTION,
 )
 ANSWER = record(
     id=required(leaf(Kind.OBJECT_ID, "resp_AbCdEfGhIjKlMnOpQr", "resp_1")),
-    object=required(leaf(Kind.TAG, "response")),
+    object=kept_required(leaf(Kind.TAG, "response")),
     created_at=required(leaf(Kind.INTEGER, 1700000000)),
     completed_at=kept(leaf(Kind.INTEGER, 1700000001)),
     status=required(word("completed", "incomplete")),

@@ -122,6 +122,16 @@ def kept_required(shape: Shape) -> Field:
     return Field(shape=shape, checked=False, required=True)
 
 
+def unread(shape: Record) -> Record:
+    """An object that is carried as it is: its own type is looked at, its members are not."""
+    return Record(
+        fields={
+            name: Field(shape=field.shape, required=field.required, nullable=field.nullable, checked=False)
+            for name, field in shape.fields.items()
+        }
+    )
+
+
 def either(*shapes: Shape, canon: Callable[[JsonValue], JsonValue] | None = None) -> OneOf:
     return OneOf(shapes=shapes, canon=canon)
 
@@ -155,11 +165,15 @@ SCHEMA = leaf(
     {"type": "object", "properties": {}},
     {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "additionalProperties": False},
 )
-LOGPROB = record(
-    token=required(SHORT),
-    logprob=required(leaf(Kind.NUMBER, -0.25, -1)),
-    bytes=nullable(many(INDEX)),
-    top_logprobs=many(record(token=required(SHORT), logprob=required(leaf(Kind.NUMBER, -0.5)), bytes=many(INDEX)), 1),
+LOGPROB = unread(
+    record(
+        token=required(SHORT),
+        logprob=required(leaf(Kind.NUMBER, -0.25, -1)),
+        bytes=nullable(many(INDEX)),
+        top_logprobs=many(
+            record(token=required(SHORT), logprob=required(leaf(Kind.NUMBER, -0.5)), bytes=many(INDEX)), 1
+        ),
+    )
 )
 
 

@@ -32,7 +32,7 @@ class Lie(Enum):
     ROLE_EVERYWHERE = "the role in every delta"
     ARGUMENTS_AT_THE_END = "no deltas: text and arguments only in the done events"
     EMPTY_OUTPUT = "the terminal event has an empty output"
-    NO_ITEM_DONE = "items end without output_item.done"
+    NO_ITEM_DONE = "messages and calls end without output_item.done"
 
 
 CHAT_LIES = (
@@ -153,7 +153,7 @@ def _block_deltas(block: JsonObject, size: int) -> tuple[JsonObject, list[JsonOb
             {"type": "signature_delta", "signature": block["signature"]},
         ]
     if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-        text = json.dumps(block["input"], ensure_ascii=False) if block["input"] else ""
+        text = json.dumps(block["input"], ensure_ascii=False, separators=(",", ":")) if block["input"] else ""
         return {**block, "input": {}}, [
             {"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces(text, size)]
         ]
@@ -207,15 +207,16 @@ def _chat_deltas(
             yield {name: piece}, {}
     if "reasoning_details" in message:
         yield {"reasoning_details": message["reasoning_details"]}, {}
-    logprobs = choice.get("logprobs") or {}
+    logprobs = as_object(choice.get("logprobs") or {})
     for name in ("content", "refusal"):
-        entries = as_object(logprobs).get(name)
+        entries = logprobs.get(name)
         for piece in pieces(as_text(message.get(name) or ""), size):
             # All probabilities ride on the first delta: how servers spread them says nothing.
             yield {name: piece}, {"logprobs": {name: entries}} if entries else {}
             entries = None
-    for number, annotation in enumerate(as_list(message.get("annotations") or [])):
-        yield {"annotations": [{"index": number, **as_object(annotation)}]}, {}
+        if name == "content":
+            for number, annotation in enumerate(as_list(message.get("annotations") or [])):
+                yield {"annotations": [{"index": number, **as_object(annotation)}]}, {}
     if "audio" in message:
         yield {"audio": message["audio"]}, {}
     if "function_call" in message:
@@ -284,7 +285,7 @@ def _tell_responses(answer: JsonObject, size: int, lies: frozenset[Lie]) -> Iter
         }
         yield event("response.output_item.added", output_index=index, item=added)
         yield from _tell_item(event, index, item, size, lies)
-        if Lie.NO_ITEM_DONE not in lies:
+        if Lie.NO_ITEM_DONE not in lies or item["type"] not in _TOLD_BY_DELTAS:
             yield event("response.output_item.done", output_index=index, item=item)
     final: JsonObject = {**answer, "output": []} if Lie.EMPTY_OUTPUT in lies else answer
     yield event("response." + as_text(answer["status"]), response=final)
@@ -292,6 +293,9 @@ def _tell_responses(answer: JsonObject, size: int, lies: frozenset[Lie]) -> Iter
         # OpenAI closes the stream, Open Responses demands a last word; both are legal.
         yield b"data: [DONE]\n\n"
 
+
+# Items whose own events tell them whole.
+_TOLD_BY_DELTAS = ("message", "function_call", "custom_tool_call")
 
 # What an item has when it is announced: zero values, not missing members.
 _EMPTY: dict[str, JsonObject] = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.streaming import StreamTranslator
-from tests.laws.journey import FEW, STEADY, asked, translated_stream
+from tests.laws.journey import FEW, asked
 from tests.laws.strategies import PAIRS, PROTOCOLS
 from tests.laws.telling import streams
 
@@ -37,9 +37,9 @@ def test_cuts_and_line_ends_never_show(
 ) -> None:
     told = data.draw(streams(provider, lying=True))
     request = asked(client, provider)
-    whole = translated_stream(provider, client, told.stream, request)
+    whole = fed(StreamTranslator(source=provider, target=client, request=request), [told.stream])
     bytes_ = (b"\xef\xbb\xbf" if marked else b"") + told.stream.replace(b"\n", line_end)
-    translator = StreamTranslator(source=provider, target=client, request=request, mint=STEADY)
+    translator = StreamTranslator(source=provider, target=client, request=request)
     assert fed(translator, cut(bytes_, cuts)) == whole
 
 
@@ -52,8 +52,8 @@ def test_a_stream_that_breaks_off_breaks_off_alike(
     told = data.draw(streams(provider))
     request = asked(client, provider)
     part = told.stream[: end % (len(told.stream) + 1)]
-    whole = translated_stream(provider, client, part, request)
-    translator = StreamTranslator(source=provider, target=client, request=request, mint=STEADY)
+    whole = fed(StreamTranslator(source=provider, target=client, request=request), [part])
+    translator = StreamTranslator(source=provider, target=client, request=request)
     assert fed(translator, cut(part, cuts)) == whole
 
 
@@ -62,7 +62,7 @@ def test_a_stream_that_breaks_off_breaks_off_alike(
 @given(data=st.data(), cuts=CUTS, line_end=st.sampled_from(LINE_ENDS))
 def test_the_relay_passes_every_byte_on(protocol: str, data: st.DataObject, cuts: list[int], line_end: bytes) -> None:
     stream = data.draw(streams(protocol)).stream.replace(b"\n", line_end)
-    translator = StreamTranslator(source=protocol, target=protocol, mint=STEADY)
+    translator = StreamTranslator(source=protocol, target=protocol)
     assert fed(translator, cut(stream, cuts)) == stream
 
 
@@ -76,6 +76,6 @@ def test_a_collected_stream_is_the_same_however_it_was_cut(
     request = asked(client, provider)
     bodies = []
     for chunks in ([told.stream], cut(told.stream, cuts)):
-        translator = StreamTranslator(source=provider, target=client, request=request, mint=STEADY, collect=True)
+        translator = StreamTranslator(source=provider, target=client, request=request, collect=True)
         bodies.append((fed(translator, chunks), translator.status))
     assert bodies[0] == bodies[1]

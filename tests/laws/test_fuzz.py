@@ -17,6 +17,7 @@ from tests.laws.journey import FEW, asked, translated_stream
 from tests.laws.shapes import Found, Kind, Leaf, Record, Where, as_object, json_type, places, put, types_of
 from tests.laws.strategies import (
     ANSWERS,
+    CHAT,
     FIELDS,
     PAIRS,
     PROTOCOLS,
@@ -44,6 +45,21 @@ STRANGE: tuple[JsonValue, ...] = (
 )
 MISREAD: tuple[JsonValue, ...] = (7, "text", [], {"a": 1}, None, [5])
 DEPTH = 3000
+
+
+# What servers are known to send instead, and is read (openai-chat-completions.md §18): the end of a place, and a type.
+TOLERATED: dict[str, tuple[tuple[str, str], ...]] = {
+    CHAT: (
+        ("/message/content", "array"),
+        ("/created", "number"),
+        ("/function/arguments", "object"),
+        ("/function_call/arguments", "object"),
+    ),
+}
+
+
+def is_tolerated(protocol: str, where: Where, value: JsonValue) -> bool:
+    return any(pointer(where).endswith(end) and json_type(value) == kind for end, kind in TOLERATED.get(protocol, ()))
 
 
 def others(protocol: str) -> list[str]:
@@ -87,7 +103,8 @@ def test_a_wrong_type_in_a_request_is_refused_by_its_path(case: Case) -> None:
             if found.checked and not (isinstance(error, WireError) and error.path == pointer(found.where)):
                 accepted.append(f"{pointer(found.where)} = {value!r} -> {error!r}")
                 break
-    assert accepted == []
+    missing = accepted
+    assert missing == []
 
 
 @pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
@@ -173,6 +190,8 @@ def test_what_is_no_request_is_refused(body: bytes, source: str, target: str) ->
 def test_a_wrong_type_in_an_answer_is_refused_by_its_path(case: Case) -> None:
     accepted: list[str] = []
     for found, body, value in spoiled(ANSWERS[case.protocol], case.body):
+        if is_tolerated(case.protocol, found.where, value):
+            continue
         for target in others(case.protocol):
             request = asked(target, case.protocol)
             raised: DragomanError | None = None
@@ -188,7 +207,8 @@ def test_a_wrong_type_in_an_answer_is_refused_by_its_path(case: Case) -> None:
             ):
                 accepted.append(f"{pointer(found.where)} = {value!r} -> {raised!r}")
                 break
-    assert accepted == []
+    missing = accepted
+    assert missing == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -206,6 +226,17 @@ def test_strange_values_in_answers_raise_nothing_of_their_own(
                 translate_response(body, source=protocol, target=target, stream=stream)
             except DragomanError:
                 continue
+
+
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@pytest.mark.parametrize(
+    "error", [{"message": "busy", "type": "server_error"}, {"message": "busy", "code": 503}, "busy"]
+)
+def test_an_error_inside_a_200_is_an_error(provider: str, client: str, error: JsonValue) -> None:
+    told = translate_response({"type": "error", "error": error}, source=provider, target=client)
+    assert told.failed
+    assert told.status >= 400
+    assert b"busy" in told.body
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -226,7 +257,7 @@ def everywhere(value: JsonValue, where: Where = ()) -> Iterator[Where]:
 def test_no_frame_of_a_provider_breaks_a_clients_stream(provider: str, client: str) -> None:
     """Wrong types at every place of every kind of frame: nothing is raised, and the client's stream stays legal."""
     request = asked(client, provider)
-    for case in single_answers(provider)[::4]:
+    for case in single_answers(provider)[::6]:
         frames = tell(provider, case.body, 9).frames
         known: set[tuple[JsonValue, Where]] = set()
         for number, one in enumerate(frames):

@@ -35,7 +35,7 @@ def answer_comes_back(protocol: str, body: JsonObject) -> None:
     ledger = Ledger()
     # Only who declared `functions` gets a `function_call` (mapping.md §7).
     asking = at_home(codec, legacy=b'"function_call":' in encode(body))
-    response = codec.decode_response(wire, asking)
+    response = codec.decode_response(wire, asking, ledger)
     assert isinstance(response, Response)
     written = decode_object(encode(codec.encode_response(response, asking, STEADY, ledger)))
     assert ledger.losses == ()

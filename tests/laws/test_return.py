@@ -15,8 +15,9 @@ from dragoman.model.request import Message, OutputFormat, OutputKind, Reasoning,
 from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool, ToolChoice, ToolRef, ToolSpec
 from dragoman.protocols.registry import codec_of
 from dragoman.wire.json import decode_object, encode
-from tests.laws.journey import home
-from tests.laws.strategies import MESSAGES, PAIRS
+from tests.laws.journey import FEW, home
+from tests.laws.shapes import canonical
+from tests.laws.strategies import FIELDS, MESSAGES, PAIRS
 
 TEXTS = st.text(alphabet='abc äß😀\n\u2028"\\{', min_size=1, max_size=12).filter(str.strip)
 WORDS = st.sampled_from(["one", "two", "three"])
@@ -64,6 +65,9 @@ CHOICES = st.one_of(
     st.sampled_from([ChoiceMode.AUTO, ChoiceMode.NONE, ChoiceMode.REQUIRED]).map(lambda mode: ToolChoice(mode=mode)),
     st.just(ToolChoice(mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name="one"))),
 )
+# Messages knows neither names nor strictness of formats: what it says is always a schema that is kept to.
+CLOSED: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
+SCHEMA_OUTPUTS = st.none() | st.just(OutputFormat(kind=OutputKind.SCHEMA, schema=CLOSED))
 OUTPUTS = st.one_of(
     st.none(),
     st.just(OutputFormat(kind=OutputKind.JSON)),
@@ -92,11 +96,17 @@ def requests(origin: str) -> st.SearchStrategy[Request]:
         sampling=st.builds(Sampling, temperature=st.sampled_from([None, 0.5, 1.5]), top_p=st.sampled_from([None, 0.9])),
         stop=st.sampled_from([(), ("STOP",)]),
         reasoning=st.builds(Reasoning, effort=st.sampled_from([None, "none", "minimal", "low", "high", "max"])),
-        output=OUTPUTS,
+        output=SCHEMA_OUTPUTS if origin == MESSAGES else OUTPUTS,
         stream=st.booleans(),
         end_user=st.none() | st.just("somebody"),
     )
 
+
+# A difference that something else in the request brings about, and is named there.
+CAUSES: dict[str, tuple[str, ...]] = {
+    # F2: a form of the answer that the wire does not know is asked for in words.
+    "instructions": ("instructions", "output"),
+}
 
 Essence: TypeAlias = dict[str, object]
 
@@ -107,7 +117,7 @@ def essence(request: Request) -> Essence:
         "instructions": _instructions(request),
         "messages": _turns(request),
         "tool_choice": _choice(request),
-        "parallel_calls": request.parallel_calls is not False,
+        "parallel_calls": request.parallel_calls is not False or _choice(request) == (ChoiceMode.NONE, None),
         "max_tokens": request.max_tokens,
         "sampling.temperature": request.sampling.temperature,
         "sampling.top_p": request.sampling.top_p,
@@ -174,6 +184,8 @@ def _output(request: Request) -> object:
     output = request.output
     if output is None or output.kind is OutputKind.TEXT:
         return None
+    if request.origin == MESSAGES or output.schema == CLOSED:
+        return output.kind, output.schema
     return output.kind, output.schema, output.name, output.strict or False
 
 
@@ -193,15 +205,12 @@ def test_what_is_written_abroad_means_the_same_or_is_in_the_ledger(
     told = [loss.at for loss in ledger.losses]
     for place in before.keys() | after.keys():
         if before.get(place) != after.get(place):
-            assert any(at.startswith(place.partition(".")[0]) for at in told), (
-                place,
-                before.get(place),
-                after.get(place),
-                told,
-            )
+            named = any(at.startswith(CAUSES.get(place, (place.partition(".")[0],))) for at in told)
+            assert named, (place, before.get(place), after.get(place), told)
 
 
 @pytest.mark.parametrize(("origin", "protocol"), PAIRS)
+@FEW
 @given(data=st.data())
 def test_what_was_written_abroad_is_at_home_there(origin: str, protocol: str, data: st.DataObject) -> None:
     """Written for a provider and read as its own, a request is the identity from then on."""
@@ -211,5 +220,7 @@ def test_what_was_written_abroad_is_at_home_there(origin: str, protocol: str, da
     body = decode_object(encode(codec.encode_request(request, target, Ledger()).body))
     ledger = Ledger()
     again = codec.encode_request(codec.decode_request(body), target, ledger)
-    assert decode_object(encode(again.body)) == body
+    shape = FIELDS[protocol]
+    found, expected = canonical(shape, decode_object(encode(again.body))), canonical(shape, body)
+    assert found == expected
     assert len(ledger) == 0

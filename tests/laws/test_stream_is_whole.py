@@ -11,14 +11,15 @@ from msgspec.structs import replace
 
 from dragoman.model.events import OrderCheck
 from dragoman.model.folding import fold, unfold
-from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import ToolCall
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Citation, HostedResult, InputForm, Part, Text, ToolCall
 from dragoman.model.response import Response
 from dragoman.protocols.registry import codec_of
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import translate_response
 from dragoman.wire.json import decode_object
-from tests.laws.journey import FEW, STEADY, asked, bare, events_of, parsed, translated_stream
+from tests.laws.journey import FEW, STEADY, asked, bare, counting, events_of, parsed, translated_stream
 from tests.laws.official import accumulated
 from tests.laws.shapes import as_list, as_object, as_text
 from tests.laws.strategies import CHAT, MESSAGES, PAIRS, PROTOCOLS, RESPONSES, Case, answers, single_answers
@@ -27,34 +28,68 @@ from tests.laws.telling import Lie, Told, streams, tell
 
 def decoded(protocol: str, body: JsonObject) -> Response:
     codec = codec_of(protocol)
-    response = codec.decode_response(parsed(body), bare(codec))
+    response = codec.decode_response(parsed(body), bare(codec), Ledger())
     assert isinstance(response, Response)
     return response
 
 
-def essence(response: Response, lies: frozenset[Lie]) -> Response:
+def essence(response: Response, told: Told) -> Response:
     """What a stream tells of an answer: the members beside it ride on frames that tell nothing to a client."""
-    parts = response.parts
-    if Lie.NO_IDS in lies:
-        parts = tuple(replace(part, call_id="") if isinstance(part, ToolCall) else part for part in parts)
-    native = "" if Lie.STOP_WITH_CALLS in lies else response.stop.native
+    parts = tuple(_plain_part(part, nameless(told)) for part in response.parts)
+    native = "" if Lie.STOP_WITH_CALLS in told.lies else response.stop.native
     usage = None if response.usage is None else replace(response.usage, extras=None)
     stop = replace(response.stop, extras=None, native=native)
     return replace(response, parts=parts, stop=stop, usage=usage, extras=None, alternatives=())
 
 
+def _plain_part(part: Part, nameless: bool) -> Part:
+    """A part whose JSON has one spelling; without an id where the provider gave none and one is made up."""
+    if isinstance(part, HostedResult) and part.text is not None:
+        return replace(part, text=json.dumps(_loaded(part.text), sort_keys=True))
+    if isinstance(part, Text):
+        # The position of an annotation in its list stands only in streams.
+        cited = (_without_index(citation) for citation in part.citations)
+        return replace(part, citations=tuple(cited))
+    if isinstance(part, ToolCall):
+        text = part.arguments
+        arguments = json.dumps(_loaded(text), sort_keys=True) if part.form is InputForm.JSON else text
+        # A call is announced before the status of its item is known.
+        return replace(part, arguments=arguments, call_id="" if nameless else part.call_id, extras=None)
+    return part
+
+
+def _without_index(citation: Citation) -> Citation:
+    return replace(citation, native={name: value for name, value in citation.native.items() if name != "index"})
+
+
+# What the official accumulators cannot read of a provider's stream.
+UNREADABLE: dict[str, tuple[bytes, ...]] = {
+    # The beta client takes over the model that a fallback names, and spells `from` in its own way.
+    MESSAGES: (b'"fallback"',),
+    # It fails on streamed custom calls (openai-chat-completions.md §14 rule 5), and forgets a choice's extensions.
+    CHAT: (b'"type":"custom"', b'"stop_reason":'),
+    RESPONSES: (),
+}
+
+
 def sdk_can_read(told: Told) -> bool:
-    """The official Chat accumulator fails on streamed custom calls (openai-chat-completions.md §14 rule 5)."""
-    return not told.lies and not (told.protocol == CHAT and b'"type":"custom"' in told.stream)
+    return not told.lies and not any(word in told.stream for word in UNREADABLE[told.protocol])
+
+
+def nameless(told: Told) -> bool:
+    """Whether the provider gives calls no ids, so that every reader makes up its own."""
+    return Lie.NO_IDS in told.lies or b'"function_call":{' in told.stream
 
 
 def check_fold(told: Told) -> None:
     folded = fold(events_of(told.protocol, told.stream), told.protocol)
     assert isinstance(folded, Response)
-    assert essence(folded, told.lies) == essence(decoded(told.protocol, told.answer), told.lies)
+    found = essence(folded, told)
+    expected = essence(decoded(told.protocol, told.answer), told)
+    assert found == expected
     if sdk_can_read(told):
-        whole = decoded(told.protocol, accumulated(told.protocol, told.stream))
-        assert essence(folded, told.lies) == essence(whole, told.lies)
+        expected = essence(decoded(told.protocol, accumulated(told.protocol, told.stream)), told)
+        assert found == expected
 
 
 @pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_answers(protocol)], ids=str)
@@ -104,7 +139,7 @@ def plain_messages(body: JsonObject) -> JsonObject:
                 last["cited"] = [*as_list(last["cited"]), *cited]
                 continue
             block = {"type": "text", "text": block["text"], "cited": list[JsonValue](cited)}
-        blocks.append(block)
+        blocks.append(_present(block))
     return {**_present(body), "content": blocks}
 
 
@@ -140,6 +175,34 @@ def plain_responses(body: JsonObject) -> JsonObject:
     return _present(body)
 
 
+def plain_numbers(value: JsonValue) -> JsonValue:
+    """The SDKs read numbers by their value, not by their spelling."""
+    if isinstance(value, Number):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: plain_numbers(member) for name, member in value.items()}
+    return [plain_numbers(item) for item in value] if isinstance(value, list) else value
+
+
+def plain(client: str, body: JsonObject, nameless: bool) -> JsonObject:
+    """An answer as it can be compared.
+
+    The tier is left out: a stream opens before it is known, and the accumulators take it from the opening alone.
+    """
+    told = as_object(plain_numbers(PLAIN[client](body)))
+    told.pop("service_tier", None)
+    usage = told.get("usage")
+    if isinstance(usage, dict):
+        usage.pop("service_tier", None)
+    return as_object(_without_ids(told)) if nameless else told
+
+
+def _without_ids(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _without_ids(member) for name, member in value.items() if name not in ("id", "call_id")}
+    return [_without_ids(item) for item in value] if isinstance(value, list) else value
+
+
 def _loaded(text: str) -> JsonValue:
     try:
         value: JsonValue = json.loads(text)
@@ -157,14 +220,18 @@ PLAIN = {MESSAGES: plain_messages, CHAT: plain_chat, RESPONSES: plain_responses}
 
 def check_client(told: Told, client: str) -> None:
     request = asked(client, told.protocol)
-    whole = translate_response(told.answer, source=told.protocol, target=client, request=request, mint=STEADY)
-    stream = translated_stream(told.protocol, client, told.stream, request)
-    expected = PLAIN[client](decode_object(whole.body))
-    assert PLAIN[client](accumulated(client, stream)) == expected
-    translator = StreamTranslator(source=told.protocol, target=client, request=request, mint=STEADY, collect=True)
+    # Ids are left out of the comparison where every reader makes up its own; then they must not be all the same.
+    mint = counting() if nameless(told) else STEADY
+    whole = translate_response(told.answer, source=told.protocol, target=client, request=request, mint=mint)
+    stream = translated_stream(told.protocol, client, told.stream, request, mint)
+    expected = plain(client, decode_object(whole.body), nameless(told))
+    found = plain(client, accumulated(client, stream), nameless(told))
+    assert found == expected
+    translator = StreamTranslator(source=told.protocol, target=client, request=request, mint=mint, collect=True)
     collected = translator.feed(told.stream) + translator.close()
     assert translator.status == 200
-    assert PLAIN[client](decode_object(collected)) == expected
+    found = plain(client, decode_object(collected), nameless(told))
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -186,5 +253,5 @@ def test_what_a_client_accumulates_is_the_whole_conversion(provider: str, client
 @FEW
 @given(data=st.data())
 def test_lies_do_not_change_what_a_client_accumulates(provider: str, client: str, data: st.DataObject) -> None:
-    told = data.draw(streams(provider, lying=True).filter(lambda one: Lie.NO_IDS not in one.lies))
+    told = data.draw(streams(provider, lying=True))
     check_client(told, client)
