@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman import StreamTranslator, translate_request
+from dragoman import StreamTranslator, WireError, translate_request
 from dragoman.protocols.registry import PROTOCOLS
 
 MESSAGES, CHAT, RESPONSES = (codec.name for codec in PROTOCOLS)
@@ -210,3 +210,18 @@ def test_a_relay_passes_on_the_providers_own_error_and_its_ending() -> None:
     stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
     assert stream.feed(error) + stream.feed(b": bye\n\n") + stream.close() == error + b": bye\n\n"
     assert stream.failure is not None
+
+
+def test_a_heartbeat_has_the_clients_form() -> None:
+    beats = {target: StreamTranslator(source=CHAT, target=target).heartbeat for target in (MESSAGES, RESPONSES)}
+    assert beats[MESSAGES].startswith(b"event: ping\n")
+    assert beats[RESPONSES].startswith(b": ")
+    assert StreamTranslator(source=CHAT, target=MESSAGES, collect=True).heartbeat == b""
+
+
+def test_bytes_may_come_in_any_form_but_text_is_no_stream() -> None:
+    stream = StreamTranslator(source=MESSAGES, target=CHAT)
+    out = stream.feed(memoryview(CLAUDE[:100])) + stream.feed(bytearray(CLAUDE[100:]))  # type: ignore[arg-type]  # both are taken
+    assert out.endswith(b"data: [DONE]\n\n")
+    with pytest.raises(WireError, match="expected bytes, found string"):
+        StreamTranslator(source=MESSAGES, target=CHAT).feed("data")  # type: ignore[arg-type]  # wrong on purpose

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dragoman import (
+    DragomanError,
     RefusedError,
     Row,
     StrictError,
@@ -182,3 +183,30 @@ def test_a_spent_quota_is_not_tried_again(target: str) -> None:
     body = b'{"type":"error","error":{"type":"billing_error","message":"no credit"}}'
     out = translate_response(body, source=MESSAGES, target=target, status=402)
     assert (out.status, out.headers) == (429, {"x-should-retry": "false"})
+
+
+@pytest.mark.parametrize("body", [None, [], 7, {"model": float("nan")}, {"model": {1, 2}}, {1: 2}, "\ud800"])
+@pytest.mark.parametrize("target", NAMES)
+def test_values_that_no_json_could_have_given_are_refused(body: object, target: str) -> None:
+    with pytest.raises(WireError):
+        translate_request(body, source=CHAT, target=target)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(WireError):
+        translate_response(body, source=CHAT, target=target)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_an_answer_is_read_only_against_a_request_to_its_own_protocol() -> None:
+    asked = translate_request(CHAT_BODY, source=CHAT, target=RESPONSES)
+    with pytest.raises(DragomanError, match="translated for openai-responses"):
+        translate_response(json.dumps(ANSWER), source=MESSAGES, target=CHAT, request=asked)
+
+
+def test_a_refusal_names_the_place_in_the_clients_words() -> None:
+    error = RefusedError("audio", "messages[0].parts[1]", "no audio here")
+    assert json.loads(translate_failure(error, target=CHAT).body)["error"]["param"] == "messages[0].content[1]"
+    assert json.loads(translate_failure(error, target=RESPONSES).body)["error"]["param"] == "input[0].content[1]"
+
+
+def test_one_stray_member_does_not_hide_the_others() -> None:
+    body: JsonObject = {**CHAT_BODY, "object": "x", "background": True, "conversation": "c1"}
+    out = translate_request(body, source=CHAT, target=MESSAGES)
+    assert {"extras.object", "extras.background", "extras.conversation"} <= {loss["at"] for loss in out.losses}

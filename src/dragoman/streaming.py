@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, WireError
 from dragoman.model.events import (
     Ended,
     Event,
@@ -39,7 +39,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.rules.serial import Serializer, Sink
 from dragoman.rules.stops import StopScanner
 from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
-from dragoman.wire.json import encode
+from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import SseReader
 
 ENDED_EARLY = "upstream stream ended unexpectedly"
@@ -79,11 +79,14 @@ class StreamTranslator:
             self._lane = _Relay(self._source.decoder)
         else:
             self._lane = _Translation(inner, outer, asked, minted, self._ledger)
+        self._heartbeat = b"" if collect else inner.heartbeat
         self._closed = False
 
     def feed(self, chunk: bytes) -> bytes:
         """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
         source = self._source
+        if type(chunk) is not bytes:
+            chunk = _octets(chunk)
         return self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
 
     def close(self) -> bytes:
@@ -97,6 +100,11 @@ class StreamTranslator:
     def finished(self) -> bool:
         """Whether the client's stream is over."""
         return self._source.over
+
+    @property
+    def heartbeat(self) -> bytes:
+        """What to send when the provider has been silent for a while, in the client's own form (S4)."""
+        return b"" if self.finished else self._heartbeat
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
@@ -179,6 +187,13 @@ class _Source:
                 self.over = True
                 return events[: position + 1]
         return events
+
+
+def _octets(chunk: object) -> bytes:
+    """Bytes in one of their other forms; text is no stream."""
+    if isinstance(chunk, bytearray | memoryview):
+        return bytes(chunk)
+    raise WireError("", "bytes", kind_of(chunk))
 
 
 def _broken(message: str) -> Failed:

@@ -31,7 +31,7 @@ from dragoman.rules.abilities import Abilities, Row, abilities_of
 from dragoman.rules.serial import Serializer
 from dragoman.rules.stops import StopScanner
 from dragoman.rules.toolnames import ToolTable
-from dragoman.wire.json import decode_object, encode
+from dragoman.wire.json import decode_object, encode, octets
 from dragoman.wire.splice import replace_text
 
 
@@ -131,7 +131,7 @@ def translate_request(
 
 def _same_request(body: bytes | str | JsonObject, codec: Codec, model: str | None) -> TranslatedRequest:
     """The identity: the provider judges what its own protocol's client said; only a renamed model is spliced in."""
-    raw = encode(body) if isinstance(body, dict) else body.encode() if isinstance(body, str) else body
+    raw = octets(body)
     if model is not None:
         raw = replace_text(raw, "model", model)
     return TranslatedRequest(body=raw, losses=(), source=codec.name, target=codec.name)
@@ -162,7 +162,7 @@ def translate_response(
     stream, for a client that does). A body that is an error is one whatever the status says.
     """
     outer, inner = codec_of(source), codec_of(target)
-    raw = body if isinstance(body, bytes) else encode(body) if isinstance(body, dict) else body.encode()
+    raw = octets(body)
     if status >= 400:
         if outer is inner:
             return TranslatedResponse(body=raw, losses=(), status=status, failed=True)
@@ -173,7 +173,7 @@ def translate_response(
     minted = mint or derived_mint(raw)
     ledger = Ledger()
     try:
-        answer = outer.decode_response(decode_object(raw if isinstance(body, str) else body), asked, ledger)
+        answer = outer.decode_response(decode_object(body), asked, ledger)
         if isinstance(answer, Failure):
             return _failed(answer, inner, request_id)
         resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
@@ -195,16 +195,18 @@ def translate_failure(
     failure: Failure | DragomanError, *, target: str, request_id: str | None = None
 ) -> TranslatedResponse:
     """Write a failure, or an error of this library, as the client's protocol tells errors."""
-    return _failed(as_failure(failure) if isinstance(failure, DragomanError) else failure, codec_of(target), request_id)
+    told = _as_failure(failure, target) if isinstance(failure, DragomanError) else failure
+    return _failed(told, codec_of(target), request_id)
 
 
-def as_failure(error: DragomanError) -> Failure:
-    """What a client is told when its own request could not be translated."""
+def _as_failure(error: DragomanError, target: str) -> Failure:
+    """What a client is told when its own request could not be translated; places are named in its own words."""
     if isinstance(error, RefusedError):
         # The SDKs' tool runners fall back to the full history on exactly this code (mapping.md §14).
         details: JsonObject = {"details": {"error_code": "thread_unsupported_request"}}
         extras = Extras(origin="anthropic-messages", fields=details) if error.at == "thread" else None
-        param = error.at or None
+        conversation = "input" if target == "openai-responses" else "messages"
+        param = error.at.replace("messages[", f"{conversation}[").replace(".parts[", ".content[") or None
         return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error), param=param, extras=extras)
     if isinstance(error, StrictError):
         return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error))
@@ -260,6 +262,8 @@ def _cut_at_stop(answer: Response, stops: tuple[str, ...]) -> Response:
 
 def asked_by(request: TranslatedRequest | None, outer: Codec) -> Asked:
     """What an answer is read against; an answer without its question is read against an empty one."""
+    if request is not None and request.target != outer.name:
+        raise DragomanError(f"the request was translated for {request.target}, the answer is read as {outer.name}")
     if request is not None and request.asked is not None:
         return request.asked
     target = Target(model="", upstream=outer.upstream, abilities=abilities_of(outer.name, "", outer.upstream))
@@ -299,5 +303,5 @@ def as_json(losses: Sequence[LossLine]) -> JsonList:
 def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
     """The ledger as plain dictionaries."""
     return tuple(
-        LossLine(fate=loss.fate.value, feature=loss.feature.value, at=loss.at, note=loss.note) for loss in losses
+        [{"fate": loss.fate.value, "feature": loss.feature.value, "at": loss.at, "note": loss.note} for loss in losses]
     )

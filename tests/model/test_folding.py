@@ -19,7 +19,7 @@ from dragoman.model.events import (
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.model.folding import fold, join_logprobs, unfold
+from dragoman.model.folding import fold, unfold
 from dragoman.model.parts import Citation, HostedCall, HostedKind, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Response, Stop, StopReason, Usage
 
@@ -85,8 +85,3 @@ def test_deltas_are_joined() -> None:
 def test_a_stream_that_fails_is_its_failure() -> None:
     failure = Failure(kind=FailureKind.OVERLOADED, message="busy", status=529)
     assert fold([Started(id="x", model="m"), Failed(failure)], "a") == failure
-
-
-def test_logprobs_of_several_texts_are_one_list() -> None:
-    assert join_logprobs([[1], None, [2]]) == [1, 2]
-    assert join_logprobs([None, None]) is None

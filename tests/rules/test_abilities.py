@@ -52,6 +52,11 @@ def test_rows_of_the_caller_have_the_last_word() -> None:
     assert abilities_of(MESSAGES, "claude-opus-5", rows=(row,)).max_output == 128000
 
 
+def test_a_row_for_no_protocol_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(DragomanError, match="unknown protocol 'openai'; known are anthropic-messages"):
+        abilities_of(MESSAGES, "claude", rows=(Row(protocol="openai", changes={}),))
+
+
 @pytest.mark.parametrize("changes", [{"no_such_ability": True}, {"max_output": "many"}])
 def test_a_wrong_row_is_an_error_that_names_it(changes: dict[str, bool | str]) -> None:
     row = Row(protocol=MESSAGES, changes=dict(changes))

@@ -8,11 +8,15 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.rules.schemas import (
     for_anthropic,
     for_openai_strict,
-    is_openai_strict,
     needs_wrapping,
     with_properties,
     wrap_root,
 )
+
+
+def is_openai_strict(schema: JsonObject) -> bool:
+    """Whether OpenAI's strict mode takes a schema as it stands."""
+    return for_openai_strict(schema) is schema
 
 
 def nested(depth: int, keyword: str = "items") -> JsonObject:

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.parts import InputForm
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
-from dragoman.rules.toolnames import ToolTable, Wrapped, client_tools
+from dragoman.rules.toolnames import ToolTable, Wrapped
 
 
 def tool(name: str, namespace: str | None = None) -> FunctionTool:
@@ -54,7 +54,6 @@ def test_a_free_text_tool_keeps_its_form() -> None:
     entry = table.add(TextTool(name="apply_patch"), Wrapped.INPUT)
     assert entry.form is InputForm.TEXT
     assert table.entry("apply_patch") is entry
-    assert client_tools((TextTool(name="a"), tool("b"))) == [TextTool(name="a"), tool("b")]
 
 
 def test_a_bare_name_finds_a_grouped_tool_only_if_it_is_the_only_one() -> None:

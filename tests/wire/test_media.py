@@ -10,7 +10,6 @@ from dragoman.wire.media import (
     BadDataUrl,
     data_url,
     decode_text,
-    is_base64,
     normal_media_type,
     parse_data_url,
     sniff_image,
@@ -114,34 +113,6 @@ def test_an_image_is_known_by_its_first_bytes(octets: bytes, expected: str | Non
 @pytest.mark.parametrize("data", ["UklGRé", "UklGR", "UklGR!!!!!!!!!!!", "not base64 at all"])
 def test_sniffing_survives_what_is_not_base64(data: str) -> None:
     assert sniff_image(data) is None
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.binary(min_size=1, max_size=4000))
-def test_base64_looks_like_base64(octets: bytes) -> None:
-    assert is_base64(encoded(octets))
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        "",
-        "abc",
-        "a===",
-        "====",
-        "ab=c",
-        "ab-_",
-        "ab c",
-        "abc\n",
-        "éééé",
-        "data:image/png;base64,AA",
-        "!" + "A" * 4095,
-        "A" * 4095 + "!",
-        "AA==" + "A" * 4096,
-    ],
-)
-def test_other_texts_do_not_look_like_base64(data: str) -> None:
-    assert not is_base64(data)
 
 
 @settings(max_examples=50, deadline=None)

@@ -155,11 +155,3 @@ def _unfold_part(index: int, part: Part) -> Iterator[Event]:
     else:
         yield PartStarted(index, part)
     yield PartEnded(index)
-
-
-def join_logprobs(pieces: Iterable[JsonList | None]) -> JsonList | None:
-    """The log probabilities of several texts as one list; None if none has any."""
-    joined: JsonList = []
-    for piece in pieces:
-        joined.extend(piece or ())
-    return joined or None

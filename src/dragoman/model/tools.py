@@ -98,7 +98,6 @@ class McpTool(Struct, frozen=True, kw_only=True):
 class ToolSearchTool(Struct, frozen=True, kw_only=True):
     """The provider's search over deferred tools."""
 
-    variant: str | None = None
     cache: CacheMark | None = None
     extras: Extras | None = None
 

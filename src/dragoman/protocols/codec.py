@@ -96,8 +96,6 @@ class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `decode` is wire to model, `encode` is model to wire."""
 
     name: str
-    # Letter of this protocol in envelopes (mapping.md §11).
-    letter: str
     # The provider label that is assumed when the caller names none.
     upstream: str
     # Whether a client of this protocol knows only one open part at a time.
@@ -113,10 +111,10 @@ class Codec(Struct, frozen=True, kw_only=True):
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]
     stream_decoder: Callable[[Asked, Mint, Ledger], StreamDecoder]
     stream_encoder: Callable[[Asked, Mint, Ledger], StreamEncoder]
-    # The parts of an assistant turn as this wire writes them in an answer, and back (sealed turns, V1).
+    # The parts of an assistant turn as this wire writes them in an answer (sealed turns, V1; resuming after a pause).
     encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
-    decode_turn: Callable[[list[JsonObject]], tuple[Part, ...]]
     # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
     decode_limits: Callable[[Headers, int], dict[str, str]]
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]
+    # What keeps a silent stream alive (S4).
     heartbeat: bytes

@@ -15,17 +15,14 @@ from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.rules import ids
 
-EVERY_EFFORT = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
 
 class Abilities(Struct, frozen=True, kw_only=True):
     """One model behind one endpoint. The defaults are those of an unknown server that only knows the common core."""
 
     # Whether the endpoint is the vendor's own: all optional members of the protocol may be sent.
     official: bool = False
-    # Thinking types a Messages model takes, and the highest effort at which `disabled` is accepted (None: any).
+    # Thinking types a Messages model takes; without thinking no effort is asked for, so that `disabled` is legal.
     thinking: tuple[str, ...] = ("enabled", "disabled")
-    disabled_up_to: str | None = None
     # Effort levels the model declares; None is unknown. `reasons` is None where nobody knows whether it does.
     efforts: tuple[str, ...] | None = None
     reasons: bool | None = None
@@ -95,12 +92,12 @@ _TO_MAX: JsonList = ["low", "medium", "high", "xhigh", "max"]
 _A = "anthropic-messages"
 _C = "openai-chat"
 _R = "openai-responses"
+_PROTOCOLS = (_A, _C, _R)
 
 # Families of anthropic-messages.md §23, oldest last so that the particular comes after the general.
 _CLAUDE: JsonObject = {
     "official": True,
     "thinking": _ADAPTIVE,
-    "disabled_up_to": "high",
     "efforts": _TO_MAX,
     "reasons": True,
     "display": True,
@@ -113,7 +110,6 @@ _CLAUDE: JsonObject = {
 _LATE: JsonObject = {"late_system": True, "max_output": 128000}
 _BEFORE_4_6: JsonObject = {
     "thinking": ["enabled", "disabled"],
-    "disabled_up_to": None,
     "efforts": [],
     "display": False,
     "sampling": True,
@@ -130,27 +126,25 @@ ROWS: tuple[Row, ...] = (
     Row(protocol=_A, model="*claude*mythos-5[-.]1*", changes={"forced_choice": False}),
     Row(protocol=_A, model="*claude*opus-5*", changes=_LATE),
     Row(protocol=_A, model="*claude*opus-5[-.]5*", changes={"thinking": ["adaptive"], "forced_choice": False}),
-    Row(protocol=_A, model="*claude*sonnet-5*", changes={"disabled_up_to": None, "max_output": 128000}),
+    Row(protocol=_A, model="*claude*sonnet-5*", changes={"max_output": 128000}),
     Row(
         protocol=_A,
         model="*claude*sonnet-5[-.]5*",
         changes={
             "thinking": ["adaptive", "between_tools"],
-            "disabled_up_to": "high",
             "forced_choice": False,
             "late_system": True,
         },
     ),
     Row(protocol=_A, model="*claude*haiku-5[-.]5*", changes=_LATE),
-    Row(protocol=_A, model="*claude*opus-4[-.]8*", changes={**_LATE, "disabled_up_to": None}),
-    Row(protocol=_A, model="*claude*opus-4[-.]7*", changes={"disabled_up_to": None, "max_output": 128000}),
+    Row(protocol=_A, model="*claude*opus-4[-.]8*", changes={**_LATE}),
+    Row(protocol=_A, model="*claude*opus-4[-.]7*", changes={"max_output": 128000}),
     *(
         Row(
             protocol=_A,
             model=f"*claude*{line}-4[-.]6*",
             changes={
                 "thinking": ["adaptive", "enabled", "disabled"],
-                "disabled_up_to": None,
                 "efforts": ["low", "medium", "high", "max"],
                 "sampling": True,
                 "top_k": True,
@@ -237,6 +231,9 @@ ID_RULES: dict[tuple[str, str], ids.IdRule] = {
 
 def abilities_of(protocol: str, model: str, upstream: str = "", rows: tuple[Row, ...] = ()) -> Abilities:
     """What is known of a model behind an upstream; the caller's rows have the last word."""
+    for name in (protocol, *(row.protocol for row in rows)):
+        if name not in _PROTOCOLS:
+            raise DragomanError(f"unknown protocol {name!r}; known are {', '.join(_PROTOCOLS)}")
     known = _known(protocol, model.lower(), upstream)
     for row in rows:
         if _matches(row, protocol, model.lower(), upstream):

@@ -99,12 +99,15 @@ def _is_neutral(key: str, value: JsonValue) -> bool:
     return value in neutral or (isinstance(value, list) and bool(neutral) and all(one in neutral for one in value))
 
 
-def drop_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None:
-    """Report that another protocol's members are left out; call it only for extras that are not at home."""
+def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, answer: bool = False) -> None:
+    """Report that another protocol's members are left out; call it only for extras that are not at home.
+
+    Those of a whole `answer` include what it tells back of the request, which is no loss.
+    """
     if extras is None:
         return
     for key, value in extras.fields.items():
-        if _is_neutral(key, value) or (key in ECHOES and "object" in extras.fields):
+        if _is_neutral(key, value) or (answer and key in ECHOES):
             continue
         ledger.dropped(
             FEATURES.get(key, Feature.UNKNOWN_FIELD), (*at, "extras", key), f"only {extras.origin} knows {key!r}"

@@ -14,11 +14,6 @@ _conforms = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _replace_others = re.compile(r"[^a-zA-Z0-9_-]").sub
 
 
-def is_conforming(name: str) -> bool:
-    """Tell whether every protocol accepts this name as it stands."""
-    return _conforms(name) is not None
-
-
 def wire_name(name: str) -> str:
     """Give the name that stands for this one on the wire, itself where possible."""
     return name if _conforms(name) else _hashed(name, 55, 8)

@@ -321,11 +321,6 @@ def for_openai_strict(schema: JsonObject) -> JsonObject | None:
         return None
 
 
-def is_openai_strict(schema: JsonObject) -> bool:
-    """Tell whether OpenAI's strict mode takes this schema as it stands."""
-    return for_openai_strict(schema) is schema
-
-
 # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
 _OPENAI_UNSUPPORTED = frozenset(
     {

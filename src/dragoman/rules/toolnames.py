@@ -11,8 +11,11 @@ from enum import Enum
 from msgspec import Struct
 
 from dragoman.model.parts import InputForm
-from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
+from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.rules.names import flatten, wire_name, wire_name_taken
+
+# Members of enumerations by name cost a look-up each time.
+_TEXT, _JSON = InputForm.TEXT, InputForm.JSON
 
 
 class Wrapped(Enum):
@@ -45,18 +48,20 @@ class ToolTable:
 
     def add(self, spec: FunctionTool | TextTool, wrapped: Wrapped = Wrapped.NOT) -> ToolEntry:
         """Give a tool its name on the wire; a tool declared twice keeps its first one."""
+        name = spec.name
         namespace = spec.namespace.name if spec.namespace is not None else None
-        known = self._by_name.get((namespace, spec.name))
+        key = (namespace, name)
+        known = self._by_name.get(key)
         if known is not None:
             return known
-        full = flatten(namespace, spec.name)
+        full = name if namespace is None else flatten(namespace, name)
         wire = wire_name(full)
         if wire in self._by_wire:
             wire = wire_name_taken(full)
-        form = InputForm.TEXT if isinstance(spec, TextTool) else InputForm.JSON
-        entry = ToolEntry(wire=wire, name=spec.name, namespace=namespace, wrapped=wrapped, form=form, spec=spec)
+        form = _TEXT if type(spec) is TextTool else _JSON
+        entry = ToolEntry(wire=wire, name=name, namespace=namespace, wrapped=wrapped, form=form, spec=spec)
         self._by_wire[wire] = entry
-        self._by_name[(namespace, spec.name)] = entry
+        self._by_name[key] = entry
         return entry
 
     def entry(self, name: str, namespace: str | None = None) -> ToolEntry | None:
@@ -81,8 +86,3 @@ class ToolTable:
 
     def __len__(self) -> int:
         return len(self._by_wire)
-
-
-def client_tools(tools: tuple[ToolSpec, ...]) -> list[FunctionTool | TextTool]:
-    """The tools that the client runs itself."""
-    return [tool for tool in tools if isinstance(tool, FunctionTool | TextTool)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import msgspec
@@ -27,7 +28,7 @@ def decode(text: bytes | str) -> JsonValue:
     try:
         return _DECODER.decode(text)
     except msgspec.DecodeError as error:
-        raise WireError("", "JSON", str(error)) from None
+        raise WireError("", "JSON", str(error).removeprefix("JSON is malformed: ")) from None
     except UnicodeError:
         raise WireError("", "JSON in UTF-8", "bytes that are not UTF-8") from None
     except RecursionError:
@@ -36,10 +37,43 @@ def decode(text: bytes | str) -> JsonValue:
 
 def decode_object(body: bytes | str | JsonObject) -> JsonObject:
     """Read a document that must be an object, from text or from values that somebody parsed already."""
-    value = body if isinstance(body, dict) else decode(body)
+    if isinstance(body, dict):
+        _check(body)
+        return body
+    if not isinstance(body, bytes | str):
+        raise WireError("", "bytes, text or an object", kind_of(body))
+    value = decode(body)
     if not isinstance(value, dict):
         raise WireError("", "object", kind_of(value))
     return value
+
+
+def _check(value: JsonValue) -> None:
+    """Refuse Python values that no JSON text could have given: other types, other keys, numbers that are none."""
+    level: list[JsonValue] = [value]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise WireError("", "JSON of bounded depth", "nesting beyond the limit")
+        deeper: list[JsonValue] = []
+        for item in level:
+            if isinstance(item, dict):
+                for key, member in item.items():
+                    if not isinstance(key, str):
+                        raise WireError("", "names that are strings", kind_of(key))
+                    deeper.append(member)
+            elif isinstance(item, list):
+                deeper.extend(item)
+            elif isinstance(item, float) and not math.isfinite(item):
+                raise WireError("", "a JSON value", str(item))
+            elif item is not None and not isinstance(item, str | int | float | Number | Raw):
+                raise WireError("", "a JSON value", type(item).__name__)
+        level = deeper
+
+
+# What the reader of JSON text takes at most, and more than anybody sends.
+_DEEPEST = 1000
 
 
 def decode_lenient(text: bytes) -> JsonValue:
@@ -58,6 +92,18 @@ _ESCAPE = re.compile(
 
 def _mended(escape: re.Match[str]) -> str:
     return escape[0] if escape["half"] is None else "\\ufffd"
+
+
+def octets(body: bytes | str | JsonObject) -> bytes:
+    """A document as the bytes it is sent in."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        try:
+            return body.encode()
+        except UnicodeError:
+            raise WireError("", "text in Unicode", "a lone surrogate") from None
+    return encode(decode_object(body))
 
 
 def encode(value: JsonValue) -> bytes:

@@ -91,19 +91,6 @@ def sniff_image(data: str) -> str | None:
     return None
 
 
-def is_base64(data: str) -> bool:
-    """Tells whether a text that is not empty looks like padded base64; of a long one, only both ends are read."""
-    length = len(data)
-    if not length or length % 4 or not data.isascii():
-        return False
-    if length <= 2 * _SAMPLE_LENGTH:
-        return _BASE64_ENDING.fullmatch(data) is not None
-    return (
-        _BASE64_BODY.fullmatch(data, 0, _SAMPLE_LENGTH) is not None
-        and _BASE64_ENDING.fullmatch(data, length - _SAMPLE_LENGTH) is not None
-    )
-
-
 def decode_text(data: str) -> str | None:
     """Returns the text that a base64 payload holds in UTF-8; None if it holds anything else."""
     try:

@@ -9,15 +9,14 @@ from __future__ import annotations
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.request import decode_request, encode_request
-from dragoman.protocols.anthropic_messages.response import decode_response, decode_turn, encode_response, encode_turn
-from dragoman.protocols.anthropic_messages.shapes import LETTER, NAME, PATH, UPSTREAM
+from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
+from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.codec import Codec
 
 CODEC = Codec(
     name=NAME,
-    letter=LETTER,
     upstream=UPSTREAM,
     serial=True,
     path=PATH,
@@ -31,7 +30,6 @@ CODEC = Codec(
     stream_decoder=MessagesStreamDecoder,
     stream_encoder=MessagesStreamEncoder,
     encode_turn=encode_turn,
-    decode_turn=decode_turn,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=PING,

@@ -155,7 +155,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     suffix = object_suffix(response.id) or mint.token(24)
     if response.alternatives:
         ledger.dropped(Feature.CHOICES, ("alternatives",), "this protocol gives one answer")
-    drop_extras(response.extras, (), ledger)
+    drop_extras(response.extras, (), ledger, answer=True)
     return {
         "id": f"msg_{suffix}",
         "type": "message",

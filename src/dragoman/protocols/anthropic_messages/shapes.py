@@ -5,7 +5,6 @@ from __future__ import annotations
 from dragoman.model.response import StopReason
 
 NAME = "anthropic-messages"
-LETTER = "a"
 UPSTREAM = "anthropic"
 PATH = "/v1/messages"
 

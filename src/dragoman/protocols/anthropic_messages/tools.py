@@ -150,8 +150,7 @@ def _decode_hosted(declaration: Fields, kind: str, whole: Extras) -> ToolSpec:
     if kind.startswith("code_execution_"):
         return CodeTool(cache=decode_cache(declaration), extras=whole)
     if kind.startswith("tool_search_tool_"):
-        variant = "regex" if kind.startswith("tool_search_tool_regex") else "bm25"
-        return ToolSearchTool(variant=variant, cache=decode_cache(declaration), extras=whole)
+        return ToolSearchTool(cache=decode_cache(declaration), extras=whole)
     return ForeignTool(origin=NAME, kind=kind, body=declaration.value, name=name)
 
 

@@ -7,13 +7,12 @@ from dragoman.model.parts import Part
 from dragoman.model.request import Message, Role
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
-from dragoman.protocols.openai_chat.messages import MessageDecoder, encode_assistant_home
+from dragoman.protocols.openai_chat.messages import encode_assistant_home
 from dragoman.protocols.openai_chat.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
-from dragoman.protocols.openai_chat.shapes import LETTER, NAME, PATH, UPSTREAM
+from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
-from dragoman.wire.fields import Fields
 from dragoman.wire.sse import comment
 
 __all__ = ["CODEC", "NAME"]
@@ -24,16 +23,8 @@ def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
     return [encode_assistant_home(Message(role=Role.ASSISTANT, parts=parts), 0, {})]
 
 
-def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
-    """The parts of an assistant turn, out of its messages."""
-    decoder = MessageDecoder()
-    messages = [decoder.decode(Fields(block), position) for position, block in enumerate(blocks)]
-    return tuple(part for message in messages for part in message.parts)
-
-
 CODEC = Codec(
     name=NAME,
-    letter=LETTER,
     upstream=UPSTREAM,
     serial=False,
     path=PATH,
@@ -47,7 +38,6 @@ CODEC = Codec(
     stream_decoder=ChatStreamDecoder,
     stream_encoder=ChatStreamEncoder,
     encode_turn=encode_turn,
-    decode_turn=decode_turn,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),

@@ -180,7 +180,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     """A whole answer for a client of this protocol."""
     if response.origin == NAME:
         return _encode_home(response, asked, mint)
-    drop_extras(response.extras, (), ledger)
+    drop_extras(response.extras, (), ledger, answer=True)
     spoken = Spoken()
     refusals: list[str] = []
     reasoning: list[str] = []

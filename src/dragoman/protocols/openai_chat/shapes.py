@@ -7,7 +7,6 @@ from dragoman.model.parts import HostedKind
 from dragoman.model.response import StopReason
 
 NAME = "openai-chat"
-LETTER = "c"
 UPSTREAM = ""
 PATH = "/v1/chat/completions"
 

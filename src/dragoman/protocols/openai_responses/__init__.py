@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.openai_responses.failure import decode_failure, decode_limits, encode_failure, encode_limits
-from dragoman.protocols.openai_responses.output import decode_turn, encode_turn
+from dragoman.protocols.openai_responses.output import encode_turn
 from dragoman.protocols.openai_responses.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
@@ -18,7 +18,6 @@ from dragoman.wire.sse import comment
 
 CODEC = Codec(
     name=NAME,
-    letter="r",
     upstream=UPSTREAM,
     serial=True,
     path=PATH,
@@ -32,7 +31,6 @@ CODEC = Codec(
     stream_decoder=StreamDecoder,
     stream_encoder=StreamEncoder,
     encode_turn=encode_turn,
-    decode_turn=decode_turn,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),

@@ -130,7 +130,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     output, reason = Assembly(ItemBuilder(suffix, asked, ledger)).assemble(response)
     report_end(response.stop, response.usage, ledger)
     if response.origin != NAME:
-        drop_extras(response.extras, (), ledger)
+        drop_extras(response.extras, (), ledger, answer=True)
     body = response_object("resp_" + suffix, created, asked, model)
     return finish(body, output, response.usage, reason, max(now, created))
 
