@@ -48,6 +48,11 @@ def _as_function(value: JsonValue) -> JsonValue:
     return {"type": "custom", **value} if isinstance(value, dict) and "type" not in value else value
 
 
+def _unless_bare(value: JsonValue) -> JsonValue:
+    """Details that give neither category nor explanation say no more than the reason to stop."""
+    return None if value == {"type": "refusal"} else value
+
+
 CACHE = record("ephemeral", ttl=word("5m", "1h"))
 CITING = record(enabled=FLAG)
 CALLER = either(record("direct"), record("code_execution_20250825", tool_id=kept_required(SERVER_ID)))
@@ -483,7 +488,11 @@ ANSWER = record(
     content=required(many(either(*ANSWER_BLOCKS), 5)),
     stop_reason=required(word(*STOP_REASONS)),
     stop_sequence=nullable(leaf(Kind.TEXT, "STOP")),
-    stop_details=nullable(record("refusal", category=nullable(word("cyber", "bio")), explanation=nullable(TEXT))),
+    stop_details=nullable(
+        either(
+            record("refusal", category=nullable(word("cyber", "bio")), explanation=nullable(TEXT)), canon=_unless_bare
+        )
+    ),
     usage=required(USAGE),
     container=kept(record(id=SHORT, expires_at=leaf(Kind.TEXT, "2026-11-15T00:00:00Z"))),
     diagnostics=kept(record(cache_miss_reason=JSON)),

@@ -617,17 +617,20 @@ ANSWER_MESSAGE = record(
     role=kept_required(leaf(Kind.TAG, "assistant")),
     status=kept_required(word("completed")),
     content=required(
-        some(
-            either(
-                record(
-                    "output_text",
-                    text=required(TEXT),
-                    annotations=required(many(ANNOTATION, 2)),
-                    logprobs=kept(many(LOGPROB, 1)),
+        either(
+            some(
+                either(
+                    record(
+                        "output_text",
+                        text=required(TEXT),
+                        annotations=required(many(ANNOTATION, 2)),
+                        logprobs=kept(many(LOGPROB, 1)),
+                    ),
+                    REFUSAL,
                 ),
-                REFUSAL,
+                2,
             ),
-            2,
+            canon=_without_empty,
         )
     ),
     phase=kept(word("commentary", "final_answer")),

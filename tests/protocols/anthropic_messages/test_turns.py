@@ -18,6 +18,7 @@ from dragoman.model.parts import (
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import FunctionTool
 from dragoman.protocols.anthropic_messages import CODEC, NAME
+from dragoman.protocols.anthropic_messages.response import decode_turn
 from tests.protocols.anthropic_messages.support import (
     ADAPTIVE,
     MANUAL,
@@ -162,7 +163,7 @@ def test_a_sealed_turn_is_restored_exactly() -> None:
         replace(CALL, arguments='{"x": 1}'),
     )
     blocks: list[JsonValue] = [*CODEC.encode_turn(turn)]
-    assert CODEC.decode_turn([block for block in blocks if isinstance(block, dict)])[2] == turn[2]
+    assert decode_turn([block for block in blocks if isinstance(block, dict)])[2] == turn[2]
     echo = replace(assistant("a", turn[2]), turn=Seal(origin=NAME, kind="turn", body={"blocks": blocks}))
     written = messages(user("q"), echo, user(RESULT))
     assert [at(block, "type") for block in at(written, 1, "content")] == ["text", "thinking", "tool_use"]  # type: ignore[union-attr]  # a list

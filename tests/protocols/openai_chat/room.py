@@ -11,11 +11,11 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Message, Request, Role
-from dragoman.model.tools import ToolSpec
+from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.codec import Asked, Encoded, Mint, Target
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.rules.abilities import abilities_of
-from dragoman.rules.toolnames import ToolTable, Wrapped, client_tools
+from dragoman.rules.toolnames import ToolTable, Wrapped
 from dragoman.wire.json import decode, encode
 from dragoman.wire.sse import Frame, SseReader
 
@@ -46,7 +46,9 @@ def ask(
 ) -> Asked:
     """A question with client tools, put to a provider without custom tools."""
     table = ToolTable()
-    for tool in client_tools(tools):
+    for tool in tools:
+        if not isinstance(tool, FunctionTool | TextTool):
+            continue
         table.add(tool, Wrapped.INPUT if type(tool).__name__ == "TextTool" else Wrapped.NOT)
     asked = request or Request(origin=origin, model="alias", tools=tuple(tools), include_usage=True)
     there = target()

@@ -10,7 +10,8 @@ import pytest
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.protocols.openai_chat.failure import ERRORS, failure_in
+from dragoman.protocols.openai_chat.failure import failure_in
+from dragoman.rules.failures import OPENAI_ERRORS
 from dragoman.wire.json import encode
 from tests.protocols.openai_chat.room import dig
 
@@ -30,7 +31,7 @@ def test_every_kind_is_read_as_it_was_written(kind: FailureKind) -> None:
 
 @pytest.mark.parametrize("row", VECTORS["errors"], ids=lambda row: row[1])
 def test_the_vectors_hold(row: list[object]) -> None:
-    assert (row[2], row[3], row[4]) in ERRORS.values()
+    assert (row[2], row[3], row[4]) in OPENAI_ERRORS.values()
 
 
 @pytest.mark.parametrize(

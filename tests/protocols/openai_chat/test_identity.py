@@ -275,16 +275,6 @@ def test_an_answer_comes_home_as_it_was(body: JsonObject) -> None:
     assert len(ledger) == 0
 
 
-def test_a_turn_comes_back_from_its_message() -> None:
-    message: JsonObject = {
-        "role": "assistant",
-        "content": "x",
-        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-    }
-    parts = CODEC.decode_turn([message])
-    assert CODEC.encode_turn(parts) == [message]
-
-
 @pytest.mark.parametrize(
     "members",
     [

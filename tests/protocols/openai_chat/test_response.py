@@ -383,7 +383,7 @@ def test_what_wraps_every_answer_is_no_loss_abroad() -> None:
     response = CODEC.decode_response(body, ask(), Ledger())
     assert isinstance(response, Response)
     ledger = Ledger()
-    drop_extras(response.extras, (), ledger)
+    drop_extras(response.extras, (), ledger, answer=True)
     assert not ledger.losses
     assert response.stop.sequence == "b"
     assert dig(CODEC.encode_response(response, ask(), mint(), Ledger()), "choices", 0, "stop_reason") == "b"

@@ -27,6 +27,7 @@ from dragoman.model.parts import (
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.openai_responses import CODEC, NAME
+from dragoman.protocols.openai_responses.output import decode_turn
 from tests.protocols.openai_responses.asking import MESSAGES, from_chat, from_messages, items, said, written
 
 CALL = ToolCall(call_id="toolu_1", name="f", arguments='{"a":1}')
@@ -164,7 +165,7 @@ def test_a_sealed_turn_is_restored_item_by_item() -> None:
     )
     body, losses = written(request)
     assert (items(body)[:3], losses) == (blocks, [])
-    assert CODEC.encode_turn(CODEC.decode_turn(blocks)) == blocks
+    assert CODEC.encode_turn(decode_turn(blocks)) == blocks
 
 
 def test_two_messages_are_two_items() -> None:

@@ -154,7 +154,7 @@ def test_pitfall_152_153_hosted_tools_stay_hosted() -> None:
                 }
             ],
         ),
-        ((ToolSearchTool(variant="bm25"),), [{"type": "tool_search"}]),
+        ((ToolSearchTool(),), [{"type": "tool_search"}]),
     ],
 )
 def test_other_hosted_tools(tools: tuple[ToolSpec, ...], sent: JsonValue) -> None:
