@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from dragoman.cli.ledger import as_json, as_table
 from dragoman.translate import LossLine
 
@@ -27,3 +29,26 @@ def test_no_losses_are_said_so() -> None:
 
 def test_json_is_for_programs() -> None:
     assert json.loads(as_json(LOSSES)) == list(LOSSES)
+
+
+@pytest.mark.parametrize(
+    ("sign", "shown"),
+    [
+        ("\x1b", "\\x1b"),
+        ("\x9b", "\\x9b"),
+        ("\x07", "\\x07"),
+        ("\x7f", "\\x7f"),
+        ("\r", "\\r"),
+        ("\n", "\\n"),
+        ("\u202e", "\\u202e"),
+        ("\ud800", "\\ud800"),
+        ("é", "é"),
+    ],
+    ids=ascii,
+)
+def test_a_table_shows_control_characters_instead_of_sending_them(sign: str, shown: str) -> None:
+    loss = LossLine(fate="dropped", feature="unknown_field", at=f"a{sign}[2J", note=f"only one knows 'a{sign}[2J'")
+    table = as_table((loss,))
+    assert table.splitlines()[1].split() == ["dropped", "unknown_field", f"a{shown}[2J", "only", "one", "knows",
+                                             f"'a{shown}[2J'"]  # fmt: skip
+    assert len(table.splitlines()) == 2

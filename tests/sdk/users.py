@@ -99,7 +99,7 @@ def chat_user(handler: Handler, streamed: bool) -> Heard:
     client = openai_client(handler)
     history: list[ChatCompletionMessageParam] = [{"role": "user", "content": QUESTION}]
     first = _completion(client, history, streamed)
-    history.append(first.model_dump(exclude_none=True))  # type: ignore[arg-type]
+    history.append(first.model_dump(exclude_none=True))  # type: ignore[arg-type]  # as its users do
     reasoning = (first.model_extra or {}).get("reasoning_content") or ""
     heard = Heard([], str(reasoning), first.content or "")
     for call in first.tool_calls or []:
@@ -152,7 +152,7 @@ def responses_user(handler: Handler, streamed: bool) -> Heard:
     client = openai_client(handler)
     history: list[ResponseInputItemParam] = [{"role": "user", "content": QUESTION}]
     first = _response(client, history, streamed)
-    history += first.output  # type: ignore[arg-type]
+    history += first.output  # type: ignore[arg-type]  # as its users do
     heard = Heard([], "", first.output_text)
     for item in first.output:
         if item.type == "reasoning":

@@ -24,7 +24,7 @@ def test_pitfall_101_every_required_member_is_there_and_typed() -> None:
     tools, usage = body["tools"], body["usage"]
     assert isinstance(tools, list)
     assert isinstance(usage, dict)
-    assert set(FACTS["tool_required"]["function"]) <= set(tools[0])  # type: ignore[arg-type]
+    assert set(FACTS["tool_required"]["function"]) <= set(tools[0])  # type: ignore[arg-type]  # an object
     assert set(FACTS["usage_required"]["usage"]) <= usage.keys()
     assert losses == []
 

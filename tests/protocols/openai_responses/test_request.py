@@ -106,7 +106,7 @@ def test_pitfall_159_163_items_that_steer_are_read_into_updates() -> None:
             ],
         }
     )
-    assert [tool.name for tool in request.updates.tools if not isinstance(tool, str)] == ["late"]  # type: ignore[union-attr]
+    assert [tool.name for tool in request.updates.tools if not isinstance(tool, str)] == ["late"]  # type: ignore[union-attr]  # function tools
     assert request.updates.effort == "high"
     assert request.updates.output == OutputFormat(kind=OutputKind.TEXT)
 

@@ -129,7 +129,7 @@ def test_pitfall_119_120_effort_of_messages_clients(
     reasoning: Reasoning, efforts: tuple[str, ...] | None, reasons: bool | None, sent: JsonObject | None
 ) -> None:
     changes: JsonObject = {"reasons": reasons}
-    body, _ = written(replace(ASKED, reasoning=reasoning), **changes, efforts=efforts)  # type: ignore[arg-type]
+    body, _ = written(replace(ASKED, reasoning=reasoning), **changes, efforts=efforts)  # type: ignore[arg-type]  # one table, many members
     assert body.get("reasoning") == sent
 
 

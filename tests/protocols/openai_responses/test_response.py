@@ -71,7 +71,7 @@ def test_pitfall_031_032_the_stop_is_derived_from_what_came(
     items: tuple[JsonObject, ...], status: str, reason: str | None, found: StopReason
 ) -> None:
     details: JsonObject = {"incomplete_details": {"reason": reason}} if reason else {}
-    assert read(*items, status=status, **details).stop.reason is found  # type: ignore[arg-type]
+    assert read(*items, status=status, **details).stop.reason is found  # type: ignore[arg-type]  # JSON members
 
 
 def test_pitfall_177_181_usage_is_read_as_totals() -> None:
