@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -225,3 +226,16 @@ def test_bytes_may_come_in_any_form_but_text_is_no_stream() -> None:
     assert out.endswith(b"data: [DONE]\n\n")
     with pytest.raises(WireError, match="expected bytes, found string"):
         StreamTranslator(source=MESSAGES, target=CHAT).feed("data")  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_long_frame_in_small_reads_costs_in_proportion() -> None:
+    frame = b'data: {"id":"' + b"x" * 400_000 + b'"}\n\n'
+    spent = []
+    for size in (400, 100):
+        stream = StreamTranslator(source=CHAT, target=CHAT)
+        began = time.process_time()
+        out = b"".join(stream.feed(frame[at : at + size]) for at in range(0, len(frame), size))
+        spent.append(time.process_time() - began)
+        assert out == frame
+    # Four times the reads cost about four times as much; sixteen times would be searching everything again.
+    assert spent[1] < 12 * spent[0]

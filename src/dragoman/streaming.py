@@ -36,13 +36,13 @@ from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Codec, Mint, StreamDecoder
 from dragoman.protocols.registry import codec_of
+from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.serial import Serializer, Sink
 from dragoman.rules.stops import StopScanner
 from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
 from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import SseReader
 
-ENDED_EARLY = "upstream stream ended unexpectedly"
 DEFAULT_LIMIT = 64 * 1024 * 1024
 
 
@@ -71,7 +71,9 @@ class StreamTranslator:
         # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
         minted = mint or derived_mint(seed + b" written")
         self._ledger = Ledger()
-        self._source = _Source(outer, asked, mint or derived_mint(seed + b" read"), self._ledger, limit)
+        # What is relayed loses nothing, however little of it is understood.
+        read = Ledger() if outer is inner and not collect else self._ledger
+        self._source = _Source(outer, asked, mint or derived_mint(seed + b" read"), read, limit)
         self._lane: _Lane
         if collect:
             self._lane = _Collection(inner, outer, asked, minted, self._ledger)
@@ -263,19 +265,28 @@ class _Relay:
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
         self._decoder = decoder
-        self._held = b""
+        self._held = bytearray()
         self._broken = False
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
-        data = self._held + chunk if self._held else chunk
         last = events[-1] if events else None
         if isinstance(last, Failed) and last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native:
             # Not the provider's own error frame but bytes nobody can read: they are not passed on.
-            self._broken, self._held = True, b""
+            self._broken = True
+            self._held.clear()
             return self._decoder.broken(last.failure)
-        end = len(data) if isinstance(last, Failed | Ended) else _frame_end(data)
-        self._held = data[end:]
-        return data if end == len(data) else data[:end]
+        held = self._held
+        if not held and (chunk.endswith(b"\n\n") or isinstance(last, Failed | Ended)):
+            return chunk
+        # A blank line may be cut between two reads; what was searched before is not searched again.
+        start = max(0, len(held) - 3)
+        held += chunk
+        end = len(held) if isinstance(last, Failed | Ended) else _frame_end(held, start)
+        if not end:
+            return b""
+        data = bytes(held[:end])
+        del held[:end]
+        return data
 
     def pass_on(self, chunk: bytes) -> bytes:
         """After the terminal frame, or the provider's own error, whatever else it sends belongs to its ending."""
@@ -284,16 +295,14 @@ class _Relay:
     def end(self, events: list[Event]) -> bytes:
         if events and isinstance(events[-1], Failed):
             return self._decoder.broken(events[-1].failure)
-        return self._held
+        return bytes(self._held)
 
 
-def _frame_end(data: bytes) -> int:
-    """Where the last complete frame ends; 0 if there is none."""
-    if data.endswith(b"\n\n"):
-        return len(data)
+def _frame_end(data: bytearray, start: int) -> int:
+    """Where the last complete frame ends that is not before `start`; 0 if there is none."""
     end = 0
     for blank in (b"\n\n", b"\r\n\r\n", b"\r\r"):
-        found = data.rfind(blank)
+        found = data.rfind(blank, start)
         if found >= 0:
             end = max(end, found + len(blank))
     return end

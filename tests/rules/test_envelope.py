@@ -118,6 +118,14 @@ def test_a_bomb_is_refused() -> None:
     assert unseal(packed(deflated(bomb), "rsv1z.")) is None
 
 
+def test_what_grows_too_much_is_refused_and_never_written() -> None:
+    bomb = GOOD.replace(b"{}", b'{"a":[' + b"[]," * 200_000 + b"0]}")
+    assert unseal(packed(deflated(bomb), "rsv1z.")) is None
+    monotonous = sized(500_000)
+    assert seal(monotonous).startswith("rsv1.")
+    assert unseal(seal(monotonous)) == monotonous
+
+
 @given(st.text(max_size=60), st.sampled_from(["", "rsv1.", "rsv1z."]))
 def test_no_text_raises(tail: str, prefix: str) -> None:
     assert unseal(prefix + tail) is None

@@ -62,3 +62,11 @@ def test_a_bare_name_finds_a_grouped_tool_only_if_it_is_the_only_one() -> None:
     assert table.entry("find") is not None
     table.add(tool("find", "wiki"))
     assert table.entry("find") is None
+
+
+def test_names_stay_distinct_whatever_was_declared() -> None:
+    table = ToolTable()
+    names = ["a_b_c8687a08", "a_b_c8687a08aa5d", "a b"]
+    wires = [table.add(tool(name)).wire for name in names]
+    assert len(set(wires)) == 3
+    assert [entry.name for wire in wires if (entry := table.restored(wire))] == names

@@ -24,8 +24,9 @@ _MEMBERS = frozenset("omukd")
 _PLAIN = "rsv1."
 _COMPRESSED = "rsv1z."
 _COMPRESS_ABOVE = 1024
-# A client may send anything under our prefix: a few bytes must not become gigabytes.
-_SIZE_LIMIT = 64 * 1024 * 1024
+# A client may send anything under our prefix: what it sends must not grow beyond what it could have sent plainly.
+_SIZE_LIMIT = 32 * 1024 * 1024
+_GROWTH_LIMIT = 50
 _RAW_DEFLATE = -zlib.MAX_WBITS
 # Fixed, because the same proof must be written with the same bytes in every turn.
 _LEVEL = 6
@@ -63,9 +64,10 @@ def seal(envelope: Envelope) -> str:
     content = encode(members)
     prefix = _PLAIN
     if len(content) > _COMPRESS_ABOVE:
-        prefix = _COMPRESSED
         deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-        content = deflater.compress(content) + deflater.flush()
+        compressed = deflater.compress(content) + deflater.flush()
+        if len(content) <= len(compressed) * _GROWTH_LIMIT:
+            prefix, content = _COMPRESSED, compressed
     return prefix + urlsafe_b64encode(content).decode().rstrip("=")
 
 
@@ -110,7 +112,7 @@ def _from_base64url(text: str) -> bytes | None:
 def _inflate(content: bytes) -> bytes | None:
     inflater = zlib.decompressobj(_RAW_DEFLATE)
     try:
-        inflated = inflater.decompress(content, _SIZE_LIMIT + 1)
+        inflated = inflater.decompress(content, min(_SIZE_LIMIT, len(content) * _GROWTH_LIMIT) + 1)
     except zlib.error:
         return None
     return inflated if inflater.eof and not inflater.unused_data else None

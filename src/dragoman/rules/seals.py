@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.model.jsonvalue import JsonValue
 from dragoman.model.parts import Seal
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.envelope import Envelope, is_envelope, seal, unseal
@@ -30,7 +31,7 @@ def from_envelope(text: str) -> Seal | None:
     if not is_envelope(text):
         return None
     found = unseal(text)
-    if found is None or found.origin not in _ORIGINS:
+    if found is None or found.origin not in _ORIGINS or not _is_what_it_says(found):
         return None
     return Seal(
         origin=_ORIGINS[found.origin],
@@ -39,6 +40,55 @@ def from_envelope(text: str) -> Seal | None:
         model=found.model or None,
         upstream=found.upstream or None,
     )
+
+
+# The wire types that a seal of a kind can hold. An envelope is not signed: without this a client could smuggle any item
+# of the provider's protocol, such as a reference to somebody else's stored one, past whoever reads its own dialect.
+_TYPES: dict[tuple[str, str], frozenset[str]] = {
+    ("a", "thinking"): frozenset({"thinking"}),
+    ("a", "redacted"): frozenset({"redacted_thinking"}),
+    ("r", "item"): frozenset({"reasoning"}),
+    ("a", "compaction"): frozenset({"compaction"}),
+    ("r", "compaction"): frozenset({"compaction"}),
+}
+# What stands only on the user's side, steers the conversation, or refers to state.
+_NOT_SAID_BY_A_MODEL = frozenset(
+    {
+        "tool_result",
+        "image",
+        "document",
+        "search_result",
+        "container_upload",
+        "tool_addition",
+        "tool_removal",
+        "item_reference",
+        "additional_tools",
+        "configuration_update",
+        "compaction_trigger",
+        "mcp_approval_response",
+    }
+)
+
+
+def _is_what_it_says(found: Envelope) -> bool:
+    """Whether the content of an envelope is of its kind: what that issuer's model said, and nothing else."""
+    if found.kind == "turn":
+        blocks = found.data.get("blocks")
+        return isinstance(blocks, list) and all(_said_by_a_model(block) for block in blocks)
+    if found.kind == "compaction" and "type" not in found.data:
+        # A summary of ours (K1).
+        return True
+    allowed = _TYPES.get((found.origin, found.kind))
+    return allowed is None or found.data.get("type") in allowed
+
+
+def _said_by_a_model(block: JsonValue) -> bool:
+    if not isinstance(block, dict):
+        return False
+    kind = block.get("type")
+    if kind in _NOT_SAID_BY_A_MODEL or (isinstance(kind, str) and kind.endswith("_call_output")):
+        return False
+    return block.get("role", "assistant") == "assistant"
 
 
 def opens(content: Seal, protocol: str, model: str, abilities: Abilities, upstream: str | None = None) -> bool:

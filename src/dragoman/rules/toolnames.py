@@ -56,8 +56,11 @@ class ToolTable:
             return known
         full = name if namespace is None else flatten(namespace, name)
         wire = wire_name(full)
-        if wire in self._by_wire:
-            wire = wire_name_taken(full)
+        attempt = full
+        while wire in self._by_wire:
+            # The next form may be somebody's literal name too: names stay distinct whatever was declared.
+            wire = wire_name_taken(attempt)
+            attempt += "_"
         form = _TEXT if type(spec) is TextTool else _JSON
         entry = ToolEntry(wire=wire, name=name, namespace=namespace, wrapped=wrapped, form=form, spec=spec)
         self._by_wire[wire] = entry

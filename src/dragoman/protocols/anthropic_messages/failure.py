@@ -6,15 +6,12 @@ import math
 import re
 from collections.abc import Mapping
 
-from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.rules.overflow import anthropic_overflow_message, is_context_overflow
-from dragoman.wire.json import decode_lenient
-
-_MESSAGE_LIMIT = 500
+from dragoman.rules.failures import STATUS_KINDS, Report, error_body, error_of, kind_by_words, report_of, silent
+from dragoman.rules.overflow import anthropic_overflow_message
 
 # What a client is told of each kind: status and type.
 _TOLD: dict[FailureKind, tuple[int, str]] = {
@@ -51,41 +48,14 @@ _TYPES: dict[str, tuple[FailureKind, int]] = {
     "timeout_error": (FailureKind.TIMEOUT, 504),
     "overloaded_error": (FailureKind.OVERLOADED, 529),
 }
-# What a status means where the type says nothing, or less.
-_STATUSES: dict[int, FailureKind] = {
-    400: FailureKind.INVALID,
-    401: FailureKind.UNAUTHENTICATED,
-    402: FailureKind.QUOTA,
-    403: FailureKind.FORBIDDEN,
-    404: FailureKind.NOT_FOUND,
-    408: FailureKind.TIMEOUT,
-    409: FailureKind.CONFLICT,
-    413: FailureKind.TOO_LARGE,
-    415: FailureKind.BAD_CODING,
-    422: FailureKind.UNPROCESSABLE,
-    429: FailureKind.RATE_LIMITED,
-    500: FailureKind.INTERNAL,
-    502: FailureKind.BAD_GATEWAY,
-    503: FailureKind.UNAVAILABLE,
-    504: FailureKind.TIMEOUT,
-    529: FailureKind.OVERLOADED,
-}
-_QUOTA_WORDS = ("quota", "billing", "credit", "spend")
+_TYPE_STATUSES = {native: status for native, (_, status) in _TYPES.items()}
+# Overload has a status of its own here, so a 503 is something else.
+_STATUSES = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
 def decode_failure(status: int, body: bytes) -> Failure:
     """Read an error answer, JSON or not."""
-    try:
-        value = decode_lenient(body)
-    except WireError:
-        value = None
-    if isinstance(value, dict):
-        return _read(value, status)
-    text = body[: _MESSAGE_LIMIT * 4].decode("utf-8", "replace").strip()[:_MESSAGE_LIMIT]
-    kind = _STATUSES.get(status, FailureKind.OTHER)
-    if is_context_overflow(status, None, text):
-        kind = FailureKind.CONTEXT_OVERFLOW
-    return Failure(kind=kind, status=status, message=text or _silent(status))
+    return _read(error_body(body), status)
 
 
 def failure_in_body(body: JsonObject) -> Failure:
@@ -93,58 +63,29 @@ def failure_in_body(body: JsonObject) -> Failure:
     return _read(body, None)
 
 
-def _silent(status: int | None) -> str:
-    return f"upstream answered {status}" if status is not None else "upstream reported an error without a message"
-
-
 def _read(body: JsonObject, status: int | None) -> Failure:
-    error = body.get("error")
-    inner: JsonObject = error if isinstance(error, dict) else {}
-    message = _text(inner.get("message")) or (_text(error) or _text(body.get("message")) or "")
-    native = _text(inner.get("type")) or ""
-    details = inner.get("details")
-    code = _text(details.get("error_code")) if isinstance(details, dict) else None
-    code = code or _text(inner.get("code"))
-    typed = _TYPES.get(native)
-    if status is None:
-        status = _own_status(inner, body) or (typed[1] if typed is not None else 500)
-    kind = _kind(status, native, code)
-    if is_context_overflow(status, code, message):
-        kind = FailureKind.CONTEXT_OVERFLOW
-    request_id = _text(body.get("request_id"))
-    extras: JsonObject = {"details": details} if details is not None else {}
+    details = error_of(body).get("details")
+    exact = details.get("error_code") if isinstance(details, dict) else None
+    report = report_of(body, status, _TYPE_STATUSES, exact if isinstance(exact, str) else None)
+    request_id = body.get("request_id")
     return Failure(
-        kind=kind,
-        message=message or _silent(status),
-        status=status,
-        native=native,
-        code=code,
-        request_id=request_id,
-        extras=Extras(origin=NAME, fields=extras) if extras else None,
+        kind=kind_by_words(report) or _kind(report),
+        message=report.message,
+        status=report.status,
+        native=report.native,
+        code=report.code,
+        request_id=request_id if isinstance(request_id, str) and request_id else None,
+        extras=Extras(origin=NAME, fields={"details": details}) if details is not None else None,
     )
 
 
-def _kind(status: int, native: str, code: str | None) -> FailureKind:
-    named = f"{native} {code or ''}".lower()
-    if status in (400, 402, 403, 429) and any(word in named for word in _QUOTA_WORDS):
-        return FailureKind.QUOTA
-    typed = _TYPES.get(native)
-    by_status = _STATUSES.get(status)
+def _kind(report: Report) -> FailureKind:
+    typed = _TYPES.get(report.native)
+    by_status = _STATUSES.get(report.status)
     # `api_error` and `invalid_request_error` are said of many statuses, which then tell more.
-    if typed is None or (by_status is not None and native in ("api_error", "invalid_request_error")):
+    if typed is None or (by_status is not None and report.native in ("api_error", "invalid_request_error")):
         return by_status or FailureKind.OTHER
     return typed[0]
-
-
-def _own_status(inner: JsonObject, body: JsonObject) -> int | None:
-    for value in (inner.get("code"), inner.get("status"), body.get("status")):
-        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
-            return value
-    return None
-
-
-def _text(value: JsonValue) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonObject]:
@@ -157,7 +98,7 @@ def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonO
 
 def error_object(failure: Failure) -> JsonObject:
     """The inner object of an error, the same in bodies and in streams."""
-    message = failure.message or _silent(failure.status)
+    message = failure.message or silent(failure.status)
     if failure.kind is FailureKind.CONTEXT_OVERFLOW:
         message = anthropic_overflow_message(message)
     error: JsonObject = {"type": _told(failure)[1], "message": message}

@@ -1,0 +1,252 @@
+"""Errors, as far as every protocol tells them alike (mapping.md §21).
+
+    bytes ─▶ error_body ─▶ report_of ─▶ Report ─▶ kind_by_words, STATUS_KINDS ─▶ Failure
+
+The two OpenAI protocols share one error object and one table, so the whole way is here for both, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.errors import WireError
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.rules.overflow import CODE as OVERFLOW_CODE
+from dragoman.rules.overflow import is_context_overflow
+from dragoman.wire.json import decode_lenient, encode_text
+
+ENDED_EARLY = "upstream stream ended unexpectedly"
+
+_MESSAGE_LIMIT = 500
+
+# What a status means where no word says more; one that is not here keeps its status.
+STATUS_KINDS: dict[int, FailureKind] = {
+    400: FailureKind.INVALID,
+    401: FailureKind.UNAUTHENTICATED,
+    402: FailureKind.QUOTA,
+    403: FailureKind.FORBIDDEN,
+    404: FailureKind.NOT_FOUND,
+    409: FailureKind.CONFLICT,
+    413: FailureKind.TOO_LARGE,
+    415: FailureKind.BAD_CODING,
+    422: FailureKind.UNPROCESSABLE,
+    429: FailureKind.RATE_LIMITED,
+    500: FailureKind.INTERNAL,
+    502: FailureKind.BAD_GATEWAY,
+    503: FailureKind.OVERLOADED,
+    504: FailureKind.TIMEOUT,
+    529: FailureKind.OVERLOADED,
+}
+
+_QUOTA_WORDS = ("quota", "billing", "credit", "spend")
+_QUOTA_STATUSES = frozenset({400, 402, 403, 429})
+
+# Words in the code or type of an error without a status, and the status they stand for (O2). The first one found
+# counts: a code like `image_file_not_found` speaks of the request, and all kinds of errors are called `invalid_…`.
+_STATUS_WORDS: tuple[tuple[str, int], ...] = (
+    ("image", 400),
+    ("context_length", 400),
+    ("rate_limit", 429),
+    ("too_many_requests", 429),
+    ("slow_down", 429),
+    ("quota", 429),
+    ("billing", 402),
+    ("credit", 402),
+    ("spend", 402),
+    ("overloaded", 503),
+    ("unavailable", 503),
+    ("authentication", 401),
+    ("api_key", 401),
+    ("permission", 403),
+    ("not_found", 404),
+    ("conflict", 409),
+    ("too_large", 413),
+    ("timeout", 504),
+    ("bio_policy", 400),
+    ("unsupported", 400),
+    ("invalid_", 400),
+)
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What an error body says, before it is given a class; the message is never empty."""
+
+    status: int
+    message: str
+    native: str
+    code: str | None
+    param: str | None
+
+
+def error_body(raw: bytes) -> JsonObject:
+    """An error answer as an object; of one that is none, the beginning is its message."""
+    try:
+        value = decode_lenient(raw)
+    except WireError:
+        value = None
+    if isinstance(value, dict):
+        return value
+    # No character has more than four bytes; a page may be long.
+    return {"message": raw.strip()[: _MESSAGE_LIMIT * 4].decode("utf-8", "replace")[:_MESSAGE_LIMIT]}
+
+
+def error_of(body: JsonObject) -> JsonObject:
+    """The object that tells the error: the member `error`, or the body itself where that is none."""
+    error = body.get("error")
+    return error if isinstance(error, dict) else body
+
+
+def report_of(body: JsonObject, status: int | None, statuses: Mapping[str, int], code: str | None = None) -> Report:
+    """Read an error of any shape.
+
+    Without a status of the answer (O2) the error's own counts, or that of its words: those of the protocol in
+    `statuses`, else those that are said everywhere. A `code` that the protocol keeps elsewhere goes before the usual.
+    """
+    error = error_of(body)
+    native, param = _text(error.get("type")), _text(error.get("param"))
+    # The name of the frame is not that of the error in it.
+    native = native if native != "error" else ""
+    code = code or _code(error.get("code"))
+    if status is None:
+        status = _own_status(error, body) or _status_by_words(code or "", native, statuses)
+    return Report(
+        status=status,
+        message=_message(error, body) or silent(status),
+        native=native,
+        code=code,
+        param=param or None,
+    )
+
+
+def silent(status: int) -> str:
+    """The message of an error that brought none."""
+    return f"upstream answered {status}"
+
+
+def kind_by_words(report: Report) -> FailureKind | None:
+    """The class that the words of an error tell whatever protocol it speaks, where they tell one."""
+    if is_context_overflow(report.status, report.code, report.message):
+        return FailureKind.CONTEXT_OVERFLOW
+    if report.status in _QUOTA_STATUSES:
+        named = f"{report.native} {report.code or ''}".lower()
+        if any(word in named for word in _QUOTA_WORDS):
+            return FailureKind.QUOTA
+    return None
+
+
+def _message(error: JsonObject, body: JsonObject) -> str:
+    whole = body.get("error")
+    told = whole if isinstance(whole, str) else None
+    for value in (error.get("message"), error.get("detail"), told, body.get("message"), body.get("detail")):
+        text = value if isinstance(value, str) else encode_text(value) if value else ""
+        if text and not text.isspace():
+            return text
+    return ""
+
+
+def _own_status(error: JsonObject, body: JsonObject) -> int | None:
+    for where in (error, body):
+        for name in ("code", "status", "status_code"):
+            status = _as_status(where.get(name))
+            if status is not None:
+                return status
+    return None
+
+
+def _as_status(value: JsonValue) -> int | None:
+    if isinstance(value, str) and len(value) == 3 and value.isascii() and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
+
+
+def _status_by_words(code: str, native: str, statuses: Mapping[str, int]) -> int:
+    # The code is the more exact of the two.
+    for name in (code.lower(), native.lower()):
+        if name in statuses:
+            return statuses[name]
+        for word, status in _STATUS_WORDS:
+            if word in name:
+                return status
+    return 500
+
+
+def _code(value: JsonValue) -> str | None:
+    """A code as text; one that only repeats a status says nothing."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or _as_status(value) is not None:
+        return None
+    return str(value) or None
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# The OpenAI protocols.
+
+_INVALID = "invalid_request_error"
+_SERVER = "server_error"
+
+# Kind -> status, type, code.
+OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
+    FailureKind.INVALID: (400, _INVALID, None),
+    FailureKind.CONTEXT_OVERFLOW: (400, _INVALID, OVERFLOW_CODE),
+    FailureKind.UNSUPPORTED: (400, _INVALID, "unsupported_parameter"),
+    FailureKind.UNAUTHENTICATED: (401, _INVALID, "invalid_api_key"),
+    FailureKind.QUOTA: (429, "insufficient_quota", "insufficient_quota"),
+    FailureKind.FORBIDDEN: (403, _INVALID, "permission_denied"),
+    FailureKind.NOT_FOUND: (404, _INVALID, "model_not_found"),
+    FailureKind.CONFLICT: (409, _INVALID, "conflict"),
+    FailureKind.TOO_LARGE: (413, _INVALID, "request_too_large"),
+    FailureKind.UNPROCESSABLE: (422, _INVALID, None),
+    FailureKind.RATE_LIMITED: (429, "rate_limit_error", "rate_limit_exceeded"),
+    FailureKind.INTERNAL: (500, _SERVER, None),
+    FailureKind.BAD_GATEWAY: (502, _SERVER, "upstream_error"),
+    FailureKind.UPSTREAM_AUTH: (502, _SERVER, "upstream_auth"),
+    FailureKind.BAD_CODING: (415, _INVALID, "unsupported_encoding"),
+    FailureKind.OVERLOADED: (503, "service_unavailable_error", "server_is_overloaded"),
+    FailureKind.UNAVAILABLE: (503, _SERVER, None),
+    FailureKind.TIMEOUT: (504, _SERVER, "timeout"),
+}
+_OPENAI_STATUSES = {code: status for status, _, code in OPENAI_ERRORS.values() if code is not None}
+# Codes that say more than the status they come with.
+_OPENAI_KINDS: dict[tuple[int, str | None], FailureKind] = {
+    (OPENAI_ERRORS[kind][0], OPENAI_ERRORS[kind][2]): kind
+    for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH)
+}
+
+
+def openai_failure(body: JsonObject, status: int | None) -> Failure:
+    """The failure that an error of the OpenAI protocols tells; inside a successful answer it has no status (O2)."""
+    report = report_of(body, status, _OPENAI_STATUSES)
+    kind = (
+        kind_by_words(report)
+        or _OPENAI_KINDS.get((report.status, report.code))
+        or STATUS_KINDS.get(report.status, FailureKind.OTHER)
+    )
+    return Failure(
+        kind=kind,
+        message=report.message,
+        status=report.status,
+        native=report.native,
+        code=report.code,
+        param=report.param,
+    )
+
+
+def openai_error(failure: Failure) -> tuple[int, JsonObject]:
+    """The status and the error object of a failure in the OpenAI protocols."""
+    row = OPENAI_ERRORS.get(failure.kind)
+    if row is None:
+        status = failure.status if 400 <= failure.status <= 599 else 500
+        row = (status, _INVALID if status < 500 else _SERVER, None)
+    status, word, code = row
+    if code is None or (failure.kind is FailureKind.RATE_LIMITED and failure.code == "slow_down"):
+        code = failure.code
+    elif failure.kind is FailureKind.NOT_FOUND and failure.code is None and failure.native == _INVALID:
+        # This family of servers names the code itself where it means a model.
+        code = None
+    message = failure.message or silent(failure.status)
+    return status, {"message": message, "type": word, "param": failure.param, "code": code}
