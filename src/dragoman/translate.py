@@ -302,6 +302,10 @@ def as_json(losses: Sequence[LossLine]) -> JsonList:
 
 def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
     """The ledger as plain dictionaries."""
+    # `value` of an enumeration is a slow way to `_value_`, and a long history loses something in every turn.
     return tuple(
-        [{"fate": loss.fate.value, "feature": loss.feature.value, "at": loss.at, "note": loss.note} for loss in losses]
+        [
+            {"fate": loss.fate._value_, "feature": loss.feature._value_, "at": loss.at, "note": loss.note}
+            for loss in losses
+        ]
     )

@@ -122,6 +122,11 @@ CASES: dict[str, tuple[list[Message], list[str], list[str]]] = {
         ],
         ["call_id"],
     ),
+    "a suffix that another call has is passed over": (
+        [assistant(call("1"), call("1"), call("1_2")), user(result("1"), result("1"), result("1_2"))],
+        ["assistant: call(1) call(1_3) call(1_2)", "results: result(1=ok) result(1_3=ok) result(1_2=ok)"],
+        ["call_id"],
+    ),
     "empty text goes, and an assistant message left empty with it": (
         [user(text("a")), assistant(text("")), user(text(""))],
         ["user: a", "user:"],

@@ -32,6 +32,7 @@ _members = Decoder(dict[str, Raw]).decode
 _text = Decoder(str).decode
 
 _EMPTY = Raw(b"{}")
+_UNWRAPPED = Wrapping.NONE
 _BLANKS = " \t\r\n"
 # The last character of a complete JSON value, by its first one.
 _CLOSERS = {"{": "}", "[": "]", '"': '"', "t": "e", "f": "e", "n": "l"}
@@ -45,11 +46,11 @@ def to_object(text: str) -> tuple[Raw | JsonObject, Wrapping]:
     """
     stripped = text.strip()
     if not stripped or stripped == "null":
-        return _EMPTY, Wrapping.NONE
+        return _EMPTY, _UNWRAPPED
     if not is_complete(stripped):
         return {RAW_ARGUMENTS: text}, Wrapping.RAW_TEXT
     if stripped[0] == "{":
-        return Raw(stripped.encode()), Wrapping.NONE
+        return Raw(stripped.encode()), _UNWRAPPED
     return Raw(f'{{"{VALUE}":{stripped}}}'.encode()), Wrapping.VALUE
 
 
@@ -72,6 +73,13 @@ def unwrapped(text: str) -> str:
     if name == VALUE and not inner.startswith(b"{") and inner != b"null":
         return inner.decode()
     return text
+
+
+def passed_on(text: str) -> str:
+    """Give the text of a call for a wire that carries text: what was wrapped is unwrapped, no arguments are `{}`."""
+    if text[:1] == "{" and RAW_ARGUMENTS not in text and VALUE not in text:
+        return text
+    return or_empty(unwrapped(text))
 
 
 def or_empty(text: str) -> str:

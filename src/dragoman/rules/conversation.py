@@ -7,6 +7,7 @@ calls (T3), empty text (T7). A request that stays in its own protocol is never a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import TypeAlias
@@ -16,8 +17,9 @@ from msgspec.structs import replace
 
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger, Place
-from dragoman.model.parts import Part, Refusal, Seal, Text, ToolCall, ToolResult
+from dragoman.model.parts import Extras, Part, Refusal, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, Role
+from dragoman.rules.extras import drop_extras
 
 INTERRUPTED = "[no result: the call was interrupted]"
 UNKNOWN_CALL = "[result of unknown tool call"
@@ -85,48 +87,55 @@ def _collect(
             note = "participant names are not carried over"
             ledger.dropped(Feature.PARTICIPANT_NAME, ("messages", index, "name"), note)
         role = message.role
-        if role is _ASSISTANT:
-            turn = _restored(index, message, ledger, restore) if message.turn is not None else None
-            if turn is None:
-                turn = _kept(_ASSISTANT_TURN, index, message, ledger, blank_is_empty)
-            if not turn.parts:
-                continue
-            if open_turn is None:
-                open_turn = turn
-                turns.append(turn)
-            else:
-                open_turn.parts += turn.parts
-                open_turn.places += turn.places
-                open_turn.exact = open_turn.exact and turn.exact
-                open_turn.pairs = open_turn.pairs or turn.pairs
+        if role is not _ASSISTANT:
+            open_turn = None
+            turn = Turn(_USER_TURN if role is _USER else _OTHER_KINDS[role.value], [], [], message)
+            _keep(turn, index, message, ledger, blank_is_empty)
+            turns.append(turn)
             continue
-        open_turn = None
-        kind = _USER_TURN if role is _USER else _OTHER_KINDS[role.value]
-        turns.append(_kept(kind, index, message, ledger, blank_is_empty))
+        turn = open_turn or Turn(_ASSISTANT_TURN, [], [], message, False, message.turn is not None)
+        if message.turn is None or not _restored(turn, index, message, ledger, restore):
+            _keep(turn, index, message, ledger, blank_is_empty)
+            if turn.exact and turn.places and turn.places[-1][1] == index:
+                turn.exact = False
+        if open_turn is None and turn.parts:
+            open_turn = turn
+            turns.append(turn)
     return turns
+
+
+def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
+    """Report the members of messages that only their own protocol knows."""
+    # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
+    neutral: Extras | None = None
+    for index, message in enumerate(messages):
+        extras = message.extras
+        if extras is not None and extras is not neutral:
+            before = len(ledger)
+            drop_extras(extras, ("messages", index), ledger)
+            neutral = extras if len(ledger) == before else None
 
 
 def _spoken_later(messages: tuple[Message, ...], index: int) -> bool:
     return any(message.role is _USER for message in messages[index + 1 :])
 
 
-def _restored(index: int, message: Message, ledger: Ledger, restore: Restore | None) -> Turn | None:
-    """The sealed form of a turn, while it still says what the client echoes of it (V1)."""
+def _restored(turn: Turn, index: int, message: Message, ledger: Ledger, restore: Restore | None) -> bool:
+    """Add the sealed form of a message to a turn, while it still says what the client echoes of it (V1)."""
     sealed = restore(message.turn) if restore is not None and message.turn is not None else None
     if sealed is None or not _says_the_same(sealed, message.parts):
         note = "the sealed turn is another issuer's or no longer what was said"
         ledger.dropped(Feature.THINKING_SEAL, ("messages", index, "turn"), note)
-        return None
-    places: list[Place] = [("messages", index, "turn")] * len(sealed)
-    pairs = any(type(part) is ToolCall for part in sealed)
-    return Turn(_ASSISTANT_TURN, list(sealed), places, message, pairs, True)
+        return False
+    turn.parts += sealed
+    turn.places += [("messages", index, "turn")] * len(sealed)
+    turn.pairs = turn.pairs or any(type(part) is ToolCall for part in sealed)
+    return True
 
 
-def _kept(kind: TurnKind, index: int, message: Message, ledger: Ledger, blank_is_empty: bool) -> Turn:
-    """A message as a turn, without its empty text."""
-    parts: list[Part] = []
-    places: list[Place] = []
-    pairs = False
+def _keep(turn: Turn, index: int, message: Message, ledger: Ledger, blank_is_empty: bool) -> None:
+    """Add a message to a turn, without its empty text."""
+    parts, places = turn.parts, turn.places
     for number, part in enumerate(message.parts):
         sort = type(part)
         if sort is Text:
@@ -137,10 +146,9 @@ def _kept(kind: TurnKind, index: int, message: Message, ledger: Ledger, blank_is
                     ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "parts", number), note)
                 continue
         elif sort is ToolCall or sort is ToolResult:
-            pairs = True
+            turn.pairs = True
         parts.append(part)
         places.append(("messages", index, "parts", number))
-    return Turn(kind, parts, places, message, pairs)
 
 
 def _says_the_same(sealed: tuple[Part, ...], said: tuple[Part, ...]) -> bool:
@@ -170,7 +178,7 @@ def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
 
 def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     paired: list[Turn] = []
-    ids: dict[str, int] = {}
+    ids = _Ids(turns)
     position, count = 0, len(turns)
     while position < count:
         turn = turns[position]
@@ -184,24 +192,74 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
         start = position
         while position < count and turns[position].kind is not _ASSISTANT_TURN:
             position += 1
-        paired += _answered(turn, turns[start:position], ids, ledger)
+        following = turns[start:position]
+        results = _answered_in_order(turn, following, ids)
+        if results is not None:
+            paired.append(results)
+        else:
+            paired += _answered(turn, following, ids, ledger)
     return paired
 
 
-def _answered(turn: Turn, following: list[Turn], ids: dict[str, int], ledger: Ledger) -> list[Turn]:
-    """The results of a turn's calls in their order, then what else was said before the next assistant turn (T2)."""
-    calls: list[ToolCall] = []
+class _Ids:
+    """The ids of calls so far; one that stood before gets a suffix that no call of the conversation has (N2)."""
+
+    __slots__ = ("_taken", "_turns", "seen")
+
+    def __init__(self, turns: list[Turn]) -> None:
+        self._turns = turns
+        self._taken: set[str] | None = None
+        self.seen: dict[str, int] = {}
+
+    def unique(self, call_id: str) -> str:
+        """The id under which the next call of this id is told."""
+        uses = self.seen.get(call_id, 0) + 1
+        self.seen[call_id] = uses
+        if uses == 1:
+            return call_id
+        if self._taken is None:
+            self._taken = {part.call_id for turn in self._turns for part in turn.parts if isinstance(part, ToolCall)}
+        while f"{call_id}_{uses}" in self._taken:
+            uses += 1
+        self.seen[call_id] = uses
+        fresh = f"{call_id}_{uses}"
+        self._taken.add(fresh)
+        return fresh
+
+
+def _answered_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:
+    """The results of calls that are answered one by one and by nothing else, as nearly all are; None for others."""
+    results: list[Part] = []
     places: list[Place] = []
-    waiting: dict[str, list[int]] = {}
-    for part, place in zip(turn.parts, turn.places, strict=True):
+    for after in following:
+        if not after.pairs:
+            return None
+        results += after.parts
+        places += after.places
+    answers = iter(results)
+    fresh: list[str] = []
+    for call in turn.parts:
+        if type(call) is ToolCall:
+            result = next(answers, None)
+            if type(result) is not ToolResult or result.call_id != call.call_id or result.form is not call.form:
+                return None
+            fresh.append(call.call_id)
+    # An id that stood before has to be told apart.
+    if len(fresh) != len(results) or len(set(fresh)) != len(fresh) or not ids.seen.keys().isdisjoint(fresh):
+        return None
+    ids.seen.update(dict.fromkeys(fresh, 1))
+    return Turn(_RESULTS_TURN, results, places, None, True)
+
+
+def _answered(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> list[Turn]:
+    """The results of a turn's calls in their order, then what else was said before the next assistant turn (T2)."""
+    calls: list[int] = [index for index, part in enumerate(turn.parts) if type(part) is ToolCall]
+    places = [turn.places[index] for index in calls]
+    waiting: dict[str, deque[int]] = {}
+    for slot, index in enumerate(calls):
+        part = turn.parts[index]
         if type(part) is ToolCall:
-            slots = waiting.get(part.call_id)
-            if slots is None:
-                waiting[part.call_id] = [len(calls)]
-            else:
-                slots.append(len(calls))
-            calls.append(part)
-            places.append(place)
+            waiting.setdefault(part.call_id, deque()).append(slot)
     found: list[ToolResult | None] = [None] * len(calls)
     rest: list[Turn] = []
     moved = False
@@ -213,7 +271,7 @@ def _answered(turn: Turn, following: list[Turn], ids: dict[str, int], ledger: Le
         for part, place in zip(after.parts, after.places, strict=True):
             slots = waiting.get(part.call_id) if type(part) is ToolResult else None
             if slots and type(part) is ToolResult:
-                slot = slots.pop(0)
+                slot = slots.popleft()
                 found[slot] = part
                 places[slot] = place
                 moved = moved or bool(rest)
@@ -235,19 +293,23 @@ def _answered(turn: Turn, following: list[Turn], ids: dict[str, int], ledger: Le
 
 def _in_order(
     turn: Turn,
-    calls: list[ToolCall],
+    calls: list[int],
     found: list[ToolResult | None],
     places: list[Place],
-    ids: dict[str, int],
+    ids: _Ids,
     ledger: Ledger,
 ) -> list[Part]:
     """One result for each call; a call without one is answered as interrupted (T3)."""
     parts: list[Part] = []
-    for call, result, place in zip(calls, found, places, strict=True):
-        call_id = call.call_id
-        ids[call_id] = uses = ids.get(call_id, 0) + 1
-        if uses > 1:
-            call_id = _renamed(turn, call, uses, ledger)
+    for index, result, place in zip(calls, found, places, strict=True):
+        call = turn.parts[index]
+        if not isinstance(call, ToolCall):
+            continue
+        call_id = ids.unique(call.call_id)
+        if call_id != call.call_id:
+            note = f"this id stood before and is now {call_id}"
+            ledger.approximated(Feature.CALL_ID, (*turn.places[index], "call_id"), note)
+            turn.parts[index] = replace(call, call_id=call_id)
         if result is None:
             note = "a call without a result is answered as interrupted"
             ledger.invented(Feature.UNANSWERED_CALL, place, note)
@@ -257,16 +319,6 @@ def _in_order(
             result = replace(result, call_id=call_id, form=call.form)
         parts.append(result)
     return parts
-
-
-def _renamed(turn: Turn, call: ToolCall, uses: int, ledger: Ledger) -> str:
-    """A call whose id stood before gets a suffix, here and in its result (N2)."""
-    fresh = f"{call.call_id}_{uses}"
-    index = next(index for index, part in enumerate(turn.parts) if part is call)
-    note = f"this id stood before and is now {fresh}"
-    ledger.approximated(Feature.CALL_ID, (*turn.places[index], "call_id"), note)
-    turn.parts[index] = replace(call, call_id=fresh)
-    return fresh
 
 
 def _without_results(turn: Turn, ledger: Ledger) -> Turn:

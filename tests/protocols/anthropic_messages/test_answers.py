@@ -26,7 +26,9 @@ from dragoman.rules.seals import from_envelope
 from tests.protocols.anthropic_messages.support import SEARCH, at, losses, written
 
 CALL: JsonObject = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
-ITEM = Seal(origin="openai-responses", kind="item", body={"id": "rs_1"}, model="g", upstream="openai")
+ITEM = Seal(
+    origin="openai-responses", kind="item", body={"type": "reasoning", "id": "rs_1"}, model="g", upstream="openai"
+)
 
 
 def test_pitfall_108_reasoning_of_another_issuer_rides_in_the_signature() -> None:

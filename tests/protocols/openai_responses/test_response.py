@@ -177,7 +177,13 @@ def test_the_explanation_of_a_refusal_closes_the_message() -> None:
 
 
 def test_thinking_carries_an_envelope_for_its_issuer() -> None:
-    seal = Seal(origin=MESSAGES, kind="thinking", body={"signature": "s"}, model="claude", upstream="anthropic")
+    seal = Seal(
+        origin=MESSAGES,
+        kind="thinking",
+        body={"type": "thinking", "signature": "s"},
+        model="claude",
+        upstream="anthropic",
+    )
     body, _ = told(answer(Thinking(text="t", seal=seal), Thinking(text="", seal=seal), Text(text="a")))
     first, second, _ = output(body)
     assert first["summary"] == [{"type": "summary_text", "text": "t"}]

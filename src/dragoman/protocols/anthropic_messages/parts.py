@@ -90,27 +90,41 @@ def plain_block(block: JsonValue) -> Part | None:
 
     Everything here gives exactly what the full readers below give: it is only the short way to it.
     """
-    if type(block) is not dict:
+    if type(block) is not dict or type(kind := block.get("type")) is not str:
         return None
-    kind, size = block.get("type"), len(block)
-    if kind == "text":
-        text = block.get("text")
-        return Text(text=text) if size == 2 and type(text) is str else None
-    if kind == "tool_use":
-        call_id, name, given = block.get("id"), block.get("name"), block.get("input")
-        if size == 4 and type(call_id) is str and type(name) is str and type(given) is dict:
-            return ToolCall(call_id=call_id, name=name, arguments=encode_text(given))
-    elif kind == "tool_result":
-        call_id, content = block.get("tool_use_id"), block.get("content")
-        if size != 3 or type(call_id) is not str:
-            return None
-        if type(content) is str:
-            return ToolResult(call_id=call_id, parts=(Text(text=content),))
-        only = plain_block(content[0]) if type(content) is list and len(content) == 1 else None
-        return ToolResult(call_id=call_id, parts=(only,)) if type(only) is Text else None
-    elif kind == "thinking" and size == 3:
-        return plain_thinking(block)
+    lane = _LANES.get(kind)
+    return lane(block) if lane is not None else None
+
+
+def _plain_text(block: JsonObject) -> Part | None:
+    text = block.get("text")
+    return Text(text=text) if len(block) == 2 and type(text) is str else None
+
+
+def _plain_call(block: JsonObject) -> Part | None:
+    call_id, name, given = block.get("id"), block.get("name"), block.get("input")
+    if len(block) == 4 and type(call_id) is str and type(name) is str and type(given) is dict:
+        return ToolCall(call_id=call_id, name=name, arguments=encode_text(given))
     return None
+
+
+def _plain_result(block: JsonObject) -> Part | None:
+    call_id, content = block.get("tool_use_id"), block.get("content")
+    if len(block) != 3 or type(call_id) is not str:
+        return None
+    if type(content) is list and len(content) == 1:
+        only = content[0]
+        if type(only) is dict and len(only) == 2 and only.get("type") == "text":
+            content = only.get("text")
+    return ToolResult(call_id=call_id, parts=(Text(text=content),)) if type(content) is str else None
+
+
+_LANES: dict[str, Callable[[JsonObject], Part | None]] = {
+    "text": _plain_text,
+    "tool_use": _plain_call,
+    "tool_result": _plain_result,
+    "thinking": plain_thinking,
+}
 
 
 def decode_block(block: Fields) -> Part:

@@ -57,7 +57,7 @@ def _text_block(text: str) -> JsonObject:
 
 
 def _encode_text(part: Part, at: Place, writing: Writing) -> JsonObject:
-    assert isinstance(part, Text)
+    assert type(part) is Text
     block: JsonObject = {"type": "text", "text": part.text}
     if not is_plain(part):
         _encode_text_options(part, block, at, writing)
@@ -176,8 +176,9 @@ def _encode_thinking(part: Part, at: Place, writing: Writing) -> JsonObject | No
     return None
 
 
-def _encode_call(part: Part, at: Place, writing: Writing) -> JsonObject:
-    assert isinstance(part, ToolCall)
+def encode_call(part: Part, at: Place, writing: Writing) -> JsonObject:
+    """A call; arguments that are no object are wrapped into one."""
+    assert type(part) is ToolCall
     if not part.name:
         raise writing.refuse(Feature.TOOL_NAME, (*at, "name"), "a call needs the name of its tool")
     entry = writing.table.entry(part.name, part.namespace)
@@ -325,7 +326,7 @@ _ENCODERS: dict[type, Callable[[Part, Place, Writing], JsonObject | None]] = {
     Document: _encode_document,
     Audio: _refuse_audio,
     Thinking: _encode_thinking,
-    ToolCall: _encode_call,
+    ToolCall: encode_call,
     ToolResult: _encode_result_part,
     HostedCall: _encode_hosted_call,
     HostedResult: _encode_hosted_result,

@@ -61,7 +61,8 @@ def decode_request(body: JsonObject) -> Request:
         output, effort = _decode_config(fields, leftovers)
         if effort is not None:
             thinking = replace(thinking, effort=effort)
-    rare = _NO_RARITIES if _COMMON.issuperset(body) else _decode_rarities(fields)
+    common = _COMMON.issuperset(body)
+    rare = _NO_RARITIES if common else _decode_rarities(fields)
     request = Request(
         origin=NAME,
         model=fields.text("model"),
@@ -85,7 +86,8 @@ def decode_request(body: JsonObject) -> Request:
         updates=collect_updates(messages, fields) if steered else _NO_UPDATES,
         demands=rare.demands,
     )
-    rest = fields.rest(NAME)
+    # Of the common members only a null is left unread.
+    rest = None if common and None not in body.values() else fields.rest(NAME)
     if rest is None and not leftovers:
         return request
     return _with_extras(request, {**(rest.fields if rest is not None else {}), **leftovers})
@@ -174,12 +176,13 @@ def _decode_messages(fields: Fields) -> tuple[tuple[Message, ...], bool]:
         if type(value) is dict and len(value) == 2:
             word, content = value.get("role"), value.get("content")
             role = _USER if word == "user" else _ASSISTANT if word == "assistant" else None
-            if role is not None and type(content) is list:
-                messages.append(Message(role=role, parts=decode_blocks(content, ((path, index), "content"))))
-                continue
-            if role is not None and type(content) is str:
-                messages.append(Message(role=role, parts=(Text(text=content),)))
-                continue
+            if role is not None:
+                if type(content) is list:
+                    messages.append(Message(role=role, parts=decode_blocks(content, ((path, index), "content"))))
+                    continue
+                if type(content) is str:
+                    messages.append(Message(role=role, parts=(Text(text=content),)))
+                    continue
         message = _decode_message(reader(value, (path, index)))
         steered = steered or message.role is Role.SYSTEM
         messages.append(message)

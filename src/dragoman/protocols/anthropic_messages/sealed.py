@@ -28,7 +28,7 @@ def decode_thinking(block: Fields) -> Thinking:
 def plain_thinking(block: JsonObject) -> Thinking | None:
     """A signed block of three members, as nearly all are; None leaves it to the full reader."""
     text, signature = block.get("thinking"), block.get("signature")
-    if type(text) is not str or type(signature) is not str or not signature:
+    if len(block) != 3 or type(text) is not str or type(signature) is not str or not signature:
         return None
     seal = from_envelope(signature) or Seal(origin=NAME, kind="thinking", body=block)
     return Thinking(text=text, kind=ThinkingKind.SUMMARY, seal=seal)

@@ -77,7 +77,7 @@ def encode_tools(request: Request, said: Request, writing: Writing) -> Offers:
     for index, tool in enumerate(request.tools):
         at: Place = ("tools", index) if places is None else places[index]
         declaration: JsonObject | None
-        if isinstance(tool, FunctionTool):
+        if type(tool) is FunctionTool:
             declaration = _encode_function(tool, at, writing, request)
         elif isinstance(tool, TextTool):
             declaration = _encode_text_tool(tool, at, writing, request)

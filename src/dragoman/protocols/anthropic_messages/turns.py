@@ -10,9 +10,10 @@ from functools import partial
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.parts import Compaction, Part, Seal, Text, ToolResult
-from dragoman.model.request import Request
-from dragoman.protocols.anthropic_messages.parts_abroad import encode_part, encode_result
+from dragoman.model.parts import Compaction, Extras, Part, Seal, Text, ToolCall, ToolResult
+from dragoman.model.request import Message, Request
+from dragoman.protocols.anthropic_messages.parts import is_plain
+from dragoman.protocols.anthropic_messages.parts_abroad import encode_call, encode_part, encode_result
 from dragoman.protocols.anthropic_messages.response import decode_turn
 from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
 from dragoman.protocols.anthropic_messages.writing import Writing
@@ -55,14 +56,14 @@ class Conversation:
         for message in self.messages:
             content = message["content"]
             if type(content) is list and len(content) == 1:
-                message["content"] = shortened(content)
+                only = content[0]
+                if type(only) is dict and len(only) == 2 and only.get("type") == "text":
+                    message["content"] = only["text"]
 
 
 def encode_conversation(request: Request, writing: Writing) -> Conversation:
     """Instructions and messages of a request."""
-    for index, message in enumerate(request.messages):
-        if message.extras is not None:
-            writing.drop(message.extras, ("messages", index))
+    _drop_extras(request.messages, writing)
     turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=partial(_restored, writing.target))
     conversation = Conversation()
     _encode_instructions(request.instructions, conversation, writing)
@@ -83,6 +84,17 @@ def encode_conversation(request: Request, writing: Writing) -> Conversation:
             _encode_late(turn, turns, position, conversation, writing)
     _repair_ends(conversation, writing)
     return conversation
+
+
+def _drop_extras(messages: tuple[Message, ...], writing: Writing) -> None:
+    # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
+    neutral: Extras | None = None
+    for index, message in enumerate(messages):
+        extras = message.extras
+        if extras is not None and extras is not neutral:
+            before = len(writing.ledger)
+            writing.drop(extras, ("messages", index))
+            neutral = extras if len(writing.ledger) == before else None
 
 
 def _restored(target: Target, turn: Seal) -> tuple[Part, ...] | None:
@@ -121,6 +133,9 @@ def _encode_leading(turn: Turn, conversation: Conversation, writing: Writing) ->
 def _encode_user(turn: Turn, conversation: Conversation, writing: Writing) -> None:
     content = conversation.content("user")
     for index, part in enumerate(turn.parts):
+        if type(part) is Text and is_plain(part):
+            content.append({"type": "text", "text": part.text})
+            continue
         block = encode_part(part, turn.places[index], writing, by_user=True)
         if block is not None:
             content.append(block)
@@ -136,10 +151,15 @@ def _encode_results(turn: Turn, conversation: Conversation, writing: Writing) ->
 def _encode_assistant(turn: Turn, conversation: Conversation, writing: Writing) -> None:
     content: JsonList | None = None
     for index, part in enumerate(turn.parts):
-        block = encode_part(part, turn.places[index], writing, by_user=False)
+        kind = type(part)
+        block: JsonObject | None
+        if kind is ToolCall:
+            block = encode_call(part, turn.places[index], writing)
+        else:
+            block = encode_part(part, turn.places[index], writing, by_user=False)
         if block is None:
             continue
-        if type(part) is Compaction and block["type"] == "text":
+        if kind is Compaction and block["type"] == "text":
             # A summary of turns that this assistant never said is told by the user.
             conversation.content("user").append(block)
             content = None

@@ -9,6 +9,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.request import (
+    CacheOptions,
     OutputFormat,
     OutputKind,
     Reasoning,
@@ -27,7 +28,7 @@ from dragoman.protocols.openai_chat.tools_abroad import (
     is_forced,
 )
 from dragoman.protocols.openai_chat.turns import TurnEncoder
-from dragoman.rules.conversation import arrange
+from dragoman.rules.conversation import arrange, drop_message_extras
 from dragoman.rules.effort import effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_demands
 from dragoman.rules.moderation import refuse_blocking
@@ -63,22 +64,31 @@ class Abroad:
         """The body, member by member."""
         request, ledger, body = self._request, self._ledger, self._body
         tools = ToolEncoder(request, self._target, ledger).encode(self._placed_tools())
+        # Most requests say few of the things a request can say: a group of which nothing is said is passed over.
+        if request.max_tokens is not None:
+            body["max_completion_tokens" if self._abilities.max_completion_tokens else "max_tokens"] = (
+                request.max_tokens
+            )
         self._scalars()
-        self._user()
-        stops = self._stops()
-        self._stream()
+        if request.end_user is not None:
+            self._user(request.end_user)
+        stops = self._stops() if request.stop else ()
+        if request.stream:
+            self._stream()
         self._tools(tools)
-        self._reasoning()
-        self._output()
-        self._caching()
-        for index, message in enumerate(request.messages):
-            if message.extras is not None:
-                drop_extras(message.extras, ("messages", index), ledger)
+        if request.reasoning != _NO_REASONING:
+            self._reasoning()
+        if request.output is not None:
+            self._output(request.output)
+        if request.cache is not None:
+            self._caching(request.cache)
+        drop_message_extras(request.messages, ledger)
         turns = arrange(request.messages, ledger)
         body["messages"] = TurnEncoder(self._target, tools.table, ledger).encode(
             request.instructions, turns, self._closing
         )
-        drop_extras(request.extras, (), ledger)
+        if request.extras is not None:
+            drop_extras(request.extras, (), ledger)
         return Encoded(body=body, table=tools.table, stops=stops)
 
     def _placed_tools(self) -> list[tuple[ToolSpec, Place]]:
@@ -100,8 +110,7 @@ class Abroad:
         self._ledger.dropped(feature, at, note)
 
     def _scalars(self) -> None:
-        request, body, abilities = self._request, self._body, self._abilities
-        _put(body, "max_completion_tokens" if abilities.max_completion_tokens else "max_tokens", request.max_tokens)
+        request, body = self._request, self._body
         if request.sampling != _NO_SAMPLING:
             self._sampling(request.sampling)
         if request.logprobs:
@@ -172,11 +181,8 @@ class Abroad:
         elif request.speed not in (None, "standard"):
             self._drop(Feature.SERVICE_TIER, ("speed",))
 
-    def _user(self) -> None:
+    def _user(self, user: str) -> None:
         """The end user, bounded; Messages clients also get a routing key for the prefix cache made of it."""
-        user = self._request.end_user
-        if user is None:
-            return
         digest = sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
         if len(user) > USER_ID_LIMIT:
             self._ledger.approximated(Feature.END_USER, ("end_user",), "longer than 64 characters: its SHA-256 is sent")
@@ -202,8 +208,6 @@ class Abroad:
 
     def _stream(self) -> None:
         request = self._request
-        if not request.stream:
-            return
         options: JsonObject = {"include_usage": True}
         obfuscation = request.obfuscation
         if self._abilities.official:
@@ -234,8 +238,6 @@ class Abroad:
 
     def _reasoning(self) -> None:
         reasoning = self._request.reasoning
-        if reasoning == _NO_REASONING:
-            return
         for name, shown in (("display", reasoning.display), ("summary", reasoning.summary)):
             if shown is not None:
                 self._drop(Feature.THINKING_DISPLAY, ("reasoning", name), "what is shown of reasoning is not settable")
@@ -273,12 +275,12 @@ class Abroad:
             self._drop(Feature.EFFORT, ("reasoning", "budget"), "the effort says it")
         return reasoning.effort
 
-    def _output(self) -> None:
+    def _output(self, output: OutputFormat) -> None:
         """The form of the answer, natively or by instruction (mapping.md §12)."""
-        output, abilities, ledger = self._request.output, self._abilities, self._ledger
+        abilities, ledger = self._abilities, self._ledger
         if self._said.updates.output is not None and self._said.output is not None:
             ledger.approximated(Feature.CONFIGURATION_UPDATE, ("output",), "replaced by a later update")
-        if output is None or output.kind is OutputKind.TEXT:
+        if output.kind is OutputKind.TEXT:
             return
         at: Place = ("updates", "output") if self._said.updates.output is not None else ("output",)
         drop_extras(output.extras, at, ledger)
@@ -309,10 +311,7 @@ class Abroad:
             self._ledger.approximated(Feature.OUTPUT_SCHEMA, at, "outside the strict subset: asked for, not enforced")
         return written
 
-    def _caching(self) -> None:
-        cache = self._request.cache
-        if cache is None:
-            return
+    def _caching(self, cache: CacheOptions) -> None:
         drop_extras(cache.extras, ("cache",), self._ledger)
         if cache.automatic is not None and cache.automatic.ttl is not None:
             self._drop(Feature.CACHE_MARK, ("cache", "automatic", "ttl"), "prefixes are cached without being asked")

@@ -31,6 +31,8 @@ from dragoman.rules.schemas import for_openai_strict, with_properties
 from dragoman.rules.toolnames import ToolEntry, ToolTable, Wrapped
 from dragoman.wire.json import encode_text
 
+_NOT_WRAPPED = Wrapped.NOT
+
 
 class EncodedTools(Struct, kw_only=True):
     """What a request's tools became: declarations, the provider's search, and the table of names."""
@@ -94,9 +96,10 @@ class ToolEncoder:
         """Enter a tool into the table; None if it was declared before."""
         if not tool.name:
             raise RefusedError(Feature.TOOL_NAME.value, render_place(at), "a tool needs a name")
-        before = len(self._tools.table)
-        entry = self._tools.table.add(tool, wrapped)
-        if len(self._tools.table) == before:
+        table = self._tools.table
+        before = len(table)
+        entry = table.add(tool, wrapped)
+        if len(table) == before:
             if entry.spec != tool:
                 self._ledger.dropped(Feature.FUNCTION_TOOL, at, f"{tool.name!r} is declared twice; the first counts")
             return None
@@ -125,7 +128,7 @@ class ToolEncoder:
             drop_extras(tool.extras, at, ledger)
 
     def _function(self, tool: FunctionTool, at: Place) -> None:
-        entry = self._add(tool, Wrapped.NOT, at)
+        entry = self._add(tool, _NOT_WRAPPED, at)
         if entry is None:
             return
         if tool.cache is not None:

@@ -29,7 +29,7 @@ from dragoman.protocols.openai_chat.reasoning import write_echo
 from dragoman.protocols.openai_chat.shapes import CONTINUE_EXACTLY, ERROR_PREFIX, HOSTED, NAME, SUMMARY_OPENING
 from dragoman.rules import ids
 from dragoman.rules.abilities import ID_RULES
-from dragoman.rules.arguments import or_empty, unwrapped
+from dragoman.rules.arguments import passed_on
 from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind
 from dragoman.rules.extras import drop_extras, foreign_text
 from dragoman.rules.instructions import tagged, without_telemetry
@@ -52,6 +52,7 @@ class TurnEncoder:
         self._ledger = ledger
         self._parts = PartEncoder(target, ledger)
         self._id_rule = ID_RULES[(NAME, target.abilities.call_ids)]
+        self._fits = self._id_rule.pattern.fullmatch
         self._written: JsonList = []
         self._attached: list[JsonObject] = []
         self._begun = False
@@ -78,6 +79,12 @@ class TurnEncoder:
         return self._written
 
     def _instructions(self, instructions: tuple[Text, ...], closing: str | None) -> None:
+        if len(instructions) == 1 and closing is None and is_plain(instructions[0]):
+            # Nearly all instructions are one text.
+            only = self._without_telemetry(instructions[0].text, ("instructions", 0))
+            if only:
+                self._written.append({"role": "system", "content": only})
+            return
         texts: list[JsonObject] = []
         for index, block in enumerate(instructions):
             at: Place = ("instructions", index)
@@ -190,23 +197,24 @@ class TurnEncoder:
             elif kind is ToolCall:
                 spoken.apart = True
                 calls.append(self._call(part, at))  # type: ignore[arg-type]  # `kind` is its type
-            elif isinstance(part, Thinking):
+            elif kind is Thinking:
                 spoken.apart = True
-                thinking.append((part, at))
+                thinking.append((part, at))  # type: ignore[arg-type]  # `kind` is its type
             elif isinstance(part, Refusal):
                 drop_extras(part.extras, at, self._ledger)
                 refusals.append(part.text)
             else:
                 spoken.apart = True
                 self._other(part, at, spoken)
-        message: JsonObject = {"role": "assistant", "content": spoken.content()}
+        content = spoken.content()
+        message: JsonObject = {"role": "assistant", "content": content}
         if thinking or self._abilities.demands_thinking:
             self._thinking(thinking, message, beside_calls=bool(calls))
         if refusals:
             message["refusal"] = "".join(refusals)
         if calls:
             message["tool_calls"] = calls
-        if message["content"] is not None or refusals or calls:
+        if content is not None or refusals or calls:
             self._written.append(message)
 
     def _other(self, part: Part, at: Place, spoken: _Spoken) -> None:
@@ -223,10 +231,10 @@ class TurnEncoder:
     def _thinking(self, thinking: list[tuple[Thinking, Place]], message: JsonObject, *, beside_calls: bool) -> None:
         wanted = self._abilities.echo_thinking
         welcome = wanted == "all" or (wanted == "calls" and beside_calls)
+        target = self._target
         kept: list[Thinking] = []
         for part, at in thinking:
             seal = part.seal
-            target = self._target
             if seal is None or not opens(seal, NAME, target.model, self._abilities, target.upstream):
                 self._ledger.dropped(Feature.THINKING, at, "this provider did not issue it")
             elif not welcome:
@@ -244,10 +252,10 @@ class TurnEncoder:
             raise RefusedError(Feature.TOOL_NAME.value, render_place(at), "a call needs a name")
         if part.extras is not None or part.cache is not None:
             self._report_call(part, at)
-        call_id = ids.call_id(part.call_id, self._id_rule)
+        call_id = part.call_id if self._fits(part.call_id) else ids.call_id(part.call_id, self._id_rule)
         name = self._table.wire(part.name, part.namespace)
         if part.form is _JSON:
-            arguments = or_empty(unwrapped(part.arguments))
+            arguments = passed_on(part.arguments)
             return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         if self._abilities.custom_tools:
             return write_call(call_id, name, part.arguments, InputForm.TEXT)
@@ -263,7 +271,7 @@ class TurnEncoder:
             self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "calls carry no cache marks here")
 
     def _results(self, turn: Turn) -> None:
-        written, rule = self._written, self._id_rule
+        written, fits = self._written, self._fits
         for part, at in zip(turn.parts, turn.places, strict=True):
             if type(part) is not ToolResult:
                 continue
@@ -271,7 +279,7 @@ class TurnEncoder:
                 # Nearly every result is one text.
                 only = part.parts[0]
                 if type(only) is Text and is_plain(only):
-                    call_id = ids.call_id(part.call_id, rule)
+                    call_id = part.call_id if fits(part.call_id) else ids.call_id(part.call_id, self._id_rule)
                     written.append({"role": "tool", "tool_call_id": call_id, "content": only.text})
                     continue
             self._result(part, at)

@@ -36,13 +36,16 @@ from dragoman.protocols.openai_responses.shapes import (
     SUMMARY_OPENING,
 )
 from dragoman.rules.abilities import ID_RULES
-from dragoman.rules.arguments import or_empty, unwrapped
+from dragoman.rules.arguments import passed_on
 from dragoman.rules.conversation import Turn
 from dragoman.rules.extras import drop_extras, foreign_text
 from dragoman.rules.ids import RESPONSES, call_id
 from dragoman.rules.seals import opens
 from dragoman.rules.toolnames import ToolTable
 from dragoman.rules.unwrap import InputUnwrapper, wrap_input
+
+# Members of enumerations by name cost a look-up each time.
+_TEXT, _JSON = InputForm.TEXT, InputForm.JSON
 
 
 class AssistantWriter:
@@ -162,7 +165,11 @@ class AssistantWriter:
             self._finish_message()
         if (part.extras is not None or part.cache is not None) and self._is_native(part, at):
             return
-        self._emit(self._call_item(part, at), repeat=self._abilities.thinking_per_call)
+        item = self._call_item(part, at)
+        if self._thinking or self._abilities.thinking_per_call:
+            self._emit(item, repeat=self._abilities.thinking_per_call)
+        else:
+            self._items.append(item)
 
     def _is_native(self, part: ToolCall, at: Place) -> bool:
         """Report what a call carries beside itself; an item of this wire's own is written as it came."""
@@ -180,17 +187,17 @@ class AssistantWriter:
         entry = self._table.entry(part.name, part.namespace)
         name = entry.wire if entry is not None else self._table.wire(part.name, part.namespace)
         identity = self.identity(part.call_id)
-        as_text = part.form is InputForm.TEXT
+        as_text = part.form is _TEXT
         written: JsonObject
-        if not as_text and (entry is None or entry.form is InputForm.JSON):
-            arguments = or_empty(unwrapped(part.arguments))
+        if not as_text and (entry is None or entry.form is _JSON):
+            arguments = passed_on(part.arguments)
             written = {"type": FUNCTION_CALL, "call_id": identity, "name": name, "arguments": arguments}
         elif self._abilities.custom_tools:
             self.custom.add(part.call_id)
             text = part.arguments if as_text else _unwrap(part.arguments)
             written = {"type": CUSTOM_CALL, "call_id": identity, "name": name, "input": text}
         else:
-            arguments = or_empty(unwrapped(part.arguments))
+            arguments = passed_on(part.arguments)
             if as_text:
                 self._ledger.approximated(Feature.CUSTOM_TOOL, at, "a free-text call is written as a function call")
                 arguments = wrap_input(part.arguments)

@@ -70,7 +70,8 @@ class InputReader:
         for position, item in enumerate(items):
             if type(item) is not dict:
                 raise WireError(render_path((path, position)), "object", kind_of(item))
-            found.append(read_plain(item) or self.read(Fields(item, (path, position))))
+            message = read_plain(item)
+            found.append(self.read(Fields(item, (path, position))) if message is None else message)
         return tuple(found)
 
     def read(self, item: Fields) -> Message:
@@ -278,7 +279,7 @@ def _plain_reasoning(item: JsonObject) -> Message | None:
     item_id, summary, encrypted = item.get("id"), item.get("summary"), item.get("encrypted_content")
     if len(item) != 4 or type(item_id) is not str or type(summary) is not list or type(encrypted) is not str:
         return None
-    text, kind = "", ThinkingKind.WITHHELD
+    text, kind = "", _WITHHELD
     if summary:
         part = summary[0]
         if len(summary) != 1 or type(part) is not dict or part.get("type") != "summary_text":
@@ -286,12 +287,14 @@ def _plain_reasoning(item: JsonObject) -> Message | None:
         said = part.get("text")
         if type(said) is not str or not said:
             return None
-        text, kind = said, ThinkingKind.SUMMARY
+        text, kind = said, _SUMMARY
     sealed = from_envelope(encrypted) or Seal(origin=NAME, kind="item", body=item)
     return Message(role=_ASSISTANT, parts=(Thinking(text=text, kind=kind, seal=sealed, id=item_id),), id=item_id)
 
 
+# Members of enumerations by name cost a look-up each time.
 _ASSISTANT, _USER = Role.ASSISTANT, Role.USER
+_WITHHELD, _SUMMARY = ThinkingKind.WITHHELD, ThinkingKind.SUMMARY
 _IS_COMPLETED = Extras(origin=NAME, fields={"status": COMPLETED})
 _LANES: dict[str, Callable[[JsonObject], Message | None]] = {
     MESSAGE: _plain_message,

@@ -14,7 +14,7 @@ from dragoman.protocols.openai_responses.assistant import AssistantWriter, user_
 from dragoman.protocols.openai_responses.output import decode_turn
 from dragoman.protocols.openai_responses.parts import InputWriter, plain_text
 from dragoman.protocols.openai_responses.shapes import CONTINUATION, CUSTOM_OUTPUT, FUNCTION_OUTPUT, MESSAGE, NAME
-from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind, arrange
+from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind, arrange, drop_message_extras
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.seals import opens
@@ -38,9 +38,7 @@ class TurnWriter:
     def write(self) -> JsonList:
         """All items, in order."""
         items, ledger = self._items, self._ledger
-        for index, message in enumerate(self._request.messages):
-            if message.extras is not None:
-                drop_extras(message.extras, ("messages", index), ledger)
+        drop_message_extras(self._request.messages, ledger)
         turns = arrange(self._request.messages, ledger, restore=self._restore)
         for turn in turns:
             kind = turn.kind
@@ -101,7 +99,13 @@ class TurnWriter:
         assert isinstance(part, ToolResult)
         if part.extras is not None and "type" not in part.extras.fields:
             drop_extras(part.extras, at, self._ledger)
-        text = plain_text(part.parts) if part.cache is None or not self._target.abilities.breakpoints else None
+        only = part.parts[0] if len(part.parts) == 1 else None
+        text: str | None = None
+        if type(only) is Text and only.cache is None and only.extras is None and part.cache is None:
+            # Nearly every result is one text.
+            text = only.text
+        elif part.cache is None or not self._target.abilities.breakpoints:
+            text = plain_text(part.parts)
         output: str | JsonList
         if text is None:
             output = self._output_parts(part, at)
