@@ -92,7 +92,8 @@ STEERING: dict[str, Feature] = {
 }
 
 
-def _is_neutral(key: str, value: JsonValue) -> bool:
+def is_neutral(key: str, value: JsonValue) -> bool:
+    """Whether a member says nothing, or nothing that every translation does not do anyway."""
     if value is None:
         return True
     neutral = NEUTRAL.get(key, ())
@@ -107,7 +108,7 @@ def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, answer: boo
     if extras is None:
         return
     for key, value in extras.fields.items():
-        if _is_neutral(key, value) or (answer and key in ECHOES):
+        if is_neutral(key, value) or (answer and key in ECHOES):
             continue
         ledger.dropped(
             FEATURES.get(key, Feature.UNKNOWN_FIELD), (*at, "extras", key), f"only {extras.origin} knows {key!r}"

@@ -11,13 +11,15 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
+from dragoman.rules.unknowns import Unknowns
 from tests.protocols.openai_chat.room import ask, losses, mint
 
 
 def assembly(ledger: Ledger | None = None) -> CallAssembly:
     count = iter(range(100))
     asked = ask(FunctionTool(name="f"), TextTool(name="sql"))
-    return CallAssembly(asked, mint(), Ledger() if ledger is None else ledger, lambda: next(count))
+    ledger = Ledger() if ledger is None else ledger
+    return CallAssembly(asked, mint(), ledger, Unknowns(ledger, "openai-chat"), lambda: next(count))
 
 
 ARGUMENTS = st.sampled_from(["", "{", '{"input":"', "x", '"}', "}", "{}"])

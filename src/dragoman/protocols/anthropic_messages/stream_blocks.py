@@ -3,7 +3,7 @@
 state of a block   event                 tells
 (new)              content_block_start   what is known at once: thinking and calls open, text waits for its words
 open               delta of its kind     `say`: PartGrew, after PartStarted if it was the first
-open               any other delta       `grow`: citations, signatures; kinds that are not known are ignored (S9)
+open               any other delta       `grow`: citations, signatures; kinds it does not take are reported (S9)
 open               content_block_stop    `close`: what was held, PartEnded
 """
 
@@ -24,38 +24,42 @@ from dragoman.model.events import (
 )
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Part, Seal, Text, Thinking, ThinkingKind, ToolCall
+from dragoman.model.parts import Extras, Part, Seal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.protocols.anthropic_messages.hosted import listing_result
 from dragoman.protocols.anthropic_messages.parts import decode_block, decode_citation
 from dragoman.protocols.anthropic_messages.response import report_bent, unwrapper_for, with_issuer
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.seals import from_envelope, issued_by
+from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient, encode_text, kind_of
 
 
-class TextGrown(Struct, tag_field="type", tag="text_delta", gc=False):
+class TextGrown(Struct, tag_field="type", tag="text_delta", gc=False, forbid_unknown_fields=True):
     """More text."""
 
     text: str
 
 
-class ThinkingGrown(Struct, tag_field="type", tag="thinking_delta", gc=False):
+class ThinkingGrown(Struct, tag_field="type", tag="thinking_delta", gc=False, forbid_unknown_fields=True):
     """More thinking."""
 
     text: str = field(name="thinking")
 
 
-class InputGrown(Struct, tag_field="type", tag="input_json_delta", gc=False):
+class InputGrown(Struct, tag_field="type", tag="input_json_delta", gc=False, forbid_unknown_fields=True):
     """More of a call's arguments."""
 
     text: str = field(name="partial_json")
 
 
-class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False):
-    """The event that nearly all of a stream consists of, in the shapes that nearly all of them have."""
+class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False, forbid_unknown_fields=True):
+    """The event that nearly all of a stream consists of, in the shapes that nearly all of them have.
+
+    A member that is not theirs sends the event the long way, where it is reported.
+    """
 
     index: int
     delta: TextGrown | ThinkingGrown | InputGrown
@@ -64,11 +68,12 @@ class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False):
 class Reading:
     """What the blocks of one stream share: the question, numbers of parts and ids of calls."""
 
-    __slots__ = ("_mint", "_next", "asked", "call_ids", "ledger")
+    __slots__ = ("_mint", "_next", "asked", "call_ids", "ledger", "unknowns")
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self.asked = asked
         self.ledger = ledger
+        self.unknowns = Unknowns(ledger, NAME)
         self.call_ids: set[str] = set()
         self._mint = mint
         self._next = 0
@@ -92,6 +97,8 @@ class Reading:
     def whole(self, block: JsonObject) -> list[Event]:
         """A block that is told in one piece."""
         part = with_issuer(decode_block(Fields(block)), self.asked)
+        if isinstance(part, Thinking):
+            self.unknowns.members(block, _REDACTED_MEMBERS, part_place(self._next))
         result = listing_result(part)
         told = (part,) if result is None else (part, result)
         events: list[Event] = []
@@ -108,6 +115,8 @@ class Block:
 
     # The delta that `say` takes the text of.
     grown: type | None = None
+    # The deltas that `grow` understands.
+    takes: frozenset[str] = frozenset()
 
     def __init__(self, reading: Reading, start: JsonObject) -> None:
         self.reading = reading
@@ -124,7 +133,7 @@ class Block:
         return []
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
-        """What a delta tells; kinds that are not known here are ignored (S9)."""
+        """What a delta tells; it is one of those that the block takes."""
         del kind, delta
         return []
 
@@ -143,6 +152,7 @@ class _TextBlock(Block):
 
     __slots__ = ()
     grown = TextGrown
+    takes = frozenset({"text_delta", "citations_delta"})
 
     def open(self) -> list[Event]:
         events = self.say(text_of(self.start, "text"))
@@ -155,20 +165,27 @@ class _TextBlock(Block):
             return []
         if self.index >= 0:
             return [PartGrew(self.index, TextDelta(text))]
-        return [self.announce(Text(text="")), PartGrew(self.index, TextDelta(text))]
+        return [self._begun(), PartGrew(self.index, TextDelta(text))]
+
+    def _begun(self) -> PartStarted:
+        rest: JsonObject = {key: value for key, value in self.start.items() if key not in _TEXT_MEMBERS}
+        return self.announce(Text(text="", extras=Extras(origin=NAME, fields=rest) if rest else None))
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
         if kind == "text_delta":
             return self.say(text_of(delta, "text"))
-        return self._cite(Fields(delta).fields("citation")) if kind == "citations_delta" else []
+        return self._cite(Fields(delta).fields("citation"))
 
     def _cite(self, citation: Fields) -> list[Event]:
-        events: list[Event] = [self.announce(Text(text=""))] if self.index < 0 else []
+        events: list[Event] = [self._begun()] if self.index < 0 else []
         events.append(PartGrew(self.index, CitationAdded(decode_citation(citation))))
         return events
 
     def close(self) -> list[Event]:
-        return [PartEnded(self.index)] if self.index >= 0 else []
+        if self.index >= 0:
+            return [PartEnded(self.index)]
+        self.reading.unknowns.members(self.start, _TEXT_MEMBERS)
+        return []
 
 
 class _ThinkingBlock(Block):
@@ -176,6 +193,7 @@ class _ThinkingBlock(Block):
 
     __slots__ = ("_pieces", "_signature")
     grown = ThinkingGrown
+    takes = frozenset({"thinking_delta", "signature_delta"})
 
     def open(self) -> list[Event]:
         self._pieces: list[str] = []
@@ -192,15 +210,18 @@ class _ThinkingBlock(Block):
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
         if kind == "thinking_delta":
             return self.say(text_of(delta, "thinking"))
-        if kind == "signature_delta":
-            self._signature = text_of(delta, "signature")
+        self._signature = text_of(delta, "signature")
         return []
 
     def close(self) -> list[Event]:
-        if not self._signature:
+        seal = from_envelope(self._signature) if self._signature else None
+        if seal is None and self._signature:
+            body: JsonObject = {**self.start, "thinking": "".join(self._pieces), "signature": self._signature}
+            seal = self.reading.issued(Seal(origin=NAME, kind="thinking", body=body))
+        # The seal may hold the whole block, but no client is told of its other members.
+        self.reading.unknowns.members(self.start, _THINKING_MEMBERS, part_place(self.index))
+        if seal is None:
             return [PartEnded(self.index)]
-        body: JsonObject = {**self.start, "thinking": "".join(self._pieces), "signature": self._signature}
-        seal = from_envelope(self._signature) or self.reading.issued(Seal(origin=NAME, kind="thinking", body=body))
         return [PartGrew(self.index, SealSet(seal)), PartEnded(self.index)]
 
 
@@ -209,6 +230,7 @@ class _CallBlock(Block):
 
     __slots__ = ("_silent", "_unwrapper")
     grown = InputGrown
+    takes = frozenset({"input_json_delta"})
 
     def open(self) -> list[Event]:
         self._silent = True
@@ -232,8 +254,6 @@ class _CallBlock(Block):
         return [PartGrew(self.index, ArgumentsDelta(text))] if text else []
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
-        if kind != "input_json_delta":
-            return []
         text = delta.get("partial_json")
         if type(text) is not str:
             raise WireError("/delta/partial_json", "string", kind_of(text))
@@ -259,14 +279,14 @@ class _HostedBlock(Block):
     """A call that the provider runs: told whole once its input is complete."""
 
     __slots__ = ("_pieces",)
+    takes = frozenset({"input_json_delta"})
 
     def open(self) -> list[Event]:
         self._pieces: list[str] = []
         return []
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
-        if kind == "input_json_delta":
-            self._pieces.append(text_of(delta, "partial_json"))
+        self._pieces.append(text_of(delta, "partial_json"))
         return []
 
     def close(self) -> list[Event]:
@@ -279,6 +299,7 @@ class _CompactionBlock(Block):
     """A compaction: its content comes in one delta."""
 
     __slots__ = ("_members",)
+    takes = frozenset({"compaction_delta", "signature_delta"})
 
     def open(self) -> list[Event]:
         self._members: JsonObject = {}
@@ -287,13 +308,26 @@ class _CompactionBlock(Block):
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
         if kind == "compaction_delta":
             self._members.update({key: value for key, value in delta.items() if key != "type"})
-        elif kind == "signature_delta":
+        else:
             self._members["signature"] = text_of(delta, "signature")
         return []
 
     def close(self) -> list[Event]:
         return self.reading.whole({**self.start, **self._members})
 
+
+# What a block says by itself, and what its deltas do; a compaction takes whatever its delta brings.
+_TEXT_MEMBERS = frozenset({"type", "text", "citations"})
+_REDACTED_MEMBERS = frozenset({"type", "data"})
+_THINKING_MEMBERS = frozenset({"type", "thinking", "signature"})
+DELTA_MEMBERS: dict[str, frozenset[str]] = {
+    "text_delta": frozenset({"type", "text"}),
+    "citations_delta": frozenset({"type", "citation"}),
+    # The estimate is of the usage, which is told at the end.
+    "thinking_delta": frozenset({"type", "thinking", "estimated_tokens"}),
+    "signature_delta": frozenset({"type", "signature"}),
+    "input_json_delta": frozenset({"type", "partial_json"}),
+}
 
 BLOCKS: dict[str, type[Block]] = {
     "text": _TextBlock,

@@ -26,15 +26,29 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.protocols.anthropic_messages.failure import error_object, failure_in_body
 from dragoman.protocols.anthropic_messages.response import make_stop
-from dragoman.protocols.anthropic_messages.stream_blocks import BLOCKS, Block, BlockGrew, Reading, text_of
+from dragoman.protocols.anthropic_messages.stream_blocks import (
+    BLOCKS,
+    DELTA_MEMBERS,
+    Block,
+    BlockGrew,
+    Reading,
+    text_of,
+)
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Asked, Mint
+from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.unknowns import part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient, encode
 from dragoman.wire.sse import Frame
 from dragoman.wire.sse import frame as frame_of
 
-UNEXPECTED_END = "upstream stream ended unexpectedly"
+# What is read of events, of the message that the first one brings, and of the end that the last one tells.
+_EVENT = frozenset({"type", "index", "message", "content_block", "delta", "usage"})
+_MESSAGE = frozenset(
+    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"}
+)
+_STOP = frozenset({"stop_reason", "stop_sequence", "stop_details"})
 
 _read_growth = Decoder(BlockGrew).decode
 
@@ -44,6 +58,7 @@ class MessagesStreamDecoder:
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._reading = Reading(asked, mint, ledger)
+        self._unknowns = self._reading.unknowns
         self._fresh = True
         self._over = False
         self._blocks: dict[int, Block] = {}
@@ -85,8 +100,11 @@ class MessagesStreamDecoder:
             reader = self._readers.get(kind) if type(kind) is str else None
             if reader is not None:
                 return reader(event)
-            # Unknown events are ignored, but an error by any name ends the stream (O2).
-            return self._read_error(event) if event.get("error") is not None else []
+            # Unknown events are left out and reported, but an error by any name ends the stream (O2).
+            if event.get("error") is not None:
+                return self._read_error(event)
+            self._unknowns.name(kind if type(kind) is str else "event")
+            return []
         except WireError as error:
             if frame.data.strip() == b"[DONE]":
                 return []
@@ -101,7 +119,7 @@ class MessagesStreamDecoder:
                 return self._read_end({})
         except WireError as error:
             return self._fail(f"the provider's stream cannot be read: {error}")
-        return self._fail(UNEXPECTED_END)
+        return self._fail(ENDED_EARLY)
 
     def broken(self, failure: Failure) -> bytes:
         """The frame by which a relayed stream tells its client that it broke off."""
@@ -116,6 +134,8 @@ class MessagesStreamDecoder:
 
     def _read_message(self, event: JsonObject) -> list[Event]:
         message = Fields(event).fields("message")
+        self._unknowns.members(event, _EVENT)
+        self._unknowns.members(message.value, _MESSAGE)
         if not self._fresh:
             return []
         self._fresh = False
@@ -134,6 +154,7 @@ class MessagesStreamDecoder:
         fields = Fields(event)
         index = fields.integer("index")
         start = fields.object("content_block")
+        self._unknowns.members(event, _EVENT)
         # A block that was left open ends where the next one begins.
         events += self._close_blocks()
         block = BLOCKS.get(text_of(start, "type"), Block)(self._reading, start)
@@ -148,10 +169,18 @@ class MessagesStreamDecoder:
         kind = delta.get("type")
         if block is None or type(kind) is not str:
             return []
-        return block.grow(kind, delta)
+        events = block.grow(kind, delta) if kind in block.takes else []
+        at = part_place(block.index)
+        self._unknowns.members(event, _EVENT, at)
+        if kind not in block.takes:
+            self._unknowns.name(kind, True, at)
+        elif kind in DELTA_MEMBERS:
+            self._unknowns.members(delta, DELTA_MEMBERS[kind], at)
+        return events
 
     def _read_stop(self, event: JsonObject) -> list[Event]:
         block = self._blocks.pop(Fields(event).integer("index"), None)
+        self._unknowns.members(event, _EVENT, part_place(block.index if block is not None else None))
         return block.close() if block is not None else []
 
     def _close_blocks(self) -> list[Event]:
@@ -163,11 +192,15 @@ class MessagesStreamDecoder:
     def _read_message_delta(self, event: JsonObject) -> list[Event]:
         fields = Fields(event)
         delta = fields.optional_fields("delta")
+        self._unknowns.members(event, _EVENT)
+        if delta is not None:
+            self._unknowns.members(delta.value, _STOP)
         if delta is not None and (self._stop is None or delta.value.get("stop_reason") is not None):
             self._stop = delta
         return self._begin() + self._remember_usage(fields)
 
-    def _read_end(self, _event: JsonObject) -> list[Event]:
+    def _read_end(self, event: JsonObject) -> list[Event]:
+        self._unknowns.members(event, _EVENT)
         events = self._begin() + self._close_blocks()
         told = self._stop or Fields({})
         stop = make_stop(
@@ -179,7 +212,8 @@ class MessagesStreamDecoder:
         self._finish()
         return [*events, Stopped(stop), Ended()]
 
-    def _read_ping(self, _event: JsonObject) -> list[Event]:
+    def _read_ping(self, event: JsonObject) -> list[Event]:
+        self._unknowns.members(event, _EVENT)
         return [Heartbeat()]
 
     def _read_error(self, event: JsonObject) -> list[Event]:

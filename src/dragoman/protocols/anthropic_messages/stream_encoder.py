@@ -38,7 +38,7 @@ from dragoman.model.events import (
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.parts import Extras, InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.answers import (
     WRAPPED,
@@ -55,6 +55,7 @@ from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.arguments import Wrapping, to_object
+from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.unwrap import InputWrapper
 from dragoman.wire.json import encode, encode_text
@@ -303,8 +304,14 @@ class MessagesStreamEncoder:
         self._index += 1
         return _start(writer.index, block)
 
+    def _lose_members(self, extras: Extras | None) -> None:
+        """Report what a part says beside itself on another wire; a whole native object is told as its call."""
+        if extras is not None and extras.origin != NAME and "type" not in extras.fields:
+            drop_extras(extras, ("parts", self._part), self._ledger)
+
     def _start_text(self, part: Text | Refusal) -> bytes:
         writer = _TextWriter(self._index, self._part, self._ledger)
+        self._lose_members(part.extras)
         if isinstance(part, Refusal):
             self._refusals.append(writer)
         frames = self._open(writer, {"type": "text", "text": ""})
@@ -312,6 +319,7 @@ class MessagesStreamEncoder:
 
     def _start_thinking(self, part: Thinking) -> bytes:
         writer = _ThinkingWriter(self._index, part)
+        self._lose_members(part.extras)
         frames = self._open(writer, {"type": "thinking", "thinking": "", "signature": ""})
         return frames + writer.grow(TextDelta(part.text)) if part.text else frames
 
@@ -319,6 +327,8 @@ class MessagesStreamEncoder:
         block = call_opening(part)
         if part.extras is not None and part.extras.origin == NAME:
             block.update(part.extras.fields)
+        else:
+            self._lose_members(part.extras)
         if part.form is InputForm.TEXT:
             text_writer = _TextCallWriter(self._index)
             frames = self._open(text_writer, block) + text_writer.open()

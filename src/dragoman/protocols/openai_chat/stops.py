@@ -11,10 +11,13 @@ from dragoman.model.response import Stop, StopReason
 from dragoman.protocols.openai_chat.shapes import FINISH_FAILURES, FINISH_REASONS, FINISH_WORDS, NAME
 from dragoman.rules.extras import drop_extras
 
+# Members of a choice in which servers say which stop string fired.
+STOP_STRINGS = ("stop_reason", "matched_stop")
+
 
 def stop_string(choice: JsonObject) -> tuple[str, str] | None:
     """The stop string that fired, where the server says it, and the member that says it; token ids are no strings."""
-    for key in ("stop_reason", "matched_stop"):
+    for key in STOP_STRINGS:
         value = choice.get(key)
         if isinstance(value, str) and value:
             return key, value

@@ -34,10 +34,12 @@ from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
 from dragoman.wire.json import kind_of
 
 _KNOWN = frozenset({"index", "id", "type", "function", "custom"})
+_INNER = frozenset({"name", "arguments", "input"})
 
 
 class _Call:
@@ -63,20 +65,28 @@ class _Call:
         pieces = self.pieces
         if not pieces or self.custom:
             return False
+        if pieces[0].startswith("{") and not pieces[-1].rstrip().endswith("}"):
+            # The usual answer, without putting the pieces together for each fragment.
+            return False
         return is_complete(pieces[0] if len(pieces) == 1 else "".join(pieces))
 
 
 class CallAssembly:
     """All calls of one answer."""
 
-    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger, next_index: Callable[[], int]) -> None:
+    def __init__(
+        self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns, next_index: Callable[[], int]
+    ) -> None:
         self._table = asked.table
         # At home the names on the wire are the client's own.
         self._names = frozenset(tool.name for tool in asked.request.tools if isinstance(tool, FunctionTool | TextTool))
         self._mint = mint
         self._ledger = ledger
+        self._unknowns = unknowns
         self._next_index = next_index
         self._calls: list[_Call] = []
+        # Those that opened since something else began.
+        self._latest: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._ids: set[str] = set()
@@ -124,16 +134,26 @@ class CallAssembly:
             self._grow(call, arguments, events)
         elif call.told < 0 and self._declared(call.name):
             self._announce(call, events)
+        self._report(call, fragment, inner)
+
+    def _report(self, call: _Call, fragment: JsonObject, inner: JsonObject) -> None:
+        """Report what a fragment says that nobody reads and the call's extras do not hold."""
+        at = part_place(call.told)
+        self._unknowns.members(inner, _INNER, at)
+        known = _KNOWN if call.extras is None else _KNOWN | call.extras.fields.keys()
+        self._unknowns.members(fragment, known, at)
 
     def move_on(self, events: list[Event]) -> None:
         """Something else begins: calls that are complete end, so that nothing waits behind them."""
-        for call in self._calls:
+        # A call that was passed before ends with the fragment that completes it.
+        for call in self._latest:
             if call.told < 0 and call.name:
                 self._announce(call, events)
             if not call.ended:
                 call.passed = True
                 if call.told >= 0 and call.complete():
                     self._end(call, events)
+        self._latest.clear()
 
     def end(self, events: list[Event]) -> None:
         """No more fragments come."""
@@ -144,6 +164,8 @@ class CallAssembly:
                 self._end(call, events)
             elif call.told < 0 and not call.ended:
                 call.ended = True
+                if call.extras is not None:
+                    self._unknowns.members(call.extras.fields, ())
                 self._ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
 
     def _owner(self, index: int | None, given: str, name: str, arguments: str) -> _Call | None:
@@ -167,9 +189,10 @@ class CallAssembly:
 
     def _open(self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]) -> _Call:
         self.move_on(events)
-        rest = {key: value for key, value in fragment.items() if key not in _KNOWN}
+        rest: JsonObject = {key: value for key, value in fragment.items() if key not in _KNOWN and value is not None}
         call = _Call(index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
         self._calls.append(call)
+        self._latest.append(call)
         if index is not None:
             self._by_index[index] = call
         if given:

@@ -37,17 +37,38 @@ from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in
 from dragoman.protocols.openai_chat.parts import decode_annotation
-from dragoman.protocols.openai_chat.shapes import DETAILS, FINISH_FAILURES
-from dragoman.protocols.openai_chat.stops import broken_off, stop_of, stop_string
+from dragoman.protocols.openai_chat.shapes import DETAILS, FINISH_FAILURES, NAME, REASONING_FIELDS
+from dragoman.protocols.openai_chat.stops import STOP_STRINGS, broken_off, stop_of, stop_string
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
 from dragoman.protocols.openai_chat.usage import decode_usage, whole_number
+from dragoman.rules.extras import ECHOES
+from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.unknowns import Unknowns
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient, kind_of
 from dragoman.wire.sse import Frame
 
-_CUT = "upstream stream ended unexpectedly"
+# What is read of a chunk, its choice and its delta, and what loses nothing by being left out.
+_CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation"}
+_CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
+_DELTA = frozenset(
+    {
+        "role",
+        "content",
+        "refusal",
+        "annotations",
+        "tool_calls",
+        "function_call",
+        "obfuscation",
+        *REASONING_FIELDS,
+        DETAILS,
+    }
+)
+_CONTENT = frozenset({"type", "text"})
+_LOGPROBS = frozenset({"content", "refusal"})
+
 _EMPTY = "upstream sent an empty stream"
 
 
@@ -82,7 +103,11 @@ class ChatStreamDecoder:
         self._index = -1
         # The member whose text continues the open run.
         self._continued = ""
-        self._calls = CallAssembly(asked, mint, ledger, self._next_index)
+        self._unknowns = Unknowns(ledger, NAME)
+        # The members of chunks and choices as they come again and again, once nothing in them is left to report.
+        self._usual: list[str] = []
+        self._usual_choice: list[str] = []
+        self._calls = CallAssembly(asked, mint, ledger, self._unknowns, self._next_index)
         self._thinking = ThinkingRun()
         self._inline = InlineThinking() if asked.target.abilities.inline_thinking else None
         self._refusal: list[str] = []
@@ -118,7 +143,7 @@ class ChatStreamDecoder:
         if self._state is _State.FINISHED:
             self._end(events)
         elif self._state is not _OVER:
-            self._fail(_unreadable(_CUT if self._state is _State.RUNNING else _EMPTY), events)
+            self._fail(_unreadable(ENDED_EARLY if self._state is _State.RUNNING else _EMPTY), events)
         return events
 
     def broken(self, failure: Failure) -> bytes:
@@ -135,20 +160,23 @@ class ChatStreamDecoder:
 
     def _next(self, chunk: JsonValue) -> PartGrew | None:
         """The one event of a chunk that only continues what is open, exactly as `_chunk` tells it; None for others."""
-        if type(chunk) is not dict:
+        if type(chunk) is not dict or [*chunk] != self._usual:
             return None
-        get = chunk.get
-        choices, tier = get("choices"), get("service_tier")
-        if type(choices) is not list or len(choices) != 1 or get("usage") is not None or get("error"):
+        choices, tier = chunk.get("choices"), chunk.get("service_tier")
+        if type(choices) is not list or len(choices) != 1 or chunk.get("usage") is not None:
             return None
         choice = choices[0]
         if type(choice) is not dict or (tier is not None and tier != self._tier):
             return None
+        # Four members that are all there are the four that are known.
+        absent = 1 if len(choice) == 4 else None
+        if absent is None and [*choice] != self._usual_choice:
+            return None
         get = choice.get
         delta = get("delta")
-        if type(delta) is not dict or len(delta) != 1 or get("finish_reason") is not None:
+        if type(delta) is not dict or len(delta) != 1 or get("finish_reason", absent) is not None:
             return None
-        if get("logprobs") is not None or get("index"):
+        if get("logprobs", absent) is not None or get("index", absent):
             return None
         text = delta.get(self._continued) if self._continued else None
         if text is None:
@@ -172,6 +200,9 @@ class ChatStreamDecoder:
             if failure is not None:
                 self._fail(failure, events)
                 return
+        if [*chunk] != self._usual:
+            settled = self._unknowns.members(chunk, _CHUNK)
+            self._usual = [*chunk] if settled and "choices" in chunk and "error" not in chunk else []
         if self._state is _FRESH:
             self._start(chunk, events)
         usage = chunk.get("usage")
@@ -217,6 +248,8 @@ class ChatStreamDecoder:
             self._ledger.dropped(Feature.CHOICES, ("alternatives",), "only the first choice is passed on")
 
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
+        if [*choice] != self._usual_choice:
+            self._check(choice)
         delta = choice.get("delta")
         if delta is not None:
             if not isinstance(delta, dict):
@@ -238,6 +271,18 @@ class ChatStreamDecoder:
         self._state = _State.FINISHED
         self._end_parts(events)
 
+    def _check(self, choice: JsonObject) -> None:
+        """Report the members of a choice that nobody reads; a stop string is told with the end."""
+        settled = True
+        for key, value in choice.items():
+            if key not in _CHOICE and not (key in STOP_STRINGS and isinstance(value, str)):
+                settled = self._unknowns.name(key, value) and settled
+        logprobs = choice.get("logprobs")
+        if isinstance(logprobs, dict):
+            self._unknowns.members(logprobs, _LOGPROBS)
+        usual = settled and choice.keys() >= _CHOICE - {"logprobs"} and choice.keys().isdisjoint(STOP_STRINGS)
+        self._usual_choice = [*choice] if usual else []
+
     def _delta(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
         """What one delta tells: reasoning, then text, then calls (T1); null, "" and [] are nothing (S3)."""
         get = delta.get
@@ -248,7 +293,7 @@ class ChatStreamDecoder:
             self._reason(delta, events)
         content = get("content")
         if content:
-            self._say(content if isinstance(content, str) else _joined(content), choice, events)
+            self._say(content if isinstance(content, str) else self._joined(content), choice, events)
         refusal = get("refusal")
         if refusal:
             self._refuse(refusal, choice, events)
@@ -260,6 +305,20 @@ class ChatStreamDecoder:
         legacy = get("function_call")
         if legacy:
             self._call([{"index": 0, "function": legacy}], events)
+        self._unknowns.members(delta, _DELTA)
+
+    def _joined(self, content: JsonValue) -> str:
+        """The text of content that comes in parts."""
+        if not isinstance(content, list):
+            raise WireError("/choices/0/delta/content", "string or array", kind_of(content))
+        texts: list[str] = []
+        for part in content:
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(part, dict):
+                self._unknowns.members(part, _CONTENT)
+            if isinstance(text, str):
+                texts.append(text)
+        return "".join(texts)
 
     def _open(self, run: _Run, events: list[Event]) -> None:
         """Begin a run; the one before it ends, and calls that are complete do not make it wait (S2)."""
@@ -378,6 +437,8 @@ class ChatStreamDecoder:
                 self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
         refusal = "".join(self._refusal)
         stop = stop_of(self._finish, calls=self._calls.any_told, refusal=refusal or None, sequence=self._sequence)
+        if self._sequence is not None and stop.sequence is None:
+            self._unknowns.name(*self._sequence)
         self._state = _OVER
         events += [Stopped(stop), Ended()]
 
@@ -385,13 +446,6 @@ class ChatStreamDecoder:
 def _logprobs(logprobs: JsonValue, key: str) -> JsonList | None:
     found = logprobs.get(key) if isinstance(logprobs, dict) else None
     return found if isinstance(found, list) and found else None
-
-
-def _joined(content: JsonValue) -> str:
-    if not isinstance(content, list):
-        raise WireError("/choices/0/delta/content", "string or array", kind_of(content))
-    texts = (part.get("text") if isinstance(part, dict) else part for part in content)
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _unreadable(message: str) -> Failure:

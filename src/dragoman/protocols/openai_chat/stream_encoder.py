@@ -53,10 +53,11 @@ from dragoman.protocols.openai_chat.answers import (
 )
 from dragoman.protocols.openai_chat.failure import error_frame
 from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
-from dragoman.protocols.openai_chat.shapes import CHUNK, SERVED_TIERS
+from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, SERVED_TIERS
 from dragoman.protocols.openai_chat.stops import finish_word, report_stop
 from dragoman.protocols.openai_chat.usage import encode_usage
 from dragoman.rules import ids
+from dragoman.rules.extras import drop_extras
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
 
@@ -144,6 +145,8 @@ class ChatStreamEncoder:
         part = event.part
         fold = PartFold(part)
         written = b""
+        if isinstance(part, Text | Refusal | Thinking) and part.extras is not None and part.extras.origin != NAME:
+            drop_extras(part.extras, ("parts", event.index), self._ledger)
         if isinstance(part, Text):
             writer = _Writer(*self._around(b'{"content":', b"}"), fold)
         elif isinstance(part, Refusal):

@@ -27,13 +27,23 @@ from dragoman.model.events import (
 )
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ThinkingKind, ToolCall
+from dragoman.model.parts import Foreign, InputForm, Part, Refusal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses.items import decode_thinking
 from dragoman.protocols.openai_responses.output import OutputReader, message_members, report_bent, with_members
-from dragoman.protocols.openai_responses.parts import decode_annotation
-from dragoman.protocols.openai_responses.shapes import CUSTOM_CALL, FUNCTION_CALL, MESSAGE, REASONING
+from dragoman.protocols.openai_responses.parts import decode_annotation, decode_part
+from dragoman.protocols.openai_responses.shapes import (
+    CALL_MEMBERS,
+    CUSTOM_CALL,
+    FUNCTION_CALL,
+    MESSAGE,
+    NAME,
+    PART_MEMBERS,
+    REASONING,
+    REASONING_MEMBERS,
+)
 from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper
 from dragoman.wire.fields import Fields
 
@@ -41,12 +51,13 @@ from dragoman.wire.fields import Fields
 class Telling:
     """What the items of one stream share: the events of the frame at hand, and what was told so far."""
 
-    __slots__ = ("asked", "calls", "ledger", "mint", "out", "parts", "reader", "refusals", "told")
+    __slots__ = ("asked", "calls", "ledger", "mint", "out", "parts", "reader", "refusals", "told", "unknowns")
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self.asked = asked
         self.mint = mint
         self.ledger = ledger
+        self.unknowns = Unknowns(ledger, NAME)
         self.reader = OutputReader(asked, ledger)
         self.out: list[Event] = []
         self.parts = 0
@@ -65,13 +76,14 @@ class Telling:
 class Piece:
     """One content part of a message, one summary, or the arguments of a call: the part it is and what came of it."""
 
-    __slots__ = ("annotations", "ended", "index", "pieces")
+    __slots__ = ("annotations", "ended", "foreign", "index", "pieces")
 
     def __init__(self) -> None:
         self.index: int | None = None
         self.pieces: list[str] = []
         self.annotations = 0
         self.ended = False
+        self.foreign = False
 
     def missing(self, whole: str) -> str:
         """What the whole text has beyond the deltas."""
@@ -84,7 +96,7 @@ class Piece:
 class GrowingItem:
     """An item of a kind that comes whole, and what all kinds have in common."""
 
-    __slots__ = ("done", "item_id", "kind", "telling")
+    __slots__ = ("announced", "body", "done", "item_id", "kind", "telling")
 
     def __init__(self, telling: Telling, kind: str, body: JsonObject) -> None:
         self.telling = telling
@@ -92,12 +104,21 @@ class GrowingItem:
         item_id = body.get("id")
         self.item_id = item_id if type(item_id) is str else None
         self.done = False
+        # The item as it was announced, and as it ended.
+        self.announced = body
+        self.body: JsonObject = {}
+
+    def repeat(self, body: JsonObject) -> None:
+        """Report what the item says when it is told again, other than it ended."""
+        self.telling.unknowns.members(body, self.body)
 
     def finish(self, body: JsonObject | None) -> None:
         """End the item; without its body what the deltas told is all there is."""
-        if body is None:
-            return
         telling = self.telling
+        if body is None:
+            telling.unknowns.name(self.kind or "item")
+            return
+        telling.unknowns.members(self.announced, body)
         for part in telling.reader.read(Fields(body)):
             number = telling.number()
             if isinstance(part, ToolCall):
@@ -113,12 +134,13 @@ class GrowingItem:
 class GrowingMessage(GrowingItem):
     """A message: every content part is a part of its own."""
 
-    __slots__ = ("_members", "_opened", "_pieces")
+    __slots__ = ("_attached", "_members", "_opened", "_pieces")
 
     def __init__(self, telling: Telling, kind: str, body: JsonObject) -> None:
         super().__init__(telling, kind, body)
         self._pieces: dict[int, Piece] = {}
         self._members = message_members(body, home=False)
+        self._attached: JsonObject = {}
         self._opened = False
 
     def text_delta(self, event: JsonObject) -> None:
@@ -176,6 +198,27 @@ class GrowingMessage(GrowingItem):
                 self._finish_piece(self._piece(position), part)
         for piece in self._pieces.values():
             self._finish_piece(piece, None)
+        self._report(self.announced)
+        if body is not None:
+            self._report(body)
+
+    def repeat(self, body: JsonObject) -> None:
+        """Report what the message and its content say beyond how they ended."""
+        self._report(body)
+        content = body.get("content")
+        for position, part in enumerate(content if type(content) is list else ()):
+            if type(part) is dict:
+                self._report_part(self._piece(position), part)
+
+    def _report(self, body: JsonObject) -> None:
+        first = next((piece.index for piece in self._pieces.values() if piece.index is not None), None)
+        members = message_members(body, home=False)
+        if members:
+            self.telling.unknowns.members(members, self._attached, part_place(first))
+
+    def _report_part(self, piece: Piece, body: JsonObject) -> None:
+        if not piece.foreign:
+            self.telling.unknowns.members(body, PART_MEMBERS, part_place(piece.index))
 
     def _piece(self, position: JsonValue) -> Piece:
         number = position if type(position) is int else 0
@@ -211,8 +254,17 @@ class GrowingMessage(GrowingItem):
             telling.refusals.append(piece)
         if self._members and not self._opened:
             part = with_members(part, self._members)
+            self._attached = self._members
         self._opened = True
         telling.out.append(PartStarted(piece.index, part))
+
+    def _start_foreign(self, piece: Piece, body: JsonObject) -> None:
+        """Content of a kind that nobody knows is a part that comes whole."""
+        part = decode_part(Fields(body)) if body.get("type") not in _TEXTS else None
+        if isinstance(part, Foreign):
+            piece.foreign = True
+            piece.index = self.telling.number()
+            self.telling.out.append(PartStarted(piece.index, part))
 
     def _complete(self, event: JsonObject, whole: JsonValue, *, refusal: bool) -> None:
         if type(whole) is not str:
@@ -225,12 +277,16 @@ class GrowingMessage(GrowingItem):
 
     def _finish_piece(self, piece: Piece, body: JsonObject | None) -> None:
         if piece.ended:
+            if body is not None:
+                self._report_part(piece, body)
             return
+        if body is not None and piece.index is None:
+            self._start_foreign(piece, body)
         if body is not None:
             refusal = body.get("type") == "refusal"
             whole = body.get("refusal" if refusal else "text")
             missing = piece.missing(whole) if type(whole) is str else ""
-            if missing:
+            if missing and not piece.foreign:
                 if piece.index is None:
                     self._start(piece, refusal=refusal)
                 self._grow(piece, missing, _logprobs(piece, body))
@@ -238,9 +294,14 @@ class GrowingMessage(GrowingItem):
             for annotation in (annotations if type(annotations) is list else [])[piece.annotations :]:
                 if type(annotation) is dict:
                     self._annotate(piece, annotation)
+            self._report_part(piece, body)
         piece.ended = True
         if piece.index is not None:
             self.telling.out.append(PartEnded(piece.index))
+
+
+# Content that is told as it grows.
+_TEXTS = ("output_text", "refusal", "text", None)
 
 
 def _logprobs(piece: Piece, whole: JsonObject) -> JsonList | None:
@@ -284,7 +345,8 @@ class GrowingReasoning(GrowingItem):
 
     def finish(self, body: JsonObject | None) -> None:
         """End the reasoning, with its seal if it came."""
-        out = self.telling.out
+        out, unknowns, at = self.telling.out, self.telling.unknowns, part_place(self._index)
+        unknowns.members(self.announced, REASONING_MEMBERS if body is None else REASONING_MEMBERS | body.keys(), at)
         if body is None:
             if not self._opened:
                 withheld = Thinking(text="", kind=ThinkingKind.WITHHELD, id=self.item_id)
@@ -301,9 +363,21 @@ class GrowingReasoning(GrowingItem):
                 self._complete(_downwards(position) if full else position, part.get("text"), kind)
         if not self._opened:
             out.append(PartStarted(self._index, Thinking(text="", kind=whole.kind, id=whole.id)))
+        if whole.extras is not None:
+            unknowns.members(whole.extras.fields, REASONING_MEMBERS, at)
         if whole.seal is not None:
             out.append(PartGrew(self._index, SealSet(whole.seal)))
         out.append(PartEnded(self._index))
+
+    def repeat(self, body: JsonObject) -> None:
+        """Report what the reasoning says beyond its seal."""
+        unknowns, at = self.telling.unknowns, part_place(self._index)
+        unknowns.members(body, REASONING_MEMBERS | self.body.keys(), at)
+        for key in ("summary", "content"):
+            parts = body.get(key)
+            for part in parts if type(parts) is list and parts != self.body.get(key) else ():
+                if type(part) is dict:
+                    unknowns.members(part, PART_MEMBERS, at)
 
     def _complete(self, key: int, whole: JsonValue, kind: ThinkingKind) -> None:
         if type(whole) is not str:
@@ -363,11 +437,14 @@ class GrowingCall(GrowingItem):
         """End the call."""
         if self._call is None:
             if body is None:
+                self.telling.unknowns.name(self.kind)
                 return
             self.kind = CUSTOM_CALL if body.get("type") == CUSTOM_CALL else self.kind
             self._open(body)
         if body is not None:
             self._complete(body.get("input" if self.kind == CUSTOM_CALL else "arguments"))
+            self.repeat(body)
+        self.repeat(self.announced)
         telling = self.telling
         if self._unwrapper is not None:
             rest = self._unwrapper.close()
@@ -376,6 +453,10 @@ class GrowingCall(GrowingItem):
             if self._unwrapper.bent:
                 report_bent(self._index, telling.ledger)
         telling.out.append(PartEnded(self._index))
+
+    def repeat(self, body: JsonObject) -> None:
+        """Report what the call says beside itself."""
+        self.telling.unknowns.members(body, CALL_MEMBERS, part_place(self._index))
 
     def _open(self, body: JsonObject) -> None:
         telling = self.telling

@@ -80,6 +80,82 @@ RESPONSE_INCOMPLETE = "response.incomplete"
 RESPONSE_FAILED = "response.failed"
 ERROR = "error"
 
+# What is read of a stream, level by level; any other name is reported. Events of all kinds say where they stand, what
+# they bring, and what numbers or pads them.
+EVENT_MEMBERS = frozenset(
+    {
+        "type",
+        "sequence_number",
+        "obfuscation",
+        "stream_id",
+        "response",
+        "item",
+        "item_id",
+        "output_index",
+        "content_index",
+        "summary_index",
+        "annotation_index",
+        "command_index",
+        "partial_image_index",
+        "delta",
+        "logprobs",
+        "text",
+        "refusal",
+        "part",
+        "annotation",
+        "arguments",
+        "input",
+        "name",
+        "code",
+        "command",
+        "partial_image_b64",
+        "status",
+    }
+)
+
+PART_MEMBERS = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
+CALL_MEMBERS = frozenset({"type", "id", "call_id", "name", "namespace", "arguments", "input", "status"})
+REASONING_MEMBERS = frozenset({"type", "id", "summary", "content", "encrypted_content", "status"})
+
+# Events that say what the end of their item says again, or nothing but that the provider is at work.
+REPEATED = frozenset(
+    {
+        "keepalive",
+        "response.content_part.added",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_part.done",
+        "response.web_search_call.in_progress",
+        "response.web_search_call.searching",
+        "response.web_search_call.completed",
+        "response.file_search_call.in_progress",
+        "response.file_search_call.searching",
+        "response.file_search_call.completed",
+        "response.code_interpreter_call.in_progress",
+        "response.code_interpreter_call.interpreting",
+        "response.code_interpreter_call.completed",
+        "response.code_interpreter_call_code.delta",
+        "response.code_interpreter_call_code.done",
+        "response.image_generation_call.in_progress",
+        "response.image_generation_call.generating",
+        "response.image_generation_call.partial_image",
+        "response.image_generation_call.completed",
+        "response.mcp_call.in_progress",
+        "response.mcp_call.completed",
+        "response.mcp_call.failed",
+        "response.mcp_call_arguments.delta",
+        "response.mcp_call_arguments.done",
+        "response.mcp_list_tools.in_progress",
+        "response.mcp_list_tools.completed",
+        "response.mcp_list_tools.failed",
+        "response.shell_call_command.added",
+        "response.shell_call_command.delta",
+        "response.shell_call_command.done",
+        "response.shell_call_output_content.delta",
+        "response.shell_call_output_content.done",
+        "response.compaction.compacting",
+    }
+)
+
 # What a user message says after an assistant message that the provider cannot continue by itself (T14).
 CONTINUATION = "Continue exactly where your last message stops. Output only the continuation."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"

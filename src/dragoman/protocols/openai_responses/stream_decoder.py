@@ -26,13 +26,21 @@ from dragoman.protocols.openai_responses.growing import (
     growing_item,
 )
 from dragoman.protocols.openai_responses.response import decode_stop
-from dragoman.protocols.openai_responses.shapes import CUSTOM_CALL, FUNCTION_CALL, MESSAGE, REASONING
-from dragoman.protocols.openai_responses.usage import decode_usage
+from dragoman.protocols.openai_responses.shapes import (
+    CUSTOM_CALL,
+    EVENT_MEMBERS,
+    FUNCTION_CALL,
+    MESSAGE,
+    PART_MEMBERS,
+    REASONING,
+    REPEATED,
+)
+from dragoman.protocols.openai_responses.usage import decode_usage, without_searches
+from dragoman.rules.extras import ECHOES
+from dragoman.rules.failures import ENDED_EARLY
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient
 from dragoman.wire.sse import Frame
-
-_TRUNCATED = "upstream stream ended unexpectedly"
 
 
 class StreamDecoder:
@@ -41,6 +49,7 @@ class StreamDecoder:
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._ledger = ledger
         self._telling = Telling(asked, mint, ledger)
+        self._unknowns = self._telling.unknowns
         self._items: dict[int, GrowingItem] = {}
         self._started = False
         self._over = False
@@ -67,6 +76,8 @@ class StreamDecoder:
                     self._answer_event(kind, event)
                     return out
                 # The short way for growth, which is nearly all there is.
+                if not _is_known(event):
+                    self._unknowns.members(event, EVENT_MEMBERS)
                 position = event.get("output_index")
                 item = self._items.get(position) if type(position) is int else None
                 if item is None:
@@ -86,7 +97,7 @@ class StreamDecoder:
         if self._over:
             return []
         self._telling.out = []
-        self._fail(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=_TRUNCATED))
+        self._fail(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=ENDED_EARLY))
         return self._telling.out
 
     def broken(self, failure: Failure) -> bytes:
@@ -97,17 +108,28 @@ class StreamDecoder:
     def _answer_event(self, kind: JsonValue, event: JsonObject) -> None:
         handler = _HANDLERS.get(kind) if type(kind) is str else None
         if handler is not None:
+            if kind not in _FAILURES:
+                self._unknowns.members(event, EVENT_MEMBERS)
             handler(self, event)
         elif kind is None and isinstance(event.get("error"), dict):
             self._error(event)
+        elif type(kind) is str and kind in REPEATED:
+            self._unknowns.members(event, EVENT_MEMBERS)
+            part = event.get("part")
+            if type(part) is dict:
+                self._unknowns.members(part, PART_MEMBERS)
+        else:
+            self._unknowns.name(kind if type(kind) is str else "event")
 
     # The answer as a whole.
 
     def _begin(self, event: JsonObject) -> None:
+        response = event.get("response")
+        if type(response) is dict:
+            self._unknowns.members(response, _RESPONSE)
         if self._started:
             return
         self._started = True
-        response = event.get("response")
         if type(response) is dict:
             self._response = response
         fields = Fields(self._response)
@@ -136,6 +158,10 @@ class StreamDecoder:
         usage = decode_usage(response, self._ledger, home=telling.reader.home)
         if usage is not None:
             telling.out.append(UsageReported(usage))
+        counted: JsonValue = response.get("tool_usage")
+        if usage is not None and usage.web_searches is not None:
+            counted = without_searches(counted, home=telling.reader.home) or None
+        self._unknowns.name("tool_usage", counted)
         refusals: list[Part] = [Refusal(text="".join(piece.pieces)) for piece in telling.refusals]
         telling.out.append(Stopped(decode_stop(response, [*refusals, *telling.told])))
         telling.out.append(Ended())
@@ -187,9 +213,19 @@ class StreamDecoder:
             # Nothing of it is known yet: what its body holds is told by its end.
             item = self._items[position] = growing_item(self._telling, kind, {"id": body.get("id")})
         if not item.done:
-            item.done = True
+            item.done, item.body = True, body
             item.finish(body)
+        elif body != item.body:
+            item.repeat(body)
 
+
+_is_known = EVENT_MEMBERS.issuperset
+
+# Members of the answer; the counts of its tools are looked at beside the usage.
+_RESPONSE = ECHOES | {"id", "model", "created_at", "output", "usage", "tool_usage"}
+
+# How a stream fails: what these say is the failure's.
+_FAILURES = ("response.failed", "error")
 
 _Grow: TypeAlias = Callable[..., None]
 
