@@ -52,11 +52,16 @@ class TranslatedRequest(Struct, frozen=True, kw_only=True):
     """
 
     body: bytes
-    losses: tuple[LossLine, ...]
+    ledger: Ledger
     source: str
     target: str
     headers: Mapping[str, str] = {}
     asked: Asked | None = None
+
+    @property
+    def losses(self) -> tuple[LossLine, ...]:
+        """What was dropped, approximated or invented, and where."""
+        return lines(self.ledger.losses)
 
 
 class TranslatedResponse(Struct, frozen=True, kw_only=True):
@@ -121,7 +126,7 @@ def translate_request(
     )
     return TranslatedRequest(
         body=written,
-        losses=lines(ledger.losses),
+        ledger=ledger,
         source=inner.name,
         target=outer.name,
         headers=encoded.headers,
@@ -134,7 +139,7 @@ def _same_request(body: bytes | str | JsonObject, codec: Codec, model: str | Non
     raw = octets(body)
     if model is not None:
         raw = replace_text(raw, "model", model)
-    return TranslatedRequest(body=raw, losses=(), source=codec.name, target=codec.name)
+    return TranslatedRequest(body=raw, ledger=Ledger(), source=codec.name, target=codec.name)
 
 
 def _recognised(body: JsonObject) -> Codec:

@@ -47,28 +47,32 @@ def render_place(place: Place) -> str:
 
 
 class Ledger:
-    """The losses of one translation, in the order they happened."""
+    """The losses of one translation, in the order they happened; they are written out when somebody asks for them."""
 
-    __slots__ = ("_losses",)
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._losses: list[Loss] = []
+        self._entries: list[tuple[Fate, Feature, Place, str]] = []
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        return tuple(self._losses)
+        """The lines of the ledger."""
+        return tuple([Loss(fate, feature, render_place(at), note) for fate, feature, at, note in self._entries])
 
     def __len__(self) -> int:
-        return len(self._losses)
+        return len(self._entries)
 
     def dropped(self, feature: Feature, at: Place, note: str) -> None:
         """Record that something was left out."""
-        self._losses.append(Loss(Fate.DROPPED, feature, render_place(at), note))
+        self._entries.append((_DROPPED, feature, at, note))
 
     def approximated(self, feature: Feature, at: Place, note: str) -> None:
         """Record that something was said in another way."""
-        self._losses.append(Loss(Fate.APPROXIMATED, feature, render_place(at), note))
+        self._entries.append((_APPROXIMATED, feature, at, note))
 
     def invented(self, feature: Feature, at: Place, note: str) -> None:
         """Record that something was said that nobody had said."""
-        self._losses.append(Loss(Fate.INVENTED, feature, render_place(at), note))
+        self._entries.append((_INVENTED, feature, at, note))
+
+
+_DROPPED, _APPROXIMATED, _INVENTED = Fate.DROPPED, Fate.APPROXIMATED, Fate.INVENTED
