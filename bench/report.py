@@ -8,8 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct, json
 
-from bench.cases import DIRECTIONS, TARGETS, WORKLOADS
+from bench.cases import DIRECTIONS, LETTERS, TARGETS, WORKLOADS
 from bench.measure import Cost, Effort
+from bench.workloads import request
 
 RESULTS = Path(__file__).parent / "results"
 HEADINGS = {
@@ -101,6 +102,35 @@ def write(rows: list[Row], effort: Effort) -> None:
     (RESULTS / "translation.json").write_bytes(json.format(json.encode(content), indent=2) + b"\n")
 
 
+# What msgspec needs to read 317 KB of the same kind on the machine that the targets were set on, in microseconds.
+_REFERENCE = 385 / 317_000
+
+
+def _pace(rows: list[Row]) -> str:
+    """How this machine compares with the reference, and what the agent request costs beside reading its JSON."""
+    found = {(row.direction, row.workload): row.cost.median for row in rows}
+    reading = {letter: found.get((f"{letter}→{letter}", "agent")) for letter in LETTERS.values()}
+    paces: list[float] = []
+    shares: list[str] = []
+    for protocol, letter in LETTERS.items():
+        spent = reading[letter]
+        if spent is None:
+            continue
+        paces.append(spent / (len(request("agent", protocol)) * _REFERENCE))
+        shares += [
+            f"{direction} {cost / spent:.1f}"
+            for (direction, workload), cost in found.items()
+            if workload == "agent" and direction.startswith(letter) and not direction.endswith(letter)
+        ]
+    if not paces:
+        return ""
+    return f"""
+The same protocol on both sides costs an agent request little more than reading its JSON. By that measure this machine
+was {max(paces):.1f} times slower than the one the targets were set on. Beside that reading, an agent request costs, in
+times of it: {", ".join(shares)}; the target is 3.9 times on the reference.
+"""
+
+
 def _page(rows: list[Row], machine: Machine, effort: Effort) -> str:
     collector = "on" if effort.collect else "off"
     return f"""# What translation costs
@@ -116,6 +146,8 @@ Small is 2 KB; agent is 300 KB: 100 messages, 40 tools, thinking, calls and resu
 written natively in each protocol. The replay is the agent's request in a session whose earlier answers were translated
 as well, so that the history carries the provider's reasoning in envelopes. Streams come in chunks of one frame,
 or all in one chunk.
+
+{_pace(rows).strip()}
 
 Python {machine.python}, msgspec {machine.msgspec}, {machine.processor}.
 Median of {effort.repeats} repeats of at least {effort.repeat_ns // 1_000_000} ms after a warm-up. What was alive before
