@@ -48,11 +48,6 @@ LEVELS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-# Calls of OpenAI's own tools are told to a Messages client by their arguments; what else their items say is kept for
-# the way back, as in whole answers.
-NATIVE = ("apply_patch_call", "shell_call", "local_shell_call", "computer_call")
-
-
 def places(value: JsonValue, level: tuple[str, ...], where: Where = ()) -> Iterator[Where]:
     """The objects at a level of an event."""
     if not level:
@@ -80,7 +75,6 @@ class Events:
             for number, body in enumerate(self.bodies)
             for level in LEVELS[protocol]
             for where in places(body, level)
-            if not (level == ("item",) and as_object(as_object(body)["item"]).get("type") in NATIVE)
         ]
 
     def add(self, number: int, where: Where, name: str) -> None:

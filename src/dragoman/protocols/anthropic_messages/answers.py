@@ -10,6 +10,7 @@ from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import (
     Citation,
     Compaction,
+    Extras,
     Foreign,
     HostedCall,
     HostedKind,
@@ -182,6 +183,16 @@ def _encode_thinking(part: Part, at: Place, answering: Answering) -> JsonObject:
     return {"type": "thinking", "thinking": part.text, "signature": signature_of(part.seal)}
 
 
+def report_call_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None:
+    """Note what a call of another protocol carries; a whole item is one that only it knows, told as a function call."""
+    if extras is None or extras.origin == NAME:
+        return
+    if "type" in extras.fields:
+        ledger.approximated(Feature.VENDOR_TOOL, at, "told as a function call")
+    else:
+        drop_extras(extras, at, ledger)
+
+
 def call_opening(call: ToolCall) -> JsonObject:
     """A call's block without its arguments."""
     block: JsonObject = {
@@ -201,8 +212,7 @@ def _encode_call(part: Part, at: Place, answering: Answering) -> JsonObject:
     value, wrapping = arguments.to_object(text)
     if wrapping is not arguments.Wrapping.NONE:
         answering.ledger.approximated(Feature.ARGUMENTS, (*at, "arguments"), WRAPPED)
-    if part.extras is not None and "type" not in part.extras.fields:
-        drop_extras(part.extras, at, answering.ledger)
+    report_call_extras(part.extras, at, answering.ledger)
     block = call_opening(part)
     block["input"] = value
     return block

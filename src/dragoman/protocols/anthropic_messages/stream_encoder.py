@@ -46,6 +46,7 @@ from dragoman.protocols.anthropic_messages.answers import (
     call_opening,
     encode_answer_part,
     encode_citation,
+    report_call_extras,
     report_logprobs,
     signature_of,
 )
@@ -55,7 +56,6 @@ from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.arguments import Wrapping, to_object
-from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.unwrap import InputWrapper
 from dragoman.wire.json import encode, encode_text
@@ -306,8 +306,7 @@ class MessagesStreamEncoder:
 
     def _lose_members(self, extras: Extras | None) -> None:
         """Report what a part says beside itself on another wire; a whole native object is told as its call."""
-        if extras is not None and extras.origin != NAME and "type" not in extras.fields:
-            drop_extras(extras, ("parts", self._part), self._ledger)
+        report_call_extras(extras, ("parts", self._part), self._ledger)
 
     def _start_text(self, part: Text | Refusal) -> bytes:
         writer = _TextWriter(self._index, self._part, self._ledger)
