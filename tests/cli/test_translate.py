@@ -59,6 +59,12 @@ def test_bad_input_is_one_precise_line(stdin: bytes, message: bytes) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+def test_nothing_of_the_input_reaches_the_terminal_as_it_is() -> None:
+    done = dragoman("translate", "--to", "openai-responses", stdin=b'{"model":"m","messages":[{"role":"\\u001b[31m"}]}')
+    assert done.returncode == 1
+    assert b"\x1b" not in done.stderr
+
+
 def test_a_missing_file_is_named() -> None:
     done = dragoman("translate", "--to", "openai-chat", "no-such-file.json")
     assert done.returncode == 1

@@ -10,13 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dragoman.cli import explain, translate
-from dragoman.errors import DragomanError, StrictError
+from dragoman.cli import documents, explain, translate
+from dragoman.errors import DragomanError
 
 COMMANDS = (translate, explain)
 
 REFUSED = 1
-LOST = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,14 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
-    except StrictError as error:
-        print(f"dragoman: {error}", file=sys.stderr)
-        return LOST
     except DragomanError as error:
-        print(f"dragoman: {error}", file=sys.stderr)
+        documents.complain(str(error))
         return REFUSED
     except OSError as error:
-        print(f"dragoman: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        documents.complain(f"{error.filename or 'output'}: {error.strerror}")
         if isinstance(error, BrokenPipeError):
             # The reader has gone: keep the interpreter from complaining about it once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

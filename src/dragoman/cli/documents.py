@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dragoman.cli.ledger import printable
+
 _CHUNK = 65536
 
 
@@ -25,6 +27,11 @@ def chunks(name: str) -> Iterator[bytes]:
     with Path(name).open("rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
+
+
+def complain(problem: str) -> None:
+    """Tell what went wrong in one line; what came from outside reaches no terminal as it is."""
+    print(f"dragoman: {printable(problem)}", file=sys.stderr)
 
 
 def write(data: bytes) -> None:

@@ -21,7 +21,7 @@ def as_table(losses: Sequence[LossLine], width: int = 100) -> str:
     """The ledger as a table; the notes are wrapped to the width."""
     if not losses:
         return "nothing was lost"
-    rows = [tuple(map(_printable, (loss["fate"], loss["feature"], loss["at"], loss["note"]))) for loss in losses]
+    rows = [tuple(map(printable, (loss["fate"], loss["feature"], loss["at"], loss["note"]))) for loss in losses]
     sizes = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(3)]
     sizes[2] = min(sizes[2], max(12, width // 3))
     room = max(20, width - sum(sizes) - 6)
@@ -35,7 +35,7 @@ def as_table(losses: Sequence[LossLine], width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text without what a terminal obeys instead of showing: names in a ledger may be a stranger's."""
     if text.isprintable():
         return text

@@ -84,7 +84,7 @@ def _stream(options: argparse.Namespace) -> int:
     documents.write(stream.close())
     _tell(options, stream.losses)
     if stream.failure is not None:
-        print(f"dragoman: {stream.failure.message}", file=sys.stderr)
+        documents.complain(stream.failure.message)
         return FAILED
     return LOST if options.strict and stream.losses else 0
 
