@@ -11,6 +11,7 @@ as it arrives, wherever the stream was cut. An object that begins otherwise is h
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from enum import Enum
 
 from msgspec.json import Decoder
@@ -43,7 +44,7 @@ class _Opening:
         self.could_begin = re.compile(blank + nested).fullmatch
 
 
-class _Unwrapper:
+class _Unwrapper(ABC):
     """The walk around the value; what happens inside it is the subclass's."""
 
     __slots__ = ("_held", "_pending", "_state", "bent")
@@ -102,17 +103,17 @@ class _Unwrapper:
         if rest:
             self._state = _State.ENDED
 
-    def _opening(self) -> _Opening:
-        raise NotImplementedError
+    @abstractmethod
+    def _opening(self) -> _Opening: ...
 
-    def _inside(self, fragment: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _inside(self, fragment: str) -> str: ...
 
-    def _whole(self, text: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _whole(self, text: str) -> str: ...
 
-    def _cut_short(self, pending: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _cut_short(self, pending: str) -> str: ...
 
 
 _HEX = "[0-9a-fA-F]"
