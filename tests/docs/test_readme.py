@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman import TranslatedRequest
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -39,3 +41,15 @@ def test_commands_run(command: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert done.stdout
+
+
+def test_the_first_example_gives_what_its_comments_say() -> None:
+    names: dict[str, object] = {"upstream_bytes": [], "send": lambda _: None}
+    exec(PYTHON[0], names)
+    out = names["out"]
+    assert isinstance(out, TranslatedRequest)
+    assert out.headers == {"anthropic-version": "2026-10-21"}
+    assert '{"anthropic-version": "2026-10-21"}' in PYTHON[0]
+    assert [(loss["fate"], loss["feature"], loss["at"]) for loss in out.losses] == [
+        ("dropped", "sampling", "sampling.seed")
+    ]
