@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
+from dragoman.errors import ConfigError, ConfigErrors, DragomanError, RefusedError, StrictError, WireError
 from dragoman.model.features import Feature
 from dragoman.model.losses import Fate, Loss
 
@@ -27,6 +27,26 @@ def test_strict_mode_names_every_loss() -> None:
     assert error.losses == losses
     assert str(error).startswith("2 losses refused: sampling.seed: dropped (penalties) no seed; max_tokens: invented")
     assert str(StrictError(losses[:1])).startswith("1 loss refused")
+
+
+def test_a_setting_that_cannot_be_used_has_its_place_and_a_remedy() -> None:
+    error = ConfigError(key="server.port", problem="is missing", remedy="add it", file="a.toml", line=3)
+    assert str(error) == "a.toml:3: server.port: is missing (add it)"
+    assert str(ConfigError(key="", problem="is empty", remedy="fill it", file="a.toml")) == "a.toml: is empty (fill it)"
+
+
+def test_several_settings_have_a_line_each_and_the_first_stands_for_all() -> None:
+    first = ConfigError(key="a", problem="is wrong", remedy="mend it", file="a.toml", line=1)
+    errors = ConfigErrors([first, ConfigError(key="b", problem="is odd", remedy="even it")])
+    assert str(errors) == "a.toml:1: a: is wrong (mend it)\nb: is odd (even it)"
+    assert (errors.key, errors.problem, errors.remedy, errors.file, errors.line) == (
+        "a",
+        "is wrong",
+        "mend it",
+        "a.toml",
+        1,
+    )
+    assert errors.problems[0] is first
 
 
 def test_all_are_one_family() -> None:

@@ -3,7 +3,15 @@
 DragomanError
 ├── WireError          bytes or values that break a protocol's rules: path, expected, found
 ├── RefusedError       well formed, but the target cannot say it and leaving it out would change the meaning
-└── StrictError        something would be lost, and the caller asked that nothing be
+├── StrictError        something would be lost, and the caller asked that nothing be
+├── ConfigError        a setting that cannot be used: file, line, key, problem, remedy
+│   └── ConfigErrors   all that were found at once
+├── ClientError        a client's HTTP message that cannot be served: status and words for it
+└── UpstreamError      a provider's side that broke
+    ├── Unreachable    no connection, or none that answered
+    ├── TimedOut       silence beyond a limit
+    ├── Truncated      an answer that ended before its end
+    └── BadAnswer      bytes that are no answer
 """
 
 from __future__ import annotations
@@ -46,3 +54,55 @@ class StrictError(DragomanError):
         self.losses = tuple(losses)
         named = "; ".join(f"{loss.at}: {loss.fate.value} ({loss.feature.value}) {loss.note}" for loss in self.losses)
         super().__init__(f"{len(self.losses)} loss{'es' if len(self.losses) != 1 else ''} refused: {named}")
+
+
+class ConfigError(DragomanError):
+    """A setting that cannot be used: where it stands, what is wrong, and what to do."""
+
+    def __init__(self, *, key: str, problem: str, remedy: str, file: str = "", line: int = 0) -> None:
+        self.key = key
+        self.problem = problem
+        self.remedy = remedy
+        self.file = file
+        self.line = line
+        place = ":".join(part for part in (file, str(line) if line else "") if part)
+        super().__init__(": ".join(part for part in (place, key, problem) if part) + f" ({remedy})")
+
+
+class ConfigErrors(ConfigError):
+    """Every setting that cannot be used, one line each; as a single error it is the first of them."""
+
+    def __init__(self, problems: Sequence[ConfigError]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        super().__init__(key=first.key, problem=first.problem, remedy=first.remedy, file=first.file, line=first.line)
+        self.args = ("\n".join(map(str, self.problems)),)
+
+
+class ClientError(DragomanError):
+    """A client's HTTP message that is refused whatever its body means; `status` says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        self.message = message
+        super().__init__(message)
+
+
+class UpstreamError(DragomanError):
+    """A provider's side that broke; the words are safe to show to a client: they name no host and no secret."""
+
+
+class Unreachable(UpstreamError):
+    """No connection could be made, or it was lost before anything was answered."""
+
+
+class TimedOut(UpstreamError):
+    """A limit in time was passed."""
+
+
+class Truncated(UpstreamError):
+    """The answer broke off before its end."""
+
+
+class BadAnswer(UpstreamError):
+    """What came back is no HTTP answer, or none that may be used."""

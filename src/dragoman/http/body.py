@@ -1,0 +1,156 @@
+"""Body: a request's body while it comes in, held back where nobody asks for it and thrown away where nobody will.
+
+mode      set by                      past `mark` bytes
+HELD      the message's head          reading stops until somebody asks (back-pressure)
+WANTED    read(limit)                 the reader gets 413
+UNWANTED  the reply's end, a failure  the connection is closed, after the reply
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import Protocol
+
+from dragoman.errors import ClientError
+
+# What is taken in before anybody asks, and what is thrown away to keep a connection after an early reply.
+HIGH_WATER = 256 * 1024
+REST = 256 * 1024
+
+
+class Mode(Enum):
+    """What becomes of bytes that arrive."""
+
+    HELD = "held"
+    WANTED = "wanted"
+    UNWANTED = "unwanted"
+
+
+class Source(Protocol):
+    """Where a body comes from: a connection, as far as a body needs to know it."""
+
+    def hold(self) -> None:
+        """Stop reading."""
+        ...
+
+    def await_body(self, proceed: bool) -> None:
+        """Read on, because somebody waits; with `proceed`, tell the client first that it may send."""
+        ...
+
+    def body_waited(self) -> None:
+        """Nobody waits any longer."""
+        ...
+
+    def too_much(self) -> None:
+        """More came than is worth throwing away."""
+        ...
+
+
+class Body:
+    """One request's body. `length` is what the head declared, None if the body is chunked."""
+
+    __slots__ = (
+        "complete",
+        "expects",
+        "failure",
+        "length",
+        "mark",
+        "mode",
+        "pieces",
+        "size",
+        "source",
+        "taken",
+        "waiter",
+    )
+
+    def __init__(self, source: Source, length: int | None, expects: bool) -> None:
+        self.source = source
+        self.length = length
+        # Whether the client waits to be told that it may send.
+        self.expects = expects
+        self.complete = False
+        self.taken = False
+        self.size = 0
+        self.mark = HIGH_WATER
+        self.mode = Mode.HELD
+        self.pieces: list[bytes] = []
+        self.failure: ClientError | None = None
+        self.waiter: asyncio.Future[None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece from the parser."""
+        self.size += len(data)
+        self.expects = False
+        if self.mode is not Mode.UNWANTED:
+            self.pieces.append(data)
+        if self.size > self.mark:
+            self._pass_mark()
+
+    def _pass_mark(self) -> None:
+        """Do what the table above says."""
+        match self.mode:
+            case Mode.HELD:
+                self.source.hold()
+            case Mode.WANTED:
+                self.fail(ClientError(413, "the request body is too large"))
+            case Mode.UNWANTED:
+                self.source.too_much()
+
+    def finish(self) -> None:
+        """Note that the parser has seen the end."""
+        self.complete = True
+        self.expects = False
+        self._wake()
+
+    def fail(self, error: ClientError) -> None:
+        """Give up: whoever reads gets this error, and what still comes is thrown away."""
+        self.failure = self.failure or error
+        self.discard()
+        self._wake()
+
+    def discard(self) -> None:
+        """Throw away what is here and what will come."""
+        self.mode = Mode.UNWANTED
+        self.mark = self.size + REST
+        self.pieces.clear()
+
+    def worth_draining(self) -> bool:
+        """Whether the rest is small enough, as far as is known, to be read for the sake of the connection."""
+        if self.complete:
+            return True
+        if self.failure is not None or self.expects:
+            return False
+        return self.length is None or self.length - self.size <= REST
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body, still content-encoded, handed over once."""
+        if self.taken:
+            raise RuntimeError("the body was already read")
+        self.taken = True
+        if self.failure is None and max(self.size, self.length or 0) > limit:
+            self.fail(ClientError(413, "the request body is too large"))
+        if self.failure is None and not self.complete:
+            await self._wait(limit)
+        if self.failure is not None:
+            raise self.failure
+        pieces, self.pieces = self.pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _wait(self, limit: int) -> None:
+        """Wait for the end or a failure."""
+        self.mode = Mode.WANTED
+        self.mark = limit
+        self.waiter = asyncio.get_running_loop().create_future()
+        self.source.await_body(self.expects)
+        self.expects = False
+        try:
+            await self.waiter
+        finally:
+            self.waiter = None
+            self.source.body_waited()
+
+    def _wake(self) -> None:
+        """Let the reader look again."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)

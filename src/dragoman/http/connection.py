@@ -1,0 +1,305 @@
+"""Connection: one socket to a provider, read by the parser of `httptools`, serving one call after the other.
+
+| now | a head | a body's bytes | the message's end | bytes that are no HTTP | the socket's end |
+| --- | --- | --- | --- | --- | --- |
+| idle | leave the pool | leave the pool | leave the pool | leave the pool | leave the pool |
+| asked | tell it, go on reading | | | `BadAnswer` | `Unreachable` before the first byte, else `Truncated` |
+| reading | | tell them | tell it, idle again | `BadAnswer` | end if it ends the body, else `Truncated` |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Protocol
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from dragoman.errors import BadAnswer, Truncated, Unreachable, UpstreamError
+from dragoman.http.flight import HeaderList, header
+
+# Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
+MOST_HEAD_BYTES = 256 * 1024
+# Up to here one write of a copy is cheaper than two writes.
+ONE_WRITE = 256 * 1024
+
+NOT_HTTP = "the provider did not answer in HTTP"
+BROKE_OFF = "the provider's answer broke off"
+NO_ANSWER = "the provider closed the connection before it answered"
+LARGE_HEAD = "the headers of the provider's answer are too large"
+
+
+class Receiver(Protocol):
+    """Who made the call: it hears of the answer from within the reading callback."""
+
+    received: int
+    last: float
+
+    def on_head(self, status: int, headers: HeaderList) -> None:
+        """The final status and headers are there."""
+        ...
+
+    def on_data(self, data: bytes) -> None:
+        """A piece of the body has arrived."""
+        ...
+
+    def on_end(self) -> None:
+        """The answer is complete; the connection is somebody else's from now on."""
+        ...
+
+    def on_break(self, error: UpstreamError) -> None:
+        """The answer will not be completed; the connection is gone."""
+        ...
+
+
+class Home(Protocol):
+    """Where a connection rests between two calls."""
+
+    def release(self, connection: Connection) -> None:
+        """Take back a connection that can serve another call."""
+        ...
+
+    def forget(self, connection: Connection) -> None:
+        """Take note that a connection is gone."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """A connection; it has a receiver exactly while a call is under way."""
+
+    __slots__ = (
+        "_barren",
+        "_bodiless",
+        "_ended",
+        "_excess",
+        "_headed",
+        "_headers",
+        "_home",
+        "_keep",
+        "_news",
+        "_parser",
+        "_paused",
+        "_pieces",
+        "_receiver",
+        "_socket",
+        "_status",
+        "_time",
+        "_transport",
+        "counted",
+        "idle_since",
+        "reused",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(self, home: Home, end: socket.socket) -> None:
+        self._home = home
+        self._socket = end
+        self._time = asyncio.get_running_loop().time
+        self._parser = HttpResponseParser(self)
+        self._receiver: Receiver | None = None
+        # Whether its home counts it among its own: not before it is whole, and not after it is gone.
+        self.counted = False
+        self._paused = False
+        self.reused = False
+        self.idle_since = 0.0
+        self._begin(False)
+
+    def _begin(self, bodiless: bool) -> None:
+        self._bodiless = bodiless
+        self._status = 0
+        self._headers: HeaderList = []
+        self._pieces: list[bytes] = []
+        # Bytes since the last that belonged to a body.
+        self._barren = 0
+        self._headed = False
+        self._news = False
+        self._ended = False
+        self._keep = False
+        self._excess = False
+
+    # The caller's side.
+
+    def send(self, receiver: Receiver, head: bytes, body: bytes, bodiless: bool) -> bool:
+        """Write a request and report its answer to the receiver; False if the connection died before it took a byte."""
+        transport = self._transport
+        if transport.is_closing():
+            self.drop()
+            return False
+        self._begin(bodiless)
+        self._receiver = receiver
+        if len(body) <= ONE_WRITE:
+            transport.write(head + body)
+            lost = transport.is_closing()
+        else:
+            transport.write(head)
+            lost = transport.is_closing()
+            transport.write(body)
+        if lost:
+            self.drop()
+        return not lost
+
+    def alive(self) -> bool:
+        """Whether an idle connection can be used; looks into the socket for an end that the loop has not yet seen."""
+        if self._transport.is_closing():
+            return False
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+        # Bytes or an end: either way nothing that was asked for.
+        return False
+
+    def closing(self) -> bool:
+        """Whether the connection is known to be at its end."""
+        return self._transport.is_closing()
+
+    def pause(self) -> None:
+        """Stop reading."""
+        if not self._paused and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def drop(self) -> None:
+        """Close at once and without a word to the receiver; a polite end of TLS would wait for the other side."""
+        self._receiver = None
+        self._transport.abort()
+        if self.counted:
+            self.counted = False
+            self._home.forget(self)
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        # uvloop's transports are none of asyncio's classes, so there is nothing to narrow with.
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Read what arrived, and hand it over as one head, one piece and one end at most."""
+        receiver = self._receiver
+        if receiver is None:
+            self.drop()
+            return
+        receiver.received += len(data)
+        receiver.last = self._time()
+        self._barren += len(data)
+        broken = False
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            broken = True
+        if self._news:
+            self._news = False
+            if self._barren > MOST_HEAD_BYTES and head_size(self._headers) > MOST_HEAD_BYTES:
+                self._break(BadAnswer(LARGE_HEAD))
+                return
+            receiver.on_head(self._status, self._headers)
+        pieces = self._pieces
+        if pieces and self._receiver is receiver:
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.clear()
+            self._barren = 0
+            receiver.on_data(body)
+        # The receiver may have closed the connection meanwhile.
+        if self._receiver is not receiver:
+            return
+        if self._ended:
+            self._end(receiver, broken)
+        elif broken:
+            self._break(BadAnswer(NOT_HTTP))
+        elif self._barren > MOST_HEAD_BYTES:
+            self._break(BadAnswer(LARGE_HEAD if not self._headed else NOT_HTTP))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell the receiver what the end of the socket means for its answer."""
+        receiver = self._receiver
+        if receiver is None:
+            self.drop()
+        elif self._headed and error is None and until_close(self._headers):
+            self._end(receiver, True)
+        else:
+            self._break(Truncated(BROKE_OFF) if receiver.received else Unreachable(NO_ANSWER))
+        # The parser holds this connection's methods: without it, nothing is left for the garbage collector.
+        del self._parser
+
+    def _end(self, receiver: Receiver, broken: bool) -> None:
+        # A request not yet written in full means that the answer came early: its rest would be read as the next one.
+        if not self._keep or broken or self._excess or self._transport.get_write_buffer_size():
+            self.drop()
+        else:
+            self._receiver = None
+            if self._bodiless:
+                # The parser still waits for the body that a HEAD request does not get.
+                self._parser = HttpResponseParser(self)
+            self.resume()
+            self.reused = True
+            self._home.release(self)
+        receiver.on_end()
+
+    def _break(self, error: UpstreamError) -> None:
+        receiver = self._receiver
+        self.drop()
+        if receiver is not None:
+            receiver.on_break(error)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """See whether somebody answers what was not asked."""
+        if self._ended:
+            self._excess = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect the head; trailers are left out."""
+        if not self._headed:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Keep a final head, and forget an informational one."""
+        if self._ended:
+            self._excess = True
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._headers = []
+            return
+        self._status = status
+        self._headed = self._news = True
+        if self._bodiless:
+            self._keep = self._parser.should_keep_alive()
+            self._ended = True
+
+    def on_body(self, data: bytes) -> None:
+        """Collect the pieces of one reading."""
+        if self._ended:
+            self._excess = True
+        else:
+            self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        """Note the end, unless it is an informational message's."""
+        if self._headed and not self._ended:
+            self._ended = True
+            self._keep = self._parser.should_keep_alive()
+
+
+def head_size(headers: HeaderList) -> int:
+    """The bytes that headers took on the wire."""
+    return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def until_close(headers: HeaderList) -> bool:
+    """Whether an answer's body lasts until the connection ends: RFC 9112, section 6.3."""
+    coding = header(headers, b"transfer-encoding")
+    if coding is not None:
+        return not coding.lower().endswith(b"chunked")
+    return header(headers, b"content-length") is None

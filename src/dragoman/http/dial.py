@@ -1,0 +1,165 @@
+"""Dialling: from an origin to a connection, through names, addresses, proxies and TLS, within a limit in time.
+
+What goes wrong is told in plain words that name neither host nor address: clients see them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from itertools import chain, zip_longest
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from dragoman.errors import TimedOut, Unreachable
+from dragoman.http.address import Origin
+from dragoman.http.proxy import Proxy
+
+# How long an address may take before the next one is tried beside it: RFC 8305, section 5.
+STAGGER = 0.25
+# Probes after a minute of silence keep address translators from forgetting a call that thinks for long.
+KEEP_ALIVE_SECONDS = 60
+MOST_TUNNEL_BYTES = 64 * 1024
+
+# First match wins, so kinds stand before their own parents.
+WORDS: tuple[tuple[type[Exception], str], ...] = (
+    (ssl.SSLCertVerificationError, "the provider's certificate is not trusted or is not for its name"),
+    (ssl.SSLError, "the provider did not agree on a TLS connection"),
+    (socket.gaierror, "the provider's name could not be resolved"),
+    (UnicodeError, "the provider's name could not be resolved"),
+    (ConnectionRefusedError, "the provider refused the connection"),
+    (ConnectionError, "the provider broke off while the connection was made"),
+    (OSError, "no connection to the provider could be made"),
+)
+
+Address: TypeAlias = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
+P = TypeVar("P", bound=asyncio.Protocol)
+
+
+class Route(NamedTuple):
+    """Whom to reach, and through what."""
+
+    origin: Origin
+    proxy: Proxy | None
+    context: ssl.SSLContext | None
+
+
+async def dial(route: Route, seconds: float, make: Callable[[socket.socket], P]) -> P:
+    """A connected protocol, made from the socket below it; `Unreachable` or `TimedOut` if there is none."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await connect(route, make)
+    except TimeoutError as error:
+        raise TimedOut(f"no connection to the provider within {seconds:g} s") from error
+    except (OSError, UnicodeError) as error:
+        raise Unreachable(next(words for kind, words in WORDS if isinstance(error, kind))) from error
+
+
+async def connect(route: Route, make: Callable[[socket.socket], P]) -> P:
+    """The steps of dialling, each with its own errors."""
+    origin, proxy, context = route
+    loop = asyncio.get_running_loop()
+    end = await reach(origin.host, origin.port) if proxy is None else await reach(proxy.host, proxy.port)
+    try:
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(end)
+        if proxy is not None and context is not None:
+            await tunnel(end, origin, proxy)
+        name = origin.host if context is not None else None
+        _, protocol = await loop.create_connection(lambda: make(end), sock=end, ssl=context, server_hostname=name)
+    except BaseException:
+        end.close()
+        raise
+    return protocol
+
+
+def keep_alive(end: socket.socket) -> None:
+    """Turn on probes of a silent connection."""
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # macOS has no TCP_KEEPIDLE in Python 3.11.
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_SECONDS)
+
+
+async def resolve(host: str, port: int) -> list[Address]:
+    """The addresses of a name, families taking turns so that a broken one costs little: RFC 8305, section 4."""
+    loop = asyncio.get_running_loop()
+    try:
+        # A literal address needs no thread.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    families: dict[socket.AddressFamily, list[Address]] = {}
+    for family, _, _, _, address in found:
+        families.setdefault(family, []).append((family, address))
+    turns = chain.from_iterable(zip_longest(*families.values()))
+    return [address for address in turns if address is not None]
+
+
+async def reach(host: str, port: int) -> socket.socket:
+    """A socket connected to the first address that answers; a slow one gets company after a moment."""
+    waiting = deque(await resolve(host, port))
+    if len(waiting) == 1:
+        return await attempt(waiting[0])
+    running: set[asyncio.Task[socket.socket]] = set()
+    problem: Exception = OSError("a name without addresses")
+    try:
+        while waiting or running:
+            if waiting:
+                running.add(asyncio.create_task(attempt(waiting.popleft())))
+            patience = STAGGER if waiting else None
+            done, _ = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                running.discard(task)
+                failed = task.exception()
+                if failed is None:
+                    running |= done - {task}
+                    return task.result()
+                if isinstance(failed, Exception):
+                    problem = failed
+        raise problem
+    finally:
+        for task in running:
+            abandon(task)
+
+
+def abandon(task: asyncio.Task[socket.socket]) -> None:
+    """Drop an attempt that lost: also one that connected at the very same moment."""
+    if not task.cancel() and not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+async def attempt(address: Address) -> socket.socket:
+    """A socket connected to one address."""
+    family, place = address
+    end = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        end.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(end, place)
+    except BaseException:
+        end.close()
+        raise
+    return end
+
+
+async def tunnel(end: socket.socket, origin: Origin, proxy: Proxy) -> None:
+    """Ask a proxy to pass everything on to the origin: RFC 9110, section 9.3.6."""
+    loop = asyncio.get_running_loop()
+    place = origin.authority.encode("ascii")
+    credentials = b"proxy-authorization: " + proxy.authorization + b"\r\n" if proxy.authorization else b""
+    await loop.sock_sendall(end, b"CONNECT " + place + b" HTTP/1.1\r\nhost: " + place + b"\r\n" + credentials + b"\r\n")
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        data = await loop.sock_recv(end, 4096)
+        answer += data
+        if not data or len(answer) > MOST_TUNNEL_BYTES:
+            raise Unreachable("the proxy did not open a way to the provider")
+    version, _, rest = answer.partition(b" ")
+    status = rest[:3]
+    if not version.startswith(b"HTTP/1.") or not status.isdigit():
+        raise Unreachable("the proxy did not answer in HTTP")
+    # Nothing can follow before TLS has begun from this side.
+    if not status.startswith(b"2") or not answer.endswith(b"\r\n\r\n"):
+        raise Unreachable(f"the proxy refused to open a way to the provider (status {status.decode()})")

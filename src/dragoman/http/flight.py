@@ -1,0 +1,67 @@
+"""Flight: one call to a provider and its answer, whoever carries it (a socket, or a provider inside the process)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+# Names are lower case; values are as they stand on the wire.
+HeaderList: TypeAlias = list[tuple[bytes, bytes]]
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A request as it goes out: `url` is absolute, `headers` are complete but for Host and Content-Length."""
+
+    method: str
+    url: str
+    headers: HeaderList
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        # Neither credentials nor what was said may reach a log.
+        return f"Call(method={self.method!r}, bytes={len(self.body)})"
+
+
+class Flight(Protocol):
+    """One call on its way: first `head`, then either `read` or `pump`, and `close` in every case."""
+
+    status: int
+    headers: HeaderList
+
+    async def head(self) -> None:
+        """Wait until `status` and `headers` are there."""
+        ...
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body, decoded if it was compressed; more than `limit` bytes raise `BadAnswer`."""
+        ...
+
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        """Hand every piece of the body to `take` as it arrives, from the reading callback itself, until the end."""
+        ...
+
+    def pause(self) -> None:
+        """Stop reading: the provider feels it."""
+        ...
+
+    def resume(self) -> None:
+        """Read on."""
+        ...
+
+    def abort(self, error: Exception) -> None:
+        """End the call from outside: whoever waits on it gets this error, and the connection is closed."""
+        ...
+
+    def close(self) -> None:
+        """Say that the answer is no longer wanted; a connection whose answer is not at its end is closed."""
+        ...
+
+
+def header(headers: HeaderList, name: bytes) -> bytes | None:
+    """The first value under a lower-case name."""
+    for key, value in headers:
+        if key == name:
+            return value
+    return None

@@ -1,0 +1,383 @@
+"""Inbound: one client's connection, its messages taken one after another.
+
+phase      waits for                       limit                   past it
+FRESH      the first byte of all           header_timeout          close
+IDLE       the next message                idle_timeout            close
+HEAD       the end of the headers          header_timeout          408
+BUSY       the handler                     none
+BODY       a body the handler asked for    body_timeout            408, told to the handler
+REST       the end of an unread body       body_timeout            close
+LINGER     the client's own end            2 s once all is sent    close
+CLOSING    the client to read the reply    idle_timeout            cut
+
+FRESH, IDLE ─► HEAD ─► BUSY ◄─► BODY        While a client reads on in what is still unsent, it is not silent:
+                        ├─► REST ─► IDLE    IDLE, LINGER and CLOSING begin anew.
+                        ├─► IDLE
+                        └─► LINGER, CLOSING
+
+What follows the message in work stays unparsed in `backlog`; what came in one read with its end waits in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from enum import Enum
+from socket import SO_LINGER, SOL_SOCKET
+from typing import TYPE_CHECKING
+
+from dragoman.errors import ClientError
+from dragoman.http.intake import Intake, Refusal
+from dragoman.http.request import Request
+from dragoman.http.writing import CLOSE, CONTINUE, compose, length_line
+
+if TYPE_CHECKING:
+    from dragoman.http.server import Server, ServerLimits
+
+logger = logging.getLogger("dragoman.http")
+
+BACKLOG = 64 * 1024
+LINGER_TIME = 2.0
+RESET = struct.pack("ii", 1, 0)
+
+
+class Phase(Enum):
+    """What a connection waits for."""
+
+    FRESH = "fresh"
+    IDLE = "idle"
+    HEAD = "head"
+    BUSY = "busy"
+    BODY = "body"
+    REST = "rest"
+    LINGER = "linger"
+    CLOSING = "closing"
+
+
+LIMITS: dict[Phase, Callable[[ServerLimits], float]] = {
+    Phase.FRESH: lambda limits: limits.header_timeout,
+    Phase.IDLE: lambda limits: limits.idle_timeout,
+    Phase.HEAD: lambda limits: limits.header_timeout,
+    Phase.BODY: lambda limits: limits.body_timeout,
+    Phase.REST: lambda limits: limits.body_timeout,
+    Phase.LINGER: lambda limits: LINGER_TIME,
+    Phase.CLOSING: lambda limits: limits.idle_timeout,
+}
+# Phases in which a client that still reads its reply is not silent.
+READING = frozenset({Phase.IDLE, Phase.LINGER, Phase.CLOSING})
+# Phases that have nothing after them.
+CUT = frozenset({Phase.LINGER, Phase.CLOSING})
+
+
+class Inbound(asyncio.Protocol):
+    """The protocol of one socket: it moves bytes, turns to the next message and keeps time."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.loop = asyncio.get_running_loop()
+        self.phase = Phase.FRESH
+        self.since = self.loop.time()
+        self.transport: asyncio.Transport
+        self.intake: Intake
+        self.current: Request | None = None
+        self.task: asyncio.Task[None] | None = None
+        # Whether the task has taken its first step.
+        self.serving = False
+        self.backlog = bytearray()
+        # Nothing written can arrive; nothing read counts any more; the present exchange is the last.
+        self.gone = False
+        self.closing = False
+        self.retiring = server.retired
+        self.holding = False
+        # The transport holds more than the client has read of late, and how much at the last look.
+        self.paused = False
+        self.unsent = 0
+
+    # What the loop calls.
+
+    # Both loops give a transport for both directions, which the protocol's own signature does not promise.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin."""
+        self.transport = transport
+        transport.set_write_buffer_limits(high=self.server.limits.write_buffer)
+        address = transport.get_extra_info("peername")
+        self.intake = Intake(self, self.server, str(address[0]) if isinstance(address, tuple) else "")
+        self.server.add(self)
+        if self.retiring:
+            self._close()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, or put aside what must wait."""
+        if self.closing:
+            return
+        if self.intake.incoming is None and (self.current is not None or self.paused) and not self.intake.final:
+            self.backlog += data
+            if len(self.backlog) > BACKLOG:
+                self.hold()
+            return
+        if self.phase is Phase.BODY or self.phase is Phase.REST:
+            self.since = self.loop.time()
+        self._read(data)
+
+    def eof_received(self) -> None:
+        """Take the client's end as its going away; the transport closes by itself."""
+        self._lose()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._lose()
+        self.intake.forget()
+        self.server.remove(self)
+
+    def pause_writing(self) -> None:
+        """Tell the handler that the client does not read."""
+        self.paused = True
+        if self.current is not None:
+            self.current.pause()
+
+    def resume_writing(self) -> None:
+        """Tell the handler that the client reads again, or turn to what had to wait."""
+        self.paused = False
+        if self.current is not None:
+            self.current.resume()
+        else:
+            self._turn()
+
+    # What requests and bodies call.
+
+    def send(self, data: bytes) -> None:
+        """Write to the client if it is there."""
+        if not self.gone:
+            self.transport.write(data)
+
+    def sever(self, reset: bool) -> None:
+        """Close at once; what was written is still sent, unless the end must be seen as a break."""
+        if self.gone:
+            return
+        self.gone = self.closing = True
+        if self.current is not None:
+            self.current.lost()
+        if reset:
+            self.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, RESET)
+            self.transport.abort()
+        else:
+            self._enter(Phase.CLOSING)
+            self.transport.close()
+
+    def hold(self) -> None:
+        """Stop reading."""
+        if not self.holding and not self.gone:
+            self.holding = True
+            self.transport.pause_reading()
+
+    def release(self) -> None:
+        """Read again."""
+        if self.holding and not self.gone:
+            self.holding = False
+            self.transport.resume_reading()
+
+    def await_body(self, proceed: bool) -> None:
+        """Wait for the client's body."""
+        if proceed:
+            self.send(CONTINUE)
+        self._enter(Phase.BODY)
+        self.release()
+
+    def body_waited(self) -> None:
+        """Wait for the handler again."""
+        if self.phase is Phase.BODY:
+            self._enter(Phase.BUSY)
+
+    def too_much(self) -> None:
+        """Close rather than read an endless rest, at the latest after the reply."""
+        if self.current is None:
+            self._close()
+        else:
+            self.hold()
+
+    # What the server calls.
+
+    def retire(self) -> None:
+        """Close if nothing is under way, else after the reply."""
+        self.retiring = True
+        if self.phase in (Phase.FRESH, Phase.IDLE, Phase.REST) and not self.closing:
+            self._close()
+
+    def stop(self) -> None:
+        """Cancel what is under way, and close."""
+        if self.current is not None:
+            self._cancel(self.current)
+        elif not self.closing:
+            self._close()
+
+    def look(self, now: float) -> None:
+        """See whether a limit has passed."""
+        if self.phase is Phase.BUSY:
+            return
+        limit = LIMITS[self.phase](self.server.limits)
+        if self.phase in READING:
+            unsent = self.transport.get_write_buffer_size()
+            if unsent != self.unsent:
+                self.unsent = unsent
+                self.since = now
+            if unsent:
+                limit = self.server.limits.idle_timeout
+        if now - self.since >= limit:
+            self._expire()
+
+    # The rest is its own business.
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.since = self.loop.time()
+
+    def _settle(self, phase: Phase) -> None:
+        """Enter a phase, or stay in it without counting anew; a client that was never heard stays fresh."""
+        if self.phase is not phase and not (phase is Phase.IDLE and self.phase is Phase.FRESH):
+            self._enter(phase)
+
+    def _expire(self) -> None:
+        """Do what the table says about a passed limit."""
+        if self.phase is Phase.HEAD:
+            self._refuse(Refusal(status=408, message="the headers did not come in time"))
+        elif self.phase is Phase.BODY:
+            if self.current is not None:
+                self.current.closes = True
+                self.current.content.fail(ClientError(408, "the request body did not come in time"))
+        elif self.phase in CUT or self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self._close()
+
+    def _read(self, data: bytes) -> None:
+        """Parse, and take up what came of it."""
+        self.intake.feed(data)
+        self._turn()
+
+    def _turn(self) -> None:
+        """Take up the next message if the last exchange is over and the client reads its replies."""
+        intake = self.intake
+        if self.current is not None or self.closing or (intake.incoming is not None and not intake.queue):
+            return
+        if self.paused:
+            self._settle(Phase.IDLE)
+        elif intake.queue:
+            message = intake.queue.popleft()
+            if isinstance(message, Request):
+                self._begin(message)
+            else:
+                self._refuse(message)
+        elif intake.final:
+            self._close()
+        elif self.backlog:
+            data = bytes(self.backlog)
+            self.backlog.clear()
+            self.release()
+            self._read(data)
+        elif self.retiring and not intake.in_head:
+            self._close()
+        else:
+            self._settle(Phase.HEAD if intake.in_head else Phase.IDLE)
+            self.release()
+
+    def _begin(self, request: Request) -> None:
+        self.phase = Phase.BUSY
+        self.current = request
+        self.serving = False
+        self.server.busy += 1
+        self.task = self.loop.create_task(self._serve(request))
+
+    async def _serve(self, request: Request) -> None:
+        """Run the handler, and see to it that there is a reply."""
+        self.serving = True
+        try:
+            await self.server.handler(request)
+            if not request.ended and not self.gone:
+                logger.error("a handler returned without a whole reply")
+                self._fail(request, 500, "internal error")
+        except ClientError as error:
+            self._fail(request, error.status, error.message)
+        except asyncio.CancelledError:
+            self._give_up(request)
+            raise
+        except Exception:
+            logger.exception("a handler failed")
+            self._fail(request, 500, "internal error")
+        finally:
+            self._over(request)
+
+    def _cancel(self, request: Request) -> None:
+        """Cancel the handler; one that has not begun never will, and cannot clear up after itself."""
+        if self.task is not None:
+            self.task.cancel()
+            if not self.serving:
+                self._give_up(request)
+                self._over(request)
+
+    def _give_up(self, request: Request) -> None:
+        """Reply for a handler that was cancelled."""
+        if self.server.stopping:
+            self._fail(request, 503, "the server is shutting down")
+        else:
+            self._fail(request, 500, "internal error")
+
+    def _fail(self, request: Request, status: int, message: str) -> None:
+        """Reply in the handler's place if it is not too late, else break off."""
+        if request.started or self.gone:
+            request.abort()
+            return
+        headers, body = self.server.refuse(status, message, request.path)
+        request.closes = request.closes or self.server.stopping
+        request.respond(status, headers, body)
+
+    def _over(self, request: Request) -> None:
+        """Turn from a finished exchange to what follows."""
+        self.current = None
+        self.task = None
+        self.server.busy -= 1
+        self.server.changed()
+        if self.closing or self.gone:
+            return
+        if request.closes or self.retiring or self.server.stopping:
+            self._close()
+        elif not request.content.complete:
+            request.content.discard()
+            self._enter(Phase.REST)
+            self.release()
+        else:
+            self._turn()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Reply to a message that the handler never sees, and close."""
+        headers, body = self.server.refuse(refusal.status, refusal.message, refusal.path)
+        head = compose(refusal.status, headers, CLOSE + length_line(len(body)))
+        self.intake.stray = True
+        self.send(head if refusal.mute else head + body)
+        self._close()
+
+    def _close(self) -> None:
+        """Close after what was written; where input may be unread, in a way that lets the client read the reply."""
+        self.closing = True
+        self.backlog.clear()
+        if (self.intake.incoming is None and not self.intake.stray) or not self.transport.can_write_eof():
+            self._enter(Phase.CLOSING)
+            self.transport.close()
+        else:
+            self._enter(Phase.LINGER)
+            self.release()
+            self.transport.write_eof()
+
+    def _lose(self) -> None:
+        """Note that the client is gone, and stop working for it."""
+        if self.gone:
+            return
+        self.gone = True
+        self.closing = True
+        self._enter(Phase.CLOSING)
+        request = self.current
+        if request is not None:
+            if not request.ended:
+                self._cancel(request)
+            request.lost()

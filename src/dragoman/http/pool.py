@@ -1,0 +1,126 @@
+"""Pool: the connections to one origin; those at rest, and a place in the queue when there are too many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+
+from dragoman.http.connection import Connection
+
+# After so long at rest the other side may well have hung up; a look into the socket then costs less than a failed call.
+DOUBTFUL = 1.0
+
+
+class Pool:
+    """Connections to one origin, last in first out: the fewest stay warm, the others run out of time."""
+
+    def __init__(self, connect: Callable[[Pool], Coroutine[None, None, Connection]], *, most: int, idle: float) -> None:
+        self._connect = connect
+        self._most = most
+        self._idle = idle
+        self._loop = asyncio.get_running_loop()
+        # In the order of their last use.
+        self._resting: list[Connection] = []
+        self._waiting: deque[asyncio.Future[Connection]] = deque()
+        # Connections that exist or are being made.
+        self._open = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def take(self) -> Connection | None:
+        """A connection at rest that can be used, if there is one."""
+        while self._resting:
+            connection = self._resting.pop()
+            rested = self._loop.time() - connection.idle_since
+            fit = rested < self._idle and (connection.alive() if rested > DOUBTFUL else not connection.closing())
+            if fit:
+                return connection
+            connection.drop()
+        return None
+
+    def obtain(self) -> asyncio.Future[Connection]:
+        """A connection to come: a new one, or one that another call gives back. Cancelling gives up the place."""
+        waiter: asyncio.Future[Connection] = self._loop.create_future()
+        self._waiting.append(waiter)
+        self._serve()
+        return waiter
+
+    def release(self, connection: Connection) -> None:
+        """Give a connection to the first who waits for one, or let it rest."""
+        waiter = None if connection.closing() else self._next()
+        if waiter is not None:
+            waiter.set_result(connection)
+        elif self._closed or connection.closing():
+            connection.drop()
+        else:
+            connection.idle_since = self._loop.time()
+            self._resting.append(connection)
+            if self._timer is None:
+                self._timer = self._loop.call_later(self._idle, self._sweep)
+
+    def forget(self, connection: Connection) -> None:
+        """Count a connection out, and make a new one if somebody waits."""
+        self._open -= 1
+        if connection in self._resting:
+            self._resting.remove(connection)
+        self._serve()
+
+    def close(self) -> None:
+        """Drop what rests; calls under way end in their own time and their connections do not come back."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._resting:
+            self._resting.pop().drop()
+
+    def _next(self) -> asyncio.Future[Connection] | None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                return waiter
+        return None
+
+    def _serve(self) -> None:
+        while self._open < self._most:
+            waiter = self._next()
+            if waiter is None:
+                return
+            self._open += 1
+            # A task, so that giving up the waiter can end it at any step; calls on pooled connections need none.
+            task = self._loop.create_task(self._connect(self))
+            task.add_done_callback(partial(self._dialled, waiter))
+            waiter.add_done_callback(partial(give_up, task))
+
+    def _dialled(self, waiter: asyncio.Future[Connection], task: asyncio.Task[Connection]) -> None:
+        failed = None if task.cancelled() else task.exception()
+        if failed is None and not task.cancelled():
+            connection = task.result()
+            connection.counted = True
+            if waiter.done():
+                self.release(connection)
+            else:
+                waiter.set_result(connection)
+            return
+        self._open -= 1
+        if not waiter.done():
+            if failed is None:
+                waiter.cancel()
+            else:
+                waiter.set_exception(failed)
+        self._serve()
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        while self._resting and self._resting[0].idle_since + self._idle <= now:
+            self._resting[0].drop()
+        if self._resting:
+            self._timer = self._loop.call_at(self._resting[0].idle_since + self._idle, self._sweep)
+
+
+def give_up(task: asyncio.Task[Connection], _: asyncio.Future[Connection]) -> None:
+    """End the dialling for somebody who waits no longer; one that is through is not touched by it."""
+    task.cancel()

@@ -1,0 +1,219 @@
+"""Request: one message of a client, and the reply to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from dragoman.errors import ClientError
+from dragoman.http.body import Body
+from dragoman.http.flight import HeaderList, header
+from dragoman.http.writing import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
+
+
+class Channel(Protocol):
+    """Where replies go: a connection, as far as a request needs to know it."""
+
+    # Whether nothing that is written can arrive any more.
+    gone: bool
+    # Whether the connection ends with the present exchange, whatever the client asked.
+    retiring: bool
+
+    def send(self, data: bytes) -> None:
+        """Write to the client."""
+        ...
+
+    def sever(self, reset: bool) -> None:
+        """Close the connection at once, with a reset if its mere end would look like a finished reply."""
+        ...
+
+
+class Target:
+    """A request's target taken apart: `authority` is that of an absolute form, "" for the usual form."""
+
+    __slots__ = ("authority", "path", "query")
+
+    def __init__(self, url: bytes) -> None:
+        text = url.decode("latin-1").partition("#")[0]
+        self.authority = ""
+        if not text.startswith("/") and text != "*":
+            scheme, separator, rest = text.partition("://")
+            if not separator or scheme.lower() not in ("http", "https"):
+                raise ClientError(400, "the request target is neither a path nor an http URL")
+            cut = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
+            self.authority = rest[:cut]
+            text = rest[cut:] if rest[cut : cut + 1] == "/" else "/" + rest[cut:]
+        self.path, _, self.query = text.partition("?")
+
+
+class Request:
+    """A message whose head is complete, and the reply to it: either `respond`, or `start`, `write` … and `end`."""
+
+    __slots__ = (
+        "_channel",
+        "chunked",
+        "closes",
+        "content",
+        "ended",
+        "head",
+        "headers",
+        "method",
+        "modern",
+        "mute",
+        "on_pause",
+        "on_resume",
+        "path",
+        "paused",
+        "peer",
+        "query",
+        "resumed",
+        "started",
+    )
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        method: str,
+        target: Target,
+        headers: HeaderList,
+        content: Body,
+        peer: str,
+        modern: bool,
+        closes: bool,
+    ) -> None:
+        self._channel = channel
+        self.method = method
+        self.path = target.path
+        self.query = target.query
+        self.headers = headers
+        self.peer = peer
+        # HTTP/1.1 rather than 1.0.
+        self.modern = modern
+        # Whether the connection ends with the reply.
+        self.closes = closes
+        self.content = content
+        self.started = False
+        self.ended = False
+        # The head of a streamed reply until it is sent.
+        self.head = b""
+        self.chunked = False
+        # Whether the reply has no body, whatever is written.
+        self.mute = False
+        self.paused = False
+        self.resumed: asyncio.Future[None] | None = None
+        self.on_pause: Callable[[], None] | None = None
+        self.on_resume: Callable[[], None] | None = None
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value under a lower-case name."""
+        return header(self.headers, name)
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes."""
+        return await self.content.read(limit)
+
+    def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
+        """Send a whole reply."""
+        self._begin(status, headers)
+        framing = self._connection_line()
+        if status not in BODILESS:
+            framing += length_line(len(body))
+        head = compose(status, headers, framing)
+        self.ended = True
+        self._channel.send(head if self.mute else head + body)
+
+    def start(self, status: int, headers: HeaderList) -> None:
+        """Begin a streamed reply; its head goes out with the first piece."""
+        self._begin(status, headers)
+        self.chunked = self.modern and status not in BODILESS
+        if not self.modern and not self.mute:
+            # Only the end of the connection tells an HTTP/1.0 client where such a reply ends.
+            self.closes = True
+        framing = self._connection_line()
+        self.head = compose(status, headers, framing + CHUNKED if self.chunked else framing)
+
+    def write(self, data: bytes) -> None:
+        """Send a piece of a streamed reply at once."""
+        if not self.started or self.ended:
+            if self._channel.gone:
+                return
+            raise RuntimeError("a piece was written outside a streamed reply")
+        if not data or self.mute:
+            return
+        piece = chunk(data) if self.chunked else data
+        if self.head:
+            piece = self.head + piece
+            self.head = b""
+        self._channel.send(piece)
+
+    def flush(self) -> None:
+        """Send the head of a streamed reply if it still waits for the first piece."""
+        if self.head:
+            head, self.head = self.head, b""
+            self._channel.send(head)
+
+    def end(self) -> None:
+        """Finish a streamed reply."""
+        if self.ended:
+            return
+        if not self.started:
+            raise RuntimeError("a reply was ended before it began")
+        self.ended = True
+        last = LAST_CHUNK if self.chunked and not self.mute else b""
+        head, self.head = self.head, b""
+        if head or last:
+            self._channel.send(head + last)
+
+    def abort(self) -> None:
+        """Break the reply off so that the client sees it: the connection closes without the terminating chunk."""
+        if not self.ended:
+            self.ended = True
+            self.head = b""
+            self._channel.sever(self.started and not self.chunked)
+
+    async def drained(self) -> None:
+        """Wait until the client has read most of what was written."""
+        while self.paused and not self._channel.gone:
+            if self.resumed is None:
+                self.resumed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self.resumed)
+
+    def pause(self) -> None:
+        """Note that the client does not read."""
+        self.paused = True
+        if self.on_pause is not None:
+            self.on_pause()
+
+    def resume(self) -> None:
+        """Note that the client reads again."""
+        self.paused = False
+        self._wake()
+        if self.on_resume is not None:
+            self.on_resume()
+
+    def lost(self) -> None:
+        """Note that the client is gone."""
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let whoever waits in `drained` look again."""
+        if self.resumed is not None and not self.resumed.done():
+            self.resumed.set_result(None)
+        self.resumed = None
+
+    def _begin(self, status: int, headers: HeaderList) -> None:
+        """Note that the reply begins, and whether the connection can outlive it."""
+        if self.started:
+            raise RuntimeError("a second reply was begun")
+        self.started = True
+        self.mute = self.method == "HEAD" or status in BODILESS
+        if self._channel.retiring or not self.content.worth_draining() or header(headers, b"connection") == b"close":
+            self.closes = True
+
+    def _connection_line(self) -> bytes:
+        """What the reply says about the connection's future."""
+        if self.closes:
+            return CLOSE
+        return b"" if self.modern else KEEP_ALIVE

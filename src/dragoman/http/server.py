@@ -1,0 +1,123 @@
+"""Server: what a gateway hands to the event loop, and what all its connections share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.http.flight import HeaderList
+from dragoman.http.inbound import Inbound
+from dragoman.http.request import Request
+
+__all__ = ["Handler", "Refuse", "Request", "Server", "ServerLimits"]
+
+Handler: TypeAlias = Callable[[Request], Awaitable[None]]
+# Writes the reply to a message that never reaches the handler: status, words, path or "" -> headers, body.
+Refuse: TypeAlias = Callable[[int, str, str], tuple[HeaderList, bytes]]
+
+# How often, in seconds, connections are looked at for passed limits: as a part of the smallest limit, and its bounds.
+SWEEPS_PER_LIMIT = 4
+SHORTEST_SWEEP, LONGEST_SWEEP = 0.02, 1.0
+
+
+class ServerLimits(Struct, frozen=True, kw_only=True):
+    """What a client may take: bytes, and seconds of silence."""
+
+    # A message's line and headers together, and how many headers.
+    header_bytes: int
+    header_count: int
+    # From a message's first byte to the end of its headers, and from a new connection to its first byte.
+    header_timeout: float
+    # Silence within a body that the handler waits for.
+    body_timeout: float
+    # From a reply to the next message.
+    idle_timeout: float = 75.0
+    # Bytes that may wait for a client that does not read before the handler is told.
+    write_buffer: int = 64 * 1024
+
+
+class Server:
+    """A factory of connections for `loop.create_server`. `limits` may be replaced while it runs."""
+
+    def __init__(self, handler: Handler, refuse: Refuse, limits: ServerLimits) -> None:
+        self.handler = handler
+        self.refuse = refuse
+        self.limits = limits
+        # Exchanges under way: handlers that have not returned.
+        self.busy = 0
+        self.retired = False
+        # Whether what still runs is being cancelled.
+        self.stopping = False
+        self._connections: set[Inbound] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._idle: list[asyncio.Future[None]] = []
+
+    def __call__(self) -> asyncio.Protocol:
+        """A protocol for a new connection."""
+        return Inbound(self)
+
+    def retire(self) -> None:
+        """Close idle connections now, and the others after their reply."""
+        self.retired = True
+        for connection in tuple(self._connections):
+            connection.retire()
+        self.changed()
+
+    async def wait_idle(self, timeout: float) -> bool:
+        """Wait until no exchange is under way and, once retired, no connection is open; tell whether that came true."""
+        if self._is_idle():
+            return True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        await asyncio.wait([waiter], timeout=timeout)
+        if not waiter.done():
+            self._idle.remove(waiter)
+            return False
+        return True
+
+    def cancel_all(self) -> None:
+        """Cancel every handler and close every connection; replies that have not begun become 503."""
+        self.stopping = True
+        for connection in tuple(self._connections):
+            connection.stop()
+
+    def add(self, connection: Inbound) -> None:
+        """Note a new connection."""
+        self._connections.add(connection)
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(self._pace(), self._sweep)
+
+    def remove(self, connection: Inbound) -> None:
+        """Note that a connection is closed."""
+        self._connections.discard(connection)
+        if not self._connections and self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        self.changed()
+
+    def changed(self) -> None:
+        """Wake whoever waits for an idle server if it is one."""
+        if self._idle and self._is_idle():
+            waiters, self._idle = self._idle, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _is_idle(self) -> bool:
+        return self.busy == 0 and not (self.retired and self._connections)
+
+    def _sweep(self) -> None:
+        """Look at every connection once: no timer is set or moved when bytes arrive."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(self._pace(), self._sweep)
+        now = loop.time()
+        for connection in tuple(self._connections):
+            connection.look(now)
+
+    def _pace(self) -> float:
+        limits = self.limits
+        smallest = min(limits.header_timeout, limits.body_timeout, limits.idle_timeout)
+        return min(max(smallest / SWEEPS_PER_LIMIT, SHORTEST_SWEEP), LONGEST_SWEEP)

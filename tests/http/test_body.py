@@ -1,0 +1,260 @@
+"""Bodies of requests: read once, within limits of size and time, and held back where nobody asks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.errors import ClientError
+from dragoman.http.body import HIGH_WATER, REST
+from dragoman.http.request import Request
+from tests.http.raw import LIMITS, Run, echo, on_both_loops, serving, until
+
+POST = b"POST /p HTTP/1.1\r\nHost: h\r\n"
+MIB = 1024 * 1024
+
+
+async def answer_errors(request: Request, limit: int) -> None:
+    try:
+        body = await request.body(limit)
+    except ClientError as error:
+        request.respond(error.status, [(b"x-by", b"handler")], error.message.encode())
+    else:
+        request.respond(200, [], b"%d" % len(body))
+
+
+async def small(request: Request) -> None:
+    await answer_errors(request, 1000)
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        (b"Content-Length: 1000\r\n\r\n" + b"a" * 1000, 200),
+        (b"Content-Length: 1001\r\n\r\n", 413),
+        (b"Content-Length: 1001\r\n\r\n" + b"a" * 1001, 413),
+        (b"Transfer-Encoding: chunked\r\n\r\n3e8\r\n" + b"a" * 1000 + b"\r\n0\r\n\r\n", 200),
+        (b"Transfer-Encoding: chunked\r\n\r\n3e9\r\n" + b"a" * 1001, 413),
+        (b"Expect: 100-continue\r\nContent-Length: 1001\r\n\r\n", 413),
+    ],
+    ids=["at the limit", "declared", "declared and sent", "chunked at the limit", "chunked over it", "expecting"],
+)
+def test_a_body_over_the_limit_is_413_to_the_handler(message: bytes, status: int, run: Run) -> None:
+    async def main() -> None:
+        async with serving(small) as house:
+            client = await house.client()
+            client.send(POST + message)
+            reply = await client.reply()
+            assert reply.status == status
+            assert (reply.value(b"x-by") == b"handler") is (status != 200)
+
+    run(main())
+
+
+@on_both_loops
+def test_a_client_that_sends_far_too_much_can_still_read_the_reply(run: Run) -> None:
+    async def main() -> None:
+        async with serving(small) as house:
+            client = await house.client()
+            client.send(POST + b"Content-Length: %d\r\n\r\n" % (8 * MIB) + b"a" * (8 * MIB))
+            await client.writer.drain()
+            reply = await client.reply()
+            assert (reply.status, reply.value(b"connection")) == (413, b"close")
+            assert await client.ended()
+
+    run(main())
+
+
+@on_both_loops
+def test_large_bodies_arrive_whole(run: Run) -> None:
+    data = bytes(range(256)) * 16 * 1024
+
+    async def handler(request: Request) -> None:
+        request.respond(200, [], await request.body(64 * MIB))
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            reply = await house.ask(POST + b"Content-Length: %d\r\n\r\n" % len(data) + data)
+            assert reply.body == data
+
+    run(main())
+
+
+@on_both_loops
+def test_the_client_is_told_to_go_on_only_when_the_body_is_asked_for(run: Run) -> None:
+    gate = asyncio.Event()
+
+    async def handler(request: Request) -> None:
+        await gate.wait()
+        await echo(request)
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            client = await house.client()
+            client.send(POST + b"Expect: 100-Continue\r\nContent-Length: 3\r\n\r\n")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await client.reader.read(1)
+            gate.set()
+            assert (await client.reply()).status == 100
+            client.send(b"abc")
+            reply = await client.reply()
+            assert reply.body == b"POST /p |abc"
+            assert reply.value(b"connection") is None
+
+    run(main())
+
+
+@on_both_loops
+def test_a_client_that_does_not_wait_is_not_told_to_go_on(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as house:
+            assert (await house.ask(POST + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc")).status == 200
+
+    run(main())
+
+
+@on_both_loops
+def test_a_refused_expectation_ends_the_connection(run: Run) -> None:
+    async def handler(request: Request) -> None:
+        request.respond(401, [], b"no")
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            client = await house.client()
+            client.send(POST + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+            reply = await client.reply()
+            assert (reply.status, reply.value(b"connection")) == (401, b"close")
+            assert await client.ended()
+
+    run(main())
+
+
+@on_both_loops
+def test_a_silent_client_is_408_to_the_handler(run: Run) -> None:
+    async def main() -> None:
+        async with serving(small, replace(LIMITS, body_timeout=0.1)) as house:
+            client = await house.client()
+            client.send(POST + b"Content-Length: 3\r\n\r\na")
+            reply = await client.reply()
+            assert (reply.status, reply.value(b"x-by"), reply.value(b"connection")) == (408, b"handler", b"close")
+            assert await client.ended()
+
+    run(main())
+
+
+@on_both_loops
+def test_a_slow_client_that_is_never_silent_is_served(run: Run) -> None:
+    async def main() -> None:
+        async with serving(small, replace(LIMITS, body_timeout=2.0)) as house:
+            client = await house.client()
+            client.send(POST + b"Content-Length: 25\r\n\r\n")
+            for _ in range(25):
+                client.send(b"a")
+                await asyncio.sleep(0.1)
+            assert (await client.reply()).body == b"25"
+
+    run(main())
+
+
+@on_both_loops
+def test_bytes_that_nobody_asked_for_stay_with_the_client(run: Run) -> None:
+    gate = asyncio.Event()
+    requests: list[Request] = []
+
+    async def handler(request: Request) -> None:
+        requests.append(request)
+        await gate.wait()
+        await answer_errors(request, 64 * MIB)
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            client = await house.client()
+            client.send(POST + b"Content-Length: %d\r\n\r\n" % (16 * MIB) + b"a" * (16 * MIB))
+            await until(lambda: bool(requests) and requests[0].content.size > HIGH_WATER)
+            await asyncio.sleep(0.1)
+            # One read more than the mark at most.
+            assert requests[0].content.size < HIGH_WATER + MIB
+            gate.set()
+            assert (await client.reply()).body == b"%d" % (16 * MIB)
+
+    run(main())
+
+
+async def early(request: Request) -> None:
+    request.respond(200, [], request.path.encode())
+
+
+@on_both_loops
+def test_a_small_unread_rest_is_thrown_away_and_the_connection_kept(run: Run) -> None:
+    async def main() -> None:
+        async with serving(early) as house:
+            client = await house.client()
+            client.send(POST + b"Content-Length: 1000\r\n\r\nabc")
+            reply = await client.reply()
+            assert reply.value(b"connection") is None
+            client.send(b"a" * 997 + b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert (await client.reply()).body == b"/next"
+
+    run(main())
+
+
+@on_both_loops
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
+def test_a_large_unread_rest_ends_the_connection(declared: bool, run: Run) -> None:
+    framing = (
+        b"Content-Length: %d\r\n\r\n" % (4 * REST) if declared else b"Transfer-Encoding: chunked\r\n\r\n100000\r\n"
+    )
+
+    async def main() -> None:
+        async with serving(early) as house:
+            client = await house.client()
+            client.send(POST + framing)
+            reply = await client.reply()
+            assert reply.status == 200
+            assert (reply.value(b"connection") == b"close") is declared
+            client.send(b"a" * (2 * REST))
+            assert await client.ended()
+
+    run(main())
+
+
+@on_both_loops
+def test_a_rest_that_never_comes_ends_the_connection(run: Run) -> None:
+    async def main() -> None:
+        async with serving(early, replace(LIMITS, body_timeout=0.1)) as house:
+            client = await house.client()
+            client.send(POST + b"Content-Length: 1000\r\n\r\nabc")
+            assert (await client.reply()).status == 200
+            assert await client.ended()
+
+    run(main())
+
+
+def test_a_body_is_handed_over_once() -> None:
+    async def handler(request: Request) -> None:
+        assert await request.body(10) == b"abc"
+        with pytest.raises(RuntimeError, match="already read"):
+            await request.body(10)
+        request.respond(200, [], b"")
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            assert (await house.ask(POST + b"Content-Length: 3\r\n\r\nabc")).status == 200
+
+    asyncio.run(main())
+
+
+def test_an_error_that_the_handler_lets_through_is_refused_with_its_status() -> None:
+    async def handler(request: Request) -> None:
+        await request.body(1)
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            reply = await house.ask(POST + b"Content-Length: 3\r\n\r\nabc")
+            assert (reply.status, reply.value(b"x-refused")) == (413, b"/p")
+
+    asyncio.run(main())

@@ -1,0 +1,382 @@
+"""Dialling: TLS, names, addresses in turn, limits in time, and errors in words that name nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import trustme
+
+from dragoman.errors import TimedOut, Truncated, Unreachable, UpstreamError
+from dragoman.http import dial as dialling
+from dragoman.http.client import Client
+from dragoman.http.flight import Call
+from tests.http.scripted import answering, closing, hear, provider, run, until
+
+HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+MEBIBYTE = 1024 * 1024
+both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse where Linux stays silent")
+
+AUTHORITY = trustme.CA()
+
+
+def served(name: str = "localhost") -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    AUTHORITY.issue_cert(name).configure_cert(context)
+    return context
+
+
+def trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    AUTHORITY.configure_trust(context)
+    return context
+
+
+def make_client(context: ssl.SSLContext | None = None, connect_timeout: float = 10) -> Client:
+    return Client(connect_timeout=connect_timeout, context=context, proxies={})
+
+
+async def fetch(client: Client, url: str, body: bytes = b"{}") -> bytes:
+    flight = client.open(Call(method="POST", url=url, headers=[], body=body))
+    try:
+        await flight.head()
+        return await flight.read(64 * MEBIBYTE)
+    finally:
+        flight.close()
+
+
+async def refused(client: Client, url: str, error: type[UpstreamError], words: str) -> None:
+    with pytest.raises(error) as caught:
+        await fetch(client, url)
+    assert str(caught.value) == words
+    await client.close()
+
+
+# TLS
+
+
+@both_loops
+def test_tls_is_spoken_with_the_name_and_the_protocol_and_kept(loop: str) -> None:
+    names: list[str | None] = []
+    chosen: list[str | None] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        chosen.append(writer.get_extra_info("ssl_object").selected_alpn_protocol())
+        await answering(HELLO)(reader, writer)
+
+    async def test() -> None:
+        context = served()
+        context.sni_callback = lambda _, name, __: names.append(name)
+        async with provider(script, context) as server:
+            client = make_client(trusting())
+            for _ in range(3):
+                assert await fetch(client, server.url(scheme="https", host="localhost")) == b"hello"
+            await client.close()
+        assert (names, chosen) == (["localhost"], ["http/1.1"])
+
+    run(test, loop)
+
+
+@both_loops
+def test_large_bodies_go_both_ways_over_tls(loop: str) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heard = await hear(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(heard.body))
+            writer.write(heard.body)
+            await writer.drain()
+
+    async def test() -> None:
+        async with provider(script, served()) as server:
+            client = make_client(trusting())
+            body = bytes(range(256)) * 4096 * 8
+            for _ in range(2):
+                assert await fetch(client, server.url(scheme="https", host="localhost"), body) == body
+            assert server.seen == 1
+            await client.close()
+
+    run(test, loop)
+
+
+@both_loops
+def test_an_answer_that_breaks_off_under_tls_is_truncated(loop: str) -> None:
+    async def test() -> None:
+        async with provider(closing(HELLO[:-1]), served()) as server:
+            client = make_client(trusting())
+            with pytest.raises(Truncated):
+                await fetch(client, server.url(scheme="https", host="localhost"))
+            await client.close()
+
+    run(test, loop)
+
+
+@both_loops
+def test_a_call_given_up_under_tls_is_seen_by_the_provider(loop: str) -> None:
+    async def test() -> None:
+        gone = asyncio.Event()
+
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await hear(reader)
+            writer.write(HELLO[:-1])
+            try:
+                await reader.read()
+            finally:
+                gone.set()
+
+        async with provider(script, served()) as server:
+            client = make_client(trusting())
+            flight = client.open(
+                Call(method="POST", url=server.url(scheme="https", host="localhost"), headers=[], body=b"{}")
+            )
+            await flight.head()
+            reading = asyncio.create_task(flight.read(100))
+            await asyncio.sleep(0.02)
+            reading.cancel()
+            await asyncio.wait([reading])
+            flight.close()
+            await gone.wait()
+            await client.close()
+
+    run(test, loop)
+
+
+NOT_TRUSTED = "the provider's certificate is not trusted or is not for its name"
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [("elsewhere.test", trusting), ("localhost", ssl.create_default_context)],
+    ids=["for another name", "by an unknown authority"],
+)
+def test_a_certificate_that_does_not_prove_the_provider_is_refused(
+    name: str, context: Callable[[], ssl.SSLContext], loop: str
+) -> None:
+    async def test() -> None:
+        async with provider(answering(HELLO), served(name)) as server:
+            url = server.url(scheme="https", host="localhost")
+            await refused(make_client(context()), url, Unreachable, NOT_TRUSTED)
+
+    run(test, loop)
+
+
+@both_loops
+def test_the_system_decides_whom_to_trust_if_nobody_else_does(loop: str) -> None:
+    async def test() -> None:
+        async with provider(answering(HELLO), served()) as server:
+            await refused(make_client(), server.url(scheme="https", host="localhost"), Unreachable, NOT_TRUSTED)
+
+    run(test, loop)
+
+
+@both_loops
+def test_a_server_without_tls_is_told_in_plain_words(loop: str) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+
+    async def test() -> None:
+        async with provider(script) as server:
+            words = "the provider did not agree on a TLS connection"
+            await refused(make_client(trusting()), server.url(scheme="https"), Unreachable, words)
+
+    run(test, loop)
+
+
+@both_loops
+def test_a_server_that_hangs_up_during_the_handshake_is_unreachable(loop: str) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+
+    async def test() -> None:
+        async with provider(script) as server:
+            client = make_client(trusting())
+            with pytest.raises(Unreachable) as caught:
+                await fetch(client, server.url(scheme="https"))
+            assert str(server.port) not in str(caught.value)
+            await client.close()
+
+    run(test, loop)
+
+
+# Names and addresses
+
+
+def free_port() -> int:
+    with socket.socket() as end:
+        end.bind(("127.0.0.1", 0))
+        port: int = end.getsockname()[1]
+        return port
+
+
+@both_loops
+def test_a_port_where_nobody_listens_is_told_in_plain_words(loop: str) -> None:
+    async def test() -> None:
+        url = f"http://127.0.0.1:{free_port()}/"
+        await refused(make_client(), url, Unreachable, "the provider refused the connection")
+
+    run(test, loop)
+
+
+@pytest.mark.parametrize("host", ["nobody.invalid", "a" * 64 + ".invalid"], ids=["no such name", "a label too long"])
+def test_a_name_without_an_address_is_told_in_plain_words(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(name: str, *_: object, **__: object) -> list[object]:
+        # No name server is asked; as the real function does, it refuses what is no name before it looks.
+        name.encode("idna")
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def test() -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", offline)
+        await refused(make_client(), f"http://{host}/", Unreachable, "the provider's name could not be resolved")
+
+    run(test, "asyncio")
+
+
+def lead_to(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+    """Make every name stand for these ports of this machine."""
+
+    async def resolve(host: str, port: int) -> list[dialling.Address]:
+        return [(socket.AF_INET, ("127.0.0.1", found)) for found in ports]
+
+    monkeypatch.setattr(dialling, "resolve", resolve)
+
+
+@both_loops
+def test_addresses_are_tried_in_turn(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with provider(answering(HELLO)) as server:
+            lead_to(monkeypatch, free_port(), free_port(), server.port)
+            client = make_client()
+            assert await fetch(client, "http://provider.test/") == b"hello"
+            await client.close()
+
+    run(test, loop)
+
+
+@both_loops
+def test_the_last_address_to_fail_gives_the_words(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        lead_to(monkeypatch, free_port(), free_port())
+        await refused(make_client(), "http://provider.test/", Unreachable, "the provider refused the connection")
+
+    run(test, loop)
+
+
+def test_a_name_without_addresses_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        lead_to(monkeypatch)
+        words = "no connection to the provider could be made"
+        await refused(make_client(), "http://provider.test/", Unreachable, words)
+
+    run(test, "asyncio")
+
+
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """A port that neither takes nor refuses a connection: its queue is full."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):
+            end = stack.enter_context(socket.socket())
+            end.setblocking(False)
+            end.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
+
+
+@on_linux
+@both_loops
+def test_a_silent_address_gets_company_after_a_moment(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with provider(answering(HELLO)) as server:
+            with silent_port() as silent:
+                lead_to(monkeypatch, silent, server.port)
+                client = make_client()
+                assert await fetch(client, "http://provider.test/") == b"hello"
+                await client.close()
+
+    run(test, loop)
+
+
+@on_linux
+@both_loops
+def test_no_connection_within_the_limit_is_timed_out(loop: str) -> None:
+    async def test() -> None:
+        with silent_port() as silent:
+            words = "no connection to the provider within 0.2 s"
+            await refused(make_client(connect_timeout=0.2), f"http://127.0.0.1:{silent}/", TimedOut, words)
+
+    run(test, loop)
+
+
+async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Take everything and say nothing."""
+    while await reader.read(1000):
+        pass
+
+
+@both_loops
+def test_a_handshake_without_end_is_timed_out(loop: str) -> None:
+    async def test() -> None:
+        async with provider(mute) as server:
+            client = make_client(trusting(), connect_timeout=0.2)
+            words = "no connection to the provider within 0.2 s"
+            await refused(client, server.url(scheme="https"), TimedOut, words)
+            await until(lambda: not server.tasks)
+
+    run(test, loop)
+
+
+@both_loops
+@pytest.mark.parametrize("how", ["abort", "cancel", "close"])
+def test_a_call_can_be_ended_while_it_connects(how: str, loop: str) -> None:
+    async def test() -> None:
+        async with provider(mute) as server:
+            client = make_client(trusting())
+            flight = client.open(Call(method="GET", url=server.url(scheme="https"), headers=[]))
+            heading = asyncio.create_task(flight.head())
+            await until(lambda: bool(server.tasks))
+            problem = TimedOut("no answer within the limit")
+            if how == "abort":
+                flight.abort(problem)
+                with pytest.raises(TimedOut) as caught:
+                    await heading
+                assert caught.value is problem
+            elif how == "cancel":
+                heading.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await heading
+            else:
+                flight.close()
+                with pytest.raises(UpstreamError):
+                    await heading
+            flight.close()
+            # The provider sees the end of the connection.
+            await until(lambda: not server.tasks)
+            await client.close()
+
+    run(test, loop)
+
+
+def test_addresses_of_both_families_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    four, six = socket.AF_INET, socket.AF_INET6
+    found = [(six, ("::1", 1, 0, 0)), (six, ("::2", 1, 0, 0)), (six, ("::3", 1, 0, 0)), (four, ("10.0.0.1", 1))]
+
+    def getaddrinfo(*_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(family, socket.SOCK_STREAM, 6, "", place) for family, place in found]
+
+    async def test() -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        assert await dialling.resolve("provider.test", 1) == [found[0], found[3], found[1], found[2]]
+
+    run(test, "asyncio")
