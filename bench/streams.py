@@ -38,6 +38,11 @@ def frames(stream: str, protocol: str) -> tuple[bytes, ...]:
     return tuple(written)
 
 
+def told(protocol: str, pieces: list[str]) -> list[bytes]:
+    """The frames of a stream that says these pieces of text, one by one."""
+    return _WRITERS[protocol](_Grown([], pieces, []))
+
+
 class _Grown:
     """An answer in pieces: those of its thinking, its text and its call's arguments."""
 

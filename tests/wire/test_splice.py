@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import WireError
 from dragoman.wire.json import decode, encode
-from dragoman.wire.splice import members, replace_text
+from dragoman.wire.splice import members, replace_text, with_stream
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from dragoman.wire.splice import members, replace_text
         (b'{"model":"a","x":{"model":"a"}}', b'{"model":"b","x":{"model":"a"}}'),
         (b'{"model":"a","x":"\\"model\\":\\"a\\""}', b'{"model":"b","x":"\\"model\\":\\"a\\""}'),
         (b'{"model":"old","model":"a"}', b'{"model":"old","model":"b"}'),
-        (b'{"mod\\u0065l":"a","n": 1}', b'{"model":"b","n":1}'),
+        (b'{"mod\\u0065l":"a","n": 1}', b'{"mod\\u0065l":"b","n": 1}'),
         (b'{"model":"b"}', b'{"model":"b"}'),
     ],
 )
@@ -47,3 +47,21 @@ def test_every_other_member_keeps_its_value(body: dict[str, object], name: str) 
     document = {**body, "model": "a"}
     spliced = replace_text(encode(document), "model", name)  # type: ignore[arg-type]  # hypothesis values are JSON
     assert decode(spliced) == {**document, "model": name}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"n" : 1.0 }', b'{"n" : 1.0,"stream":true }'),
+        (b"{}", b'{"stream":true}'),
+        (b'{"stream" : false , "n":1}', b'{"stream" : true , "n":1}'),
+        (b'{"stream":null,"stre\\u0061m":0}', b'{"stream":true,"stre\\u0061m":true}'),
+        (b'{"x":{"stream":false}}', b'{"x":{"stream":false},"stream":true}'),
+    ],
+)
+def test_a_request_is_made_to_stream(body: bytes, expected: bytes) -> None:
+    assert with_stream(body, True) == expected
+
+
+def test_a_request_is_made_not_to_stream() -> None:
+    assert with_stream(b'{"stream": true}', False) == b'{"stream": false}'

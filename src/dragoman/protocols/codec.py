@@ -13,7 +13,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Request
-from dragoman.model.response import Response
+from dragoman.model.response import Response, Usage
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.sse import Frame
@@ -104,8 +104,19 @@ class Codec(Struct, frozen=True, kw_only=True):
     recognises: Callable[[JsonObject], bool]
     decode_request: Callable[[JsonObject], Request]
     encode_request: Callable[[Request, Target, Ledger], Encoded]
+    # The relay's repairs of a request in its own bytes (mapping.md §1, rule 1): what was minted for another issuer is
+    # cut out (a compaction that nobody else can read is refused, V9), and for one retry after a rejected proof all
+    # sealed reasoning (V11), None if there is none.
+    repair_request: Callable[[bytes, Ledger], bytes]
+    without_reasoning: Callable[[bytes, Ledger], bytes | None]
+    # A relayed request that asks for usage in its stream, None if that is told anyway; then whole frames of the answer
+    # without the one that the client did not ask for.
+    ask_usage: Callable[[bytes], bytes | None]
+    withhold_usage: Callable[[bytes], bytes]
     decode_response: Callable[[JsonObject, Asked, Ledger], Response | Failure]
     encode_response: Callable[[Response, Asked, Mint, Ledger], JsonObject]
+    # The token counts of a whole answer of this wire, read alone; what is no count is none.
+    usage_of: Callable[[JsonObject], Usage | None]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
     decode_failure: Callable[[int, bytes], Failure]
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.anthropic_messages.recognition import recognises
+from dragoman.protocols.anthropic_messages.relay import ask_usage, repair_request, withhold_usage, without_reasoning
 from dragoman.protocols.anthropic_messages.request import decode_request, encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
+from dragoman.protocols.anthropic_messages.usage import usage_of
 from dragoman.protocols.codec import Codec
 
 CODEC = Codec(
@@ -23,8 +25,13 @@ CODEC = Codec(
     recognises=recognises,
     decode_request=decode_request,
     encode_request=encode_request,
+    repair_request=repair_request,
+    without_reasoning=without_reasoning,
+    ask_usage=ask_usage,
+    withhold_usage=withhold_usage,
     decode_response=decode_response,
     encode_response=encode_response,
+    usage_of=usage_of,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=MessagesStreamDecoder,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
@@ -129,3 +130,14 @@ def _counts_more(extras: Extras) -> bool:
 def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
     """Counts of a stream: the later value of each member wins, nothing is added up (U8)."""
     return {**earlier, **{key: value for key, value in later.items() if value is not None}}
+
+
+def usage_of(answer: JsonObject) -> Usage | None:
+    """The token counts of a whole answer that is otherwise not read; None if it brings none that can be."""
+    usage = answer.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    try:
+        return decode_usage(Fields(usage))
+    except WireError:
+        return None

@@ -8,11 +8,13 @@ from dragoman.model.request import Message, Role
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_chat.messages import encode_assistant_home
+from dragoman.protocols.openai_chat.relay import ask_usage, repair_request, withhold_usage, without_reasoning
 from dragoman.protocols.openai_chat.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
+from dragoman.protocols.openai_chat.usage import usage_of
 from dragoman.wire.sse import comment
 
 __all__ = ["CODEC", "NAME"]
@@ -31,8 +33,13 @@ CODEC = Codec(
     recognises=recognises,
     decode_request=decode_request,
     encode_request=encode_request,
+    repair_request=repair_request,
+    without_reasoning=without_reasoning,
+    ask_usage=ask_usage,
+    withhold_usage=withhold_usage,
     decode_response=decode_response,
     encode_response=encode_response,
+    usage_of=usage_of,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=ChatStreamDecoder,

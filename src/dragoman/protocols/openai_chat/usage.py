@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
@@ -113,3 +114,14 @@ def whole_number(value: JsonValue) -> int | None:
         number = float(value)
         return int(number) if math.isfinite(number) else None
     return value if type(value) is int else None
+
+
+def usage_of(answer: JsonObject) -> Usage | None:
+    """The token counts of a whole answer that is otherwise not read; None if it brings none that can be."""
+    usage = answer.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    try:
+        return decode_usage(usage, None, Ledger())
+    except WireError:
+        return None

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.openai_responses.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_responses.output import encode_turn
+from dragoman.protocols.openai_responses.relay import ask_usage, repair_request, withhold_usage, without_reasoning
 from dragoman.protocols.openai_responses.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
+from dragoman.protocols.openai_responses.usage import usage_of
 from dragoman.wire.sse import comment
 
 CODEC = Codec(
@@ -24,8 +26,13 @@ CODEC = Codec(
     recognises=recognises,
     decode_request=decode_request,
     encode_request=encode_request,
+    repair_request=repair_request,
+    without_reasoning=without_reasoning,
+    ask_usage=ask_usage,
+    withhold_usage=withhold_usage,
     decode_response=decode_response,
     encode_response=encode_response,
+    usage_of=usage_of,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=StreamDecoder,

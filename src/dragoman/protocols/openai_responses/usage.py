@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -143,3 +144,14 @@ def _counts_something(value: JsonValue) -> bool:
     if isinstance(value, dict):
         return any(_counts_something(member) for member in value.values())
     return bool(value)
+
+
+def usage_of(answer: JsonObject) -> Usage | None:
+    """The token counts of a whole answer that is otherwise not read; None if it brings none that can be."""
+    usage = answer.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    try:
+        return decode_usage({"usage": usage}, Ledger(), home=False)
+    except WireError:
+        return None

@@ -1,0 +1,195 @@
+"""A request on its way from a Messages client to a Messages provider: the repairs that the relay makes (§1, rule 1).
+
+    thinking, redacted_thinking   with an envelope of ours, or an empty signature: cut out
+    compaction                    with an envelope of ours: its summary becomes the user's words (V9)
+    web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
+
+A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11).
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.protocols.anthropic_messages.sealed import decode_compaction
+from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
+from dragoman.rules.repairs import has_envelope, is_ours, rewritten
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode, encode
+from dragoman.wire.spans import Span, elements_of, object_members, without
+from dragoman.wire.splice import named
+
+_find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
+
+
+def repair_request(body: bytes, ledger: Ledger) -> bytes:
+    """The body without what was minted for another issuer and without thinking that nobody signed."""
+
+    def rewrite(message: bytes, number: int) -> list[bytes] | None:
+        return _Message(message, ("messages", number), ledger).repaired()
+
+    return rewritten(body, "messages", _is_suspect, rewrite) or body
+
+
+def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
+    """The body without any sealed thinking; None if it has none."""
+
+    def rewrite(message: bytes, number: int) -> list[bytes] | None:
+        return _Message(message, ("messages", number), ledger).unsealed()
+
+    return rewritten(body, "messages", _may_think, rewrite)
+
+
+def ask_usage(_body: bytes) -> bytes | None:
+    """Nothing to add: a stream of this protocol always tells its usage."""
+    return None
+
+
+def withhold_usage(frames: bytes) -> bytes:
+    """The frames as they are: usage was not asked for on the client's behalf."""
+    return frames
+
+
+def _is_suspect(body: bytes, start: int, end: int) -> bool:
+    if has_envelope(body, start, end):
+        return True
+    # Looking for a word is faster than the pattern, and most bodies do not have it.
+    return body.find(b'"signature"', start, end) >= 0 and _find_unsigned(body, start, end) is not None
+
+
+def _may_think(body: bytes, start: int, end: int) -> bool:
+    return body.find(b'thinking"', start, end) >= 0
+
+
+class _Message:
+    """One message on the table: its blocks, if it is the assistant's, and what becomes of some of them."""
+
+    def __init__(self, message: bytes, at: Place, ledger: Ledger) -> None:
+        self._message = message
+        self._ledger = ledger
+        self._blocks: list[Span] = []
+        self._places: list[Place] = []
+        for number, span in elements_of(message, "content") if _is_assistant(message) else ():
+            self._blocks.append(span)
+            self._places.append((*at, "parts", number))
+        self._cut: set[int] = set()
+        # Where a compaction stood, the summary to be told instead.
+        self._summaries: dict[int, str] = {}
+
+    def repaired(self) -> list[bytes] | None:
+        """The messages that take the place of this one; None if it needs no repair."""
+        calls: set[str] = set()
+        for index, span in enumerate(self._blocks):
+            if _is_suspect(self._message, span.start, span.end):
+                self._judge(index, calls)
+        if calls:
+            self._cut_searches(calls)
+        return self._pieces()
+
+    def unsealed(self) -> list[bytes] | None:
+        """The message without its sealed thinking; None if there is none in it."""
+        for index, span in enumerate(self._blocks):
+            if _may_think(self._message, span.start, span.end) and self._block(index).get("type") in _SEALED:
+                self._drop(index, Feature.THINKING_SEAL, "the provider refused a signature in this conversation")
+        return self._pieces()
+
+    def _judge(self, index: int, calls: set[str]) -> None:
+        block = self._block(index)
+        match block.get("type"):
+            case "thinking":
+                if block.get("signature") == "":
+                    self._drop(index, Feature.THINKING, "thinking without a signature is refused")
+                elif is_ours(block.get("signature")):
+                    self._drop(index, Feature.THINKING_SEAL, _NOT_OPENED)
+            case "redacted_thinking":
+                if is_ours(block.get("data")):
+                    self._drop(index, Feature.THINKING_SEAL, _NOT_OPENED)
+            case "compaction":
+                if is_ours(block.get("signature")):
+                    self._tell(index, block)
+            case "web_search_tool_result":
+                call = block.get("tool_use_id")
+                if isinstance(call, str) and _has_sealed_source(block):
+                    calls.add(call)
+
+    def _cut_searches(self, calls: set[str]) -> None:
+        for index in range(len(self._blocks)):
+            block = self._block(index)
+            of = block.get(_SEARCHES.get(str(block.get("type")), ""))
+            if isinstance(of, str) and of in calls:
+                self._drop(index, Feature.WEB_SEARCH, "what another provider found cannot be opened here")
+
+    def _tell(self, index: int, block: JsonObject) -> None:
+        at = self._places[index]
+        summary = decode_compaction(Fields(block)).summary
+        if not summary:
+            note = "the compacted conversation can be read only by who compacted it"
+            raise RefusedError(Feature.COMPACTION.value, render_place(at), note)
+        self._ledger.approximated(Feature.COMPACTION, at, "the summary is told as the user's text")
+        self._summaries[index] = summary
+
+    def _drop(self, index: int, feature: Feature, note: str) -> None:
+        self._ledger.dropped(feature, self._places[index], note)
+        self._cut.add(index)
+
+    def _block(self, index: int) -> JsonObject:
+        span = self._blocks[index]
+        block = decode(self._message[span.start : span.end])
+        return block if isinstance(block, dict) else {}
+
+    def _pieces(self) -> list[bytes] | None:
+        if not self._cut and not self._summaries:
+            return None
+        # What is said before, between and after the summaries.
+        runs: list[list[int]] = [[]]
+        for index in range(len(self._blocks)):
+            if index in self._summaries:
+                runs.append([])
+            elif index not in self._cut:
+                runs[-1].append(index)
+        write = self._exactly if len(list(filter(None, runs))) == 1 else self._anew
+        pieces: list[bytes] = []
+        for run, summary in zip_longest(runs, self._summaries.values()):
+            if run:
+                pieces.append(write(run))
+            if summary is not None:
+                pieces.append(_user_message(summary))
+        return pieces
+
+    def _exactly(self, kept: list[int]) -> bytes:
+        """The message as it is, with these of its blocks alone."""
+        others = set(range(len(self._blocks))).difference(kept)
+        return without(self._message, [self._blocks[index] for index in others])
+
+    def _anew(self, kept: list[int]) -> bytes:
+        """A message with these blocks; what else the whole one has does not belong to a part of it."""
+        spans = [self._blocks[index] for index in kept]
+        blocks = b",".join(self._message[span.start : span.end] for span in spans)
+        return b"".join((b'{"role":"assistant","content":[', blocks, b"]}"))
+
+
+_NOT_OPENED = "this provider cannot open the reasoning of another"
+_SEALED = frozenset({"thinking", "redacted_thinking"})
+# By type of block, the member that names the search.
+_SEARCHES = {"server_tool_use": "id", "web_search_tool_result": "tool_use_id"}
+
+
+def _is_assistant(message: bytes) -> bool:
+    roles = named(object_members(message), "role") if message.startswith(b"{") else []
+    return bool(roles) and decode(message[roles[-1].value_start : roles[-1].value_end]) == "assistant"
+
+
+def _has_sealed_source(block: JsonObject) -> bool:
+    sources = block.get("content")
+    return isinstance(sources, list) and any(
+        isinstance(source, dict) and is_ours(source.get("encrypted_content")) for source in sources
+    )
+
+
+def _user_message(summary: str) -> bytes:
+    return encode({"role": "user", "content": [{"type": "text", "text": SUMMARY_OPENING + summary}]})

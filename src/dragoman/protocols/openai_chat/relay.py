@@ -1,0 +1,150 @@
+"""A request on its way from a Chat client to a Chat provider, and its stream: the repairs of the relay (§1, rule 1).
+
+    reasoning_details        entries with an envelope of ours: cut out
+    stream_options           `include_usage` is added where usage is counted
+    the chunk that answers   withheld from a client that did not ask for it
+
+A message that nothing is left of goes too. After a rejected signature all `reasoning_details` go (V11).
+"""
+
+from __future__ import annotations
+
+import re
+
+from dragoman.errors import WireError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonValue
+from dragoman.model.losses import Ledger, Place
+from dragoman.protocols.openai_chat.shapes import DETAILS, FORMAT_TURN
+from dragoman.rules.repairs import has_envelope, is_ours, rewritten
+from dragoman.wire.json import decode, decode_lenient
+from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without
+from dragoman.wire.splice import named
+from dragoman.wire.sse import SseReader
+
+
+def repair_request(body: bytes, ledger: Ledger) -> bytes:
+    """The body without what was minted for another issuer."""
+
+    def rewrite(message: bytes, number: int) -> list[bytes] | None:
+        entries = elements_of(message, DETAILS)
+        foreign = [span for _, span in entries if _is_foreign(message, span, number, ledger)]
+        if not foreign:
+            return None
+        if len(foreign) == len(entries):
+            foreign = _details(message)
+        return _unless_silent(without(message, foreign))
+
+    return rewritten(body, "messages", has_envelope, rewrite) or body
+
+
+def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
+    """The body without any `reasoning_details`; None if it has none."""
+
+    def rewrite(message: bytes, number: int) -> list[bytes] | None:
+        if not elements_of(message, DETAILS):
+            return None
+        note = "the provider refused proof of reasoning in this conversation"
+        ledger.dropped(Feature.THINKING_SEAL, _thinking(number), note)
+        return _unless_silent(without(message, _details(message)))
+
+    return rewritten(body, "messages", _may_have_details, rewrite)
+
+
+def ask_usage(body: bytes) -> bytes | None:
+    """The body of a streamed request, asking for usage; None if it asks already, or does not stream."""
+    members = object_members(body)
+    stream, options = named(members, "stream"), named(members, "stream_options")
+    if not stream or _value(body, stream[-1]) is not True:
+        return None
+    if not options:
+        return with_member(body, "stream_options", _ASKING)
+    said = _value(body, options[-1])
+    if said is None:
+        return replaced(body, [(member.value, _ASKING) for member in options])
+    if not isinstance(said, dict) or said.get("include_usage") is True:
+        # Whoever reads the body judges options that are none.
+        return None
+    return _with_usage(body, options[-1])
+
+
+def withhold_usage(frames: bytes) -> bytes:
+    """Whole frames without the one that tells usage and nothing else; every other byte stays."""
+    if _find_no_choices(frames) is None:
+        return frames
+    kept: list[bytes] = []
+    at = 0
+    while at < len(frames):
+        blank = _find_blank(frames, at)
+        end = blank.end() if blank is not None else len(frames)
+        frame = frames[at:end]
+        if _find_no_choices(frame) is None or not _tells_only_usage(frame):
+            kept.append(frame)
+        at = end
+    return b"".join(kept)
+
+
+_ASKING = b'{"include_usage":true}'
+# The data of a frame may be spread over lines.
+_WHITE = rb"(?:[\n\r]data:|[ \t\n\r])*+"
+_find_no_choices = re.compile(_WHITE.join((rb'"choices"', rb":", rb"\[", rb"\]"))).search
+# A return and its line feed are one line end: they are never taken apart.
+_find_blank = re.compile(rb"(?>\r\n?|\n)(?>\r\n?|\n)").search
+
+
+def _with_usage(body: bytes, options: Member) -> bytes:
+    asked = named(object_members(body, options.value_start, options.value_end), "include_usage")
+    if asked:
+        return replaced(body, [(member.value, b"true") for member in asked])
+    return with_member(body, "include_usage", b"true", options.value_end)
+
+
+def _tells_only_usage(frame: bytes) -> bool:
+    reader = SseReader(limit=len(frame))
+    for event in [*reader.feed(frame), *reader.close()]:
+        try:
+            chunk = decode_lenient(event.data)
+        except WireError:
+            return False
+        if isinstance(chunk, dict) and chunk.get("choices") == [] and isinstance(chunk.get("usage"), dict):
+            return True
+    return False
+
+
+def _is_foreign(message: bytes, span: Span, number: int, ledger: Ledger) -> bool:
+    """Whether an entry of the details holds an envelope of ours; if so that is noted."""
+    if not has_envelope(message, span.start, span.end):
+        return False
+    entry = decode(message[span.start : span.end])
+    if not isinstance(entry, dict) or not any(is_ours(entry.get(key)) for key in ("data", "signature")):
+        return False
+    at = ("messages", number, "turn") if entry.get("format") == FORMAT_TURN else _thinking(number)
+    ledger.dropped(Feature.THINKING_SEAL, at, "this provider did not issue it")
+    return True
+
+
+def _thinking(number: int) -> Place:
+    # All the details of a message are read as the thinking that it begins with.
+    return ("messages", number, "parts", 0)
+
+
+def _details(message: bytes) -> list[Span]:
+    return [member.whole for member in named(object_members(message), DETAILS)]
+
+
+def _may_have_details(body: bytes, start: int, end: int) -> bool:
+    return body.find(b'"reasoning_details"', start, end) >= 0
+
+
+def _unless_silent(message: bytes) -> list[bytes]:
+    """The message, or none if nothing is left in it but whose it is."""
+    said = decode(message)
+    assert isinstance(said, dict)
+    return [message] if any(value for key, value in said.items() if key not in _SAYS_NOTHING) else []
+
+
+_SAYS_NOTHING = frozenset({"role", "name", "id"})
+
+
+def _value(body: bytes, member: Member) -> JsonValue:
+    return decode(body[member.value_start : member.value_end])

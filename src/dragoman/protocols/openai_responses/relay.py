@@ -1,0 +1,79 @@
+"""A request on its way from a Responses client to a Responses provider: the repairs that the relay makes (§1, rule 1).
+
+    reasoning    with an envelope of ours: cut out
+    compaction   with an envelope of ours: its summary becomes a message of the user (V9)
+
+After rejected encrypted content all reasoning that has some goes (V11).
+"""
+
+from __future__ import annotations
+
+from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.protocols.openai_responses.assistant import user_message
+from dragoman.protocols.openai_responses.items import decode_compaction
+from dragoman.protocols.openai_responses.shapes import COMPACTION, REASONING, SUMMARY_OPENING
+from dragoman.rules.repairs import has_envelope, is_ours, rewritten
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode, encode
+
+
+def repair_request(body: bytes, ledger: Ledger) -> bytes:
+    """The body without what was minted for another issuer."""
+
+    def rewrite(written: bytes, number: int) -> list[bytes] | None:
+        item = _item(written)
+        if not is_ours(item.get("encrypted_content")):
+            return None
+        at: Place = ("messages", number, "parts", 0)
+        if item.get("type") == REASONING:
+            ledger.dropped(Feature.THINKING_SEAL, at, "another issuer's reasoning cannot be opened here")
+            return []
+        return [_told(item, at, ledger)] if item.get("type") == COMPACTION else None
+
+    return rewritten(body, "input", has_envelope, rewrite) or body
+
+
+def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
+    """The body without any reasoning that only its issuer can read; None if it has none."""
+
+    def rewrite(written: bytes, number: int) -> list[bytes] | None:
+        item = _item(written)
+        if item.get("type") != REASONING or not isinstance(item.get("encrypted_content"), str):
+            return None
+        note = "the provider refused encrypted content of this conversation"
+        ledger.dropped(Feature.THINKING_SEAL, ("messages", number, "parts", 0), note)
+        return []
+
+    return rewritten(body, "input", _may_be_encrypted, rewrite)
+
+
+def ask_usage(_body: bytes) -> bytes | None:
+    """Nothing to add: a stream of this protocol always tells its usage."""
+    return None
+
+
+def withhold_usage(frames: bytes) -> bytes:
+    """The frames as they are: usage was not asked for on the client's behalf."""
+    return frames
+
+
+def _told(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
+    """A compaction's summary as the user's words, if it has one that can be read."""
+    summary = decode_compaction(Fields(item)).summary
+    if not summary:
+        note = "only its issuer can read what the conversation was compacted to"
+        raise RefusedError(Feature.COMPACTION.value, render_place(at), note)
+    ledger.approximated(Feature.COMPACTION, at, "the summary is told as a user message")
+    return encode(user_message(SUMMARY_OPENING + summary))
+
+
+def _may_be_encrypted(body: bytes, start: int, end: int) -> bool:
+    return body.find(b'"encrypted_content"', start, end) >= 0
+
+
+def _item(written: bytes) -> JsonObject:
+    item = decode(written)
+    return item if isinstance(item, dict) else {}

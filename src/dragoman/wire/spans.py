@@ -1,0 +1,250 @@
+"""Spans: where the pieces of a JSON text stand, and how to take some out without touching the bytes around them.
+
+The text is known to be JSON (somebody decoded it before), and positions count bytes. msgspec walks over the values, in
+linear time and without building them; what it cannot tell, a pattern that jumps from bracket to bracket does.
+
+Not here: what a member means, and which of several equal names counts. All of them are listed, in their order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.errors import WireError
+from dragoman.wire.json import decode, encode
+
+_OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
+_ARRAY: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
+
+_WHITE = b" \t\n\r"
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_skip_string = re.compile(_STRING, re.DOTALL).match
+# What may stand before a value: white space, after a comma or after none.
+_skip_white = re.compile(rb"[ \t\n\r]*+").match
+_skip_comma = re.compile(rb"[ \t\n\r]*+(?:,[ \t\n\r]*+)?").match
+# A member up to its value: its name without quotes, and the value too if it is short and plain, as most are.
+_read_member = re.compile(
+    rb'[ \t\n\r,]*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\n\r]*+:[ \t\n\r]*+("[^"\\]{0,64}+"|[-+.0-9A-Za-z]++)?+', re.DOTALL
+).match
+_skip_scalar = re.compile(rb"[^ \t\n\r,\]}]*+").match
+# Strings whole, so that a bracket inside one does not count.
+_landmarks = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL).finditer
+
+_QUOTE, _BACKSLASH, _COMMA, _BRACE, _BRACKET, _SPACE = b'"\\,{[ '
+_OPENING = frozenset(b"{[")
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """The bytes from `start` up to and without `end`."""
+
+    start: int
+    end: int
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """One member of an object: its name as it reads, and where name and value stand."""
+
+    key: str
+    key_start: int
+    value_start: int
+    value_end: int
+
+    @property
+    def value(self) -> Span:
+        """Where the value stands."""
+        return Span(self.value_start, self.value_end)
+
+    @property
+    def whole(self) -> Span:
+        """Where the member stands, its name included."""
+        return Span(self.key_start, self.value_end)
+
+
+def value_end(body: bytes, start: int) -> int:
+    """Where the value that begins at `start` ends."""
+    first = body[start]
+    if first == _QUOTE:
+        return _string_end(body, start)
+    if first not in _OPENING:
+        return _found(_skip_scalar(body, start)).end()
+    depth = 0
+    for landmark in _landmarks(body, start):
+        at = landmark.start()
+        mark = body[at]
+        if mark == _QUOTE:
+            continue
+        depth += 1 if mark in _OPENING else -1
+        if depth == 0:
+            return at + 1
+    raise WireError("", "JSON", "a text that ends too early")
+
+
+def object_members(body: bytes, start: int = 0, end: int | None = None) -> list[Member]:
+    """The members of the object that begins at `start`, duplicates too; `end`, if known, saves looking for it."""
+    at, end = _bounds(body, start, end)
+    lengths = _walked(_OBJECT, body, at, end)
+    found: list[Member] = []
+    at += 1
+    while (member := _read_member(body, at, end)) is not None:
+        quoted, plain = member.groups()
+        key = quoted.decode() if _BACKSLASH not in quoted else _text(quoted)
+        at = member.end()
+        if plain is not None:
+            value_start = at - len(plain)
+        else:
+            value_start = at
+            at = _value_end(body, value_start, lengths[key])
+        found.append(Member(key, member.start(1) - 1, value_start, at))
+    return found
+
+
+def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[Span]:
+    """The elements of the array that begins at `start`; `end`, if known, saves looking for it."""
+    at, end = _bounds(body, start, end)
+    found: list[Span] = []
+    walked = _walked(_ARRAY, body, at, end)
+    at += 1
+    for element in walked:
+        # Most lists are written without white space, and then the pattern need not look for any.
+        if body[at] == _COMMA:
+            at += 1
+        if body[at] <= _SPACE:
+            at = _found(_skip_comma(body, at)).end()
+        value_start = at
+        at += memoryview(element).nbytes
+        found.append(Span(value_start, at))
+    return found
+
+
+def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -> list[tuple[int, Span]]:
+    """The elements of an object's member that is a list, in each of its duplicates, with their number in it.
+
+    None if there is no object here, or no such list in it: who reads the body judges that.
+    """
+    at, end = _bounds(body, start, end)
+    if body[at] != _BRACE:
+        return []
+    return [
+        numbered
+        for member in object_members(body, at, end)
+        if member.key == key and body[member.value_start] == _BRACKET
+        for numbered in enumerate(array_elements(body, member.value_start, member.value_end))
+    ]
+
+
+def without(body: bytes, spans: Iterable[Span]) -> bytes:
+    """The same bytes without these members or elements, and without one comma for each."""
+    return replaced(body, [(gap, b"") for gap in gaps(body, spans)])
+
+
+def gaps(body: bytes, spans: Iterable[Span]) -> list[Span]:
+    """What must go so that these members or elements are gone: neighbours as one, with the commas that nobody needs."""
+    runs: list[Span] = []
+    for span in sorted(spans, key=_start):
+        if runs and span.start < runs[-1].end:
+            continue  # inside of what goes anyway
+        if runs and _found(_skip_comma(body, runs[-1].end)).end() == span.start:
+            runs[-1] = Span(runs[-1].start, span.end)
+        else:
+            runs.append(span)
+    return [_with_comma(body, run) for run in runs]
+
+
+def replaced(body: bytes, edits: Iterable[tuple[Span, bytes]]) -> bytes:
+    """The same bytes with other bytes in these places, which do not overlap."""
+    pieces: list[bytes] = []
+    at = 0
+    for span, new in sorted(edits, key=_edit_start):
+        pieces += (body[at : span.start], new)
+        at = span.end
+    pieces.append(body[at:])
+    return b"".join(pieces)
+
+
+def replace_value(body: bytes, span: Span, value: bytes) -> bytes:
+    """The same bytes with another value in this place."""
+    return body[: span.start] + value + body[span.end :]
+
+
+def with_member(body: bytes, key: str, value: bytes, end: int | None = None) -> bytes:
+    """The same bytes with one more member in the object that ends at `end`, by default the whole text."""
+    brace = _rstripped(body, len(body) if end is None else end) - 1
+    last = _rstripped(body, brace)
+    comma = b"" if body[last - 1] == _BRACE else b","
+    return b"".join((body[:last], comma, encode(key), b":", value, body[last:]))
+
+
+def _bounds(body: bytes, start: int, end: int | None) -> tuple[int, int]:
+    at = _found(_skip_white(body, start)).end()
+    if end is None:
+        end = len(body) if start == 0 else value_end(body, at)
+    return at, end
+
+
+Walked = TypeVar("Walked")
+
+
+def _walked(decoder: msgspec.json.Decoder[Walked], body: bytes, start: int, end: int) -> Walked:
+    try:
+        return decoder.decode(memoryview(body)[start:end])
+    except msgspec.DecodeError as error:
+        wanted = "a JSON object" if decoder is _OBJECT else "a JSON array"
+        raise WireError("", wanted, str(error).removeprefix("JSON is malformed: ")) from None
+    except UnicodeError:
+        raise WireError("", "JSON in UTF-8", "bytes that are not UTF-8") from None
+    except RecursionError:
+        raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
+
+
+def _value_end(body: bytes, start: int, last: Raw) -> int:
+    """Where a text, list or object ends that is, unless its name repeats, the last value of that name."""
+    return start + memoryview(last).nbytes if body.startswith(last, start) else value_end(body, start)
+
+
+def _string_end(body: bytes, start: int) -> int:
+    end = body.find(b'"', start + 1)
+    # The next quote ends nearly every string that has no escape before it; the pattern reads the others.
+    if end > 0 and body[end - 1] != _BACKSLASH:
+        return end + 1
+    return _found(_skip_string(body, start)).end()
+
+
+def _with_comma(body: bytes, run: Span) -> Span:
+    after = _found(_skip_white(body, run.end)).end()
+    if body[after] == _COMMA:
+        return Span(run.start, _found(_skip_white(body, after + 1)).end())
+    before = _rstripped(body, run.start) - 1
+    return Span(before, run.end) if body[before] == _COMMA else run
+
+
+def _rstripped(body: bytes, end: int) -> int:
+    """Where the last byte before `end` that is not white space ends."""
+    reach = 16
+    while not (kept := body[max(end - reach, 0) : end].rstrip(_WHITE)) and reach < end:
+        reach *= 4
+    return max(end - reach, 0) + len(kept)
+
+
+def _text(escaped: bytes) -> str:
+    text = decode(b'"' + escaped + b'"')
+    assert isinstance(text, str)
+    return text
+
+
+def _found(match: re.Match[bytes] | None) -> re.Match[bytes]:
+    if match is None:
+        raise WireError("", "JSON", "a text that ends too early")
+    return match
+
+
+def _start(span: Span) -> int:
+    return span.start
+
+
+def _edit_start(edit: tuple[Span, bytes]) -> int:
+    return edit[0].start

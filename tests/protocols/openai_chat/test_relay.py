@@ -1,0 +1,150 @@
+"""Repairs of a Chat request and of its stream on the relay: what goes, and that every other byte stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.model.losses import Ledger
+from dragoman.protocols.openai_chat.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.rules.envelope import Envelope, seal
+
+OURS = seal(Envelope(origin="r", model="m", upstream="u", kind="item", data={"type": "reasoning"})).encode()
+HEAD = b'{"messages":[{"role":"user","content":"hi"} , '
+TAIL = b' ], "model" : "m", "temperature":1.0}'
+MESSAGE = b'{"role":"assistant", "content":"yes","reasoning_details":[%b] , "tool_calls":[]}'
+ENTRY = b'{"type":"reasoning.encrypted", "data":"%b","format":"%b"}'
+NATIVE = b'{"type":"reasoning.text","text":"hm","signature":"EqQB"}'
+
+
+def told(ledger: Ledger) -> list[tuple[str, str, str]]:
+    return [(loss.fate.value, loss.feature.value, loss.at) for loss in ledger.losses]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        MESSAGE % NATIVE,
+        MESSAGE % b'{"text":"\\"rsv1.","x":"rsv1."}',
+        MESSAGE % b'"rsv1."',
+        b'{"role":"user","content":"rsv1."}',
+        b'"rsv1."',
+    ],
+    ids=["the provider's", "an envelope elsewhere", "no entry", "a text", "no message"],
+)
+def test_what_needs_no_repair_keeps_every_byte(message: bytes) -> None:
+    ledger = Ledger()
+    assert repair_request(HEAD + message + TAIL, ledger) == HEAD + message + TAIL
+    assert not len(ledger)
+
+
+@pytest.mark.parametrize(
+    ("entry", "at"),
+    [
+        (ENTRY % (OURS, b"unknown"), "messages[1].parts[0]"),
+        (ENTRY % (OURS, b"gw-turn-v1"), "messages[1].turn"),
+        (b'{"signature":"' + OURS + b'"}', "messages[1].parts[0]"),
+    ],
+    ids=["reasoning", "a turn", "a signature"],
+)
+def test_entries_that_were_minted_for_another_are_cut_out(entry: bytes, at: str) -> None:
+    ledger = Ledger()
+    assert (
+        repair_request(HEAD + MESSAGE % (NATIVE + b" , " + entry) + TAIL, ledger)
+        == HEAD + MESSAGE % (NATIVE + b" ") + TAIL
+    )
+    assert told(ledger) == [("dropped", "thinking_seal", at)]
+
+
+def test_the_member_goes_with_its_last_entry_and_the_message_with_its_last_word() -> None:
+    entry = ENTRY % (OURS, b"unknown")
+    spoken = repair_request(HEAD + MESSAGE % entry + TAIL, Ledger())
+    assert spoken == HEAD + b'{"role":"assistant", "content":"yes","tool_calls":[]}' + TAIL
+    silent = b'{"role":"assistant","content":null,"reasoning_details":[' + entry + b"]}"
+    assert (
+        repair_request(HEAD + silent + TAIL, Ledger()) == b'{"messages":[{"role":"user","content":"hi"}  ]' + TAIL[2:]
+    )
+
+
+def test_after_rejected_proof_all_details_go() -> None:
+    ledger = Ledger()
+    body = HEAD + MESSAGE % NATIVE + b"," + MESSAGE % (NATIVE + b"," + NATIVE) + TAIL
+    spoken = b'{"role":"assistant", "content":"yes","tool_calls":[]}'
+    assert without_reasoning(body, ledger) == HEAD + spoken + b"," + spoken + TAIL
+    assert told(ledger) == [("dropped", "thinking_seal", f"messages[{number}].parts[0]") for number in (1, 2)]
+
+
+@pytest.mark.parametrize("message", [MESSAGE % b"", b'{"role":"user","content":"\\"reasoning_details\\""}'])
+def test_without_details_there_is_nothing_to_try_again(message: bytes) -> None:
+    assert without_reasoning(HEAD + message + TAIL, Ledger()) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"stream":true }', b'{"stream":true,"stream_options":{"include_usage":true} }'),
+        (
+            b'{"stream":true,"stream_options" : null}',
+            b'{"stream":true,"stream_options" : {"include_usage":true}}',
+        ),
+        (
+            b'{"stream_options":{ "include_obfuscation":false },"stream":true}',
+            b'{"stream_options":{ "include_obfuscation":false,"include_usage":true },"stream":true}',
+        ),
+        (b'{"stream_options":{},"stream":true}', b'{"stream_options":{"include_usage":true},"stream":true}'),
+        (
+            b'{"stream":true,"stream_options":{"include_usage" : false}}',
+            b'{"stream":true,"stream_options":{"include_usage" : true}}',
+        ),
+        (
+            b'{"stream":false,"stream":true,"stream_options":{"include_usage":true},"stream_options":{}}',
+            b'{"stream":false,"stream":true,"stream_options":{"include_usage":true},"stream_options":{"include_usage":true}}',
+        ),
+        (b'{"stream":true,"stream_options":{"include_usage":true}}', None),
+        (b'{"stream":true,"stream_options":{"include_us\\u0061ge":true}}', None),
+        (b'{"stream":true,"stream_options":"nonsense"}', None),
+        (b'{"stream":false}', None),
+        (b'{"stream":1}', None),
+        (b"{}", None),
+    ],
+)
+def test_pitfall_070_usage_is_asked_for_where_it_is_not_told(body: bytes, expected: bytes | None) -> None:
+    assert ask_usage(body) == expected
+
+
+def frame(data: bytes, end: bytes = b"\n") -> bytes:
+    return b"data: " + data + end + end
+
+
+WORD = b'{"id":"x","choices":[{"index":0,"delta":{"content":"\\"choices\\":[]"}}],"usage":null}'
+USAGE = b'{"id":"x","choices" : [ ],"usage":{"prompt_tokens":1,"completion_tokens":2}}'
+FILTERED = b'{"id":"","choices":[],"prompt_filter_results":[],"usage":null}'
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+def test_pitfall_070_only_the_usage_chunk_is_withheld(end: bytes) -> None:
+    first = [frame(FILTERED, end), b": comment" + end + end, frame(WORD, end)]
+    last = [frame(b"[DONE]", end)]
+    whole = [*first, b"event: message" + end + b"id: 7" + end + frame(USAGE, end), *last]
+    assert withhold_usage(b"".join(whole)) == b"".join(first + last)
+    assert b"".join(map(withhold_usage, whole)) == b"".join(first + last)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        frame(FILTERED),
+        frame(WORD),
+        frame(b'{"choices":[],"usage":{}'),
+        frame(b'{"choices":[{"delta":{}}],"x":{"choices":[]},"usage":{}}'),
+        b': "choices":[]\n\n',
+        b"",
+    ],
+    ids=["filter results", "a word", "broken JSON", "another list of choices", "a comment", "nothing"],
+)
+def test_every_other_frame_passes(frames: bytes) -> None:
+    assert withhold_usage(frames) == frames
+
+
+def test_a_usage_chunk_spread_over_lines_or_cut_off_at_its_end_is_withheld_too() -> None:
+    assert withhold_usage(b'data: {"choices":\ndata: [],"usage":{}}\n\n' + frame(WORD)) == frame(WORD)
+    assert withhold_usage(frame(WORD) + b"data: " + USAGE) == frame(WORD)

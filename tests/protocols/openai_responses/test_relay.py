@@ -1,0 +1,102 @@
+"""Repairs of a Responses request on the relay: what goes, and that every other byte stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.errors import RefusedError
+from dragoman.model.losses import Ledger
+from dragoman.protocols.openai_responses.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.rules.envelope import Envelope, seal
+
+
+def envelope(kind: str, origin: str = "a", **data: str) -> bytes:
+    return seal(Envelope(origin=origin, model="m", upstream="u", kind=kind, data=dict(data))).encode()
+
+
+HEAD = b'{ "model":"m" ,"input":[ {"role":"user","content":"hi"}, '
+TAIL = b' , {"type":"function_call","call_id":"c","name":"f","arguments":"{}"} ], "temperature": 1.0 }'
+REASONING = b'{"type":"reasoning","id":"rs_1","summary":[ ],"encrypted_content":"%b"}'
+COMPACTION = b'{"id":"cmp_1","type":"compaction","encrypted_content":"%b"}'
+
+
+def told(ledger: Ledger) -> list[tuple[str, str, str]]:
+    return [(loss.fate.value, loss.feature.value, loss.at) for loss in ledger.losses]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        REASONING % b"gAAAAB",
+        COMPACTION % b"gAAAAB",
+        b'{"type":"message","role":"user","content":"\\"rsv1.\\"","x":"rsv1."}',
+        b'{"type":"message","encrypted_content":"rsv1."}',
+        b'"rsv1."',
+    ],
+    ids=["the provider's reasoning", "the provider's compaction", "a text", "no proof", "no item"],
+)
+def test_what_needs_no_repair_keeps_every_byte(item: bytes) -> None:
+    ledger = Ledger()
+    assert repair_request(HEAD + item + TAIL, ledger) == HEAD + item + TAIL
+    assert not len(ledger)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [envelope("thinking", type="thinking"), envelope("item", "r", type="reasoning"), b"rsv1z.not-an-envelope"],
+    ids=["another's", "a twin's", "claims to be minted"],
+)
+def test_pitfall_109_reasoning_of_another_issuer_is_cut_out(token: bytes) -> None:
+    ledger = Ledger()
+    assert repair_request(HEAD + REASONING % token + TAIL, ledger) == HEAD + TAIL.removeprefix(b" , ")
+    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [envelope("compaction", summary="we met"), envelope("compaction", type="compaction", content="we met")],
+    ids=["a summary of ours", "a block that can be read"],
+)
+def test_a_readable_compaction_is_told_as_the_users_words(token: bytes) -> None:
+    ledger = Ledger()
+    summary = (
+        b'{"type":"message","role":"user","content":'
+        b'[{"type":"input_text","text":"Summary of the conversation so far:\\nwe met"}]}'
+    )
+    assert repair_request(HEAD + COMPACTION % token + TAIL, ledger) == HEAD + summary + TAIL
+    assert told(ledger) == [("approximated", "compaction", "messages[1].parts[0]")]
+
+
+def test_a_compaction_that_nobody_here_can_read_is_refused() -> None:
+    with pytest.raises(RefusedError, match=r"messages\[1\]\.parts\[0\]: only its issuer can read"):
+        repair_request(HEAD + COMPACTION % b"rsv1.x" + TAIL, Ledger())
+
+
+def test_after_rejected_content_all_encrypted_reasoning_goes() -> None:
+    ledger = Ledger()
+    open_reasoning = b'{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":null}'
+    items = b",".join([REASONING % b"gAAA", open_reasoning, COMPACTION % b"gAAA", REASONING % b"gBBB"])
+    left = b",".join([open_reasoning, COMPACTION % b"gAAA"])
+    assert without_reasoning(HEAD + items + TAIL, ledger) == HEAD + left + b"," + TAIL.removeprefix(b" , ")
+    assert told(ledger) == [
+        ("dropped", "thinking_seal", "messages[1].parts[0]"),
+        ("dropped", "thinking_seal", "messages[4].parts[0]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"input":"reasoning","include":["reasoning.encrypted_content"]}',
+        b'{"input":[{"type":"reasoning","summary":[]}]}',
+        b'{"input":["encrypted_content"]}',
+        b"{}",
+    ],
+)
+def test_without_encrypted_reasoning_there_is_nothing_to_try_again(body: bytes) -> None:
+    assert without_reasoning(body, Ledger()) is None
+
+
+def test_usage_is_told_without_being_asked_for() -> None:
+    assert ask_usage(b'{"stream":true}') is None
+    assert withhold_usage(b"data: {}\n\n") == b"data: {}\n\n"
