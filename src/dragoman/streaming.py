@@ -20,9 +20,11 @@ from dragoman.model.events import (
     Ended,
     Event,
     Failed,
+    Heartbeat,
     PartEnded,
     PartGrew,
     PartStarted,
+    Started,
     Stopped,
     TextDelta,
     UsageReported,
@@ -98,10 +100,27 @@ class StreamTranslator:
         self._closed = True
         return self._lane.end([] if self.finished else self._source.close())
 
+    def fail(self, failure: Failure) -> bytes:
+        """End the stream from outside, because of a limit or a lost connection; give the client's error form."""
+        if self._closed:
+            return b""
+        self._closed = True
+        return self._lane.end([] if self.finished else self._source.fail(failure))
+
+    @property
+    def speaking(self) -> bool:
+        """Whether anything beyond opening events was read: from then on an error can no longer be a status (S1)."""
+        return self._source.spoken
+
     @property
     def finished(self) -> bool:
         """Whether the client's stream is over."""
         return self._source.over
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a stop string ended the answer here, so that the provider's call is to be cancelled (S11)."""
+        return self._source.cut_short
 
     @property
     def heartbeat(self) -> bytes:
@@ -137,7 +156,7 @@ class StreamTranslator:
 class _Source:
     """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
 
-    __slots__ = ("_feed", "_reader", "_stops", "decoder", "failure", "over", "usage")
+    __slots__ = ("_feed", "_reader", "_stops", "decoder", "failure", "over", "spoken", "usage")
 
     def __init__(self, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger, limit: int) -> None:
         self._reader = SseReader(limit=limit)
@@ -145,6 +164,7 @@ class _Source:
         self._feed = self.decoder.feed
         self._stops = _StopStage(asked.stops) if asked.stops else None
         self.over = False
+        self.spoken = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
 
@@ -170,7 +190,16 @@ class _Source:
             noted += self._noted([_broken(ENDED_EARLY)])
         return noted
 
+    @property
+    def cut_short(self) -> bool:
+        return self._stops is not None and self._stops.matched
+
+    def fail(self, failure: Failure) -> list[Event]:
+        return self._noted([Failed(failure)])
+
     def _noted(self, events: list[Event]) -> list[Event]:
+        if not self.spoken:
+            self.spoken = any(type(event) not in _OPENING for event in events)
         if self._stops is not None:
             events = self._stops.passed(events)
         elif len(events) == 1 and type(events[0]) is PartGrew:
@@ -196,6 +225,10 @@ def _octets(chunk: object) -> bytes:
     if isinstance(chunk, bytearray | memoryview):
         return bytes(chunk)
     raise WireError("", "bytes", kind_of(chunk))
+
+
+# Before anything else was told these are held, so that what follows can still be an HTTP error (S1).
+_OPENING = frozenset({Started, UsageReported, Heartbeat})
 
 
 def _broken(message: str) -> Failed:
@@ -341,6 +374,7 @@ class _StopStage:
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = stops
+        self.matched = False
         self._scanners: dict[int, StopScanner] = {}
         self._open: set[int] = set()
 
@@ -371,5 +405,6 @@ class _StopStage:
         return told
 
     def _ending(self, sequence: str) -> list[Event]:
+        self.matched = True
         ends: list[Event] = [PartEnded(index) for index in sorted(self._open)]
         return [*ends, Stopped(Stop(reason=StopReason.SEQUENCE, native="stop", sequence=sequence)), Ended()]

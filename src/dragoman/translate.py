@@ -24,7 +24,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger, Loss
 from dragoman.model.parts import Extras, Part, Text
 from dragoman.model.request import Request
-from dragoman.model.response import Response, Stop, StopReason
+from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Codec, Mint, Target
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.abilities import Abilities, Row, abilities_of
@@ -68,7 +68,8 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     """An answer as it goes to the client.
 
     `failed` says that it is an error, to be sent under `status` and with `headers`. `resume` is set when the provider
-    only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again.
+    only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again. `usage`
+    are the provider's counts, and `failure` is the error, where the answer was read.
     """
 
     body: bytes
@@ -77,6 +78,8 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     failed: bool = False
     resume: tuple[JsonObject, ...] | None = None
+    usage: Usage | None = None
+    failure: Failure | None = None
 
 
 def translate_request(
@@ -193,7 +196,9 @@ def translate_response(
         raise WireError("", "text in Unicode", "a lone surrogate") from None
     if strict and len(ledger):
         raise StrictError(ledger.losses)
-    return TranslatedResponse(body=written, losses=lines(ledger.losses), status=status, resume=resume)
+    return TranslatedResponse(
+        body=written, losses=lines(ledger.losses), status=status, resume=resume, usage=answer.usage
+    )
 
 
 def translate_failure(
@@ -229,7 +234,7 @@ def _failed(failure: Failure, inner: Codec, request_id: str | None) -> Translate
     status, body = inner.encode_failure(failure, request_id)
     # A spent quota is a 429 in the OpenAI protocols; without this header their SDKs would try again (mapping.md §21).
     headers = {"x-should-retry": "false"} if failure.kind is FailureKind.QUOTA and status == 429 else {}
-    return TranslatedResponse(body=encode(body), losses=(), status=status, headers=headers, failed=True)
+    return TranslatedResponse(body=encode(body), losses=(), status=status, headers=headers, failed=True, failure=failure)
 
 
 def _as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> bytes:
