@@ -1,0 +1,90 @@
+"""Azure OpenAI: deployments under a resource, with a key in `api-key` or an Entra token as Bearer.
+
+Two styles of address (https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle):
+
+    v1        {base}/openai/v1/chat/completions                                     the model is named in the body
+    classic   {base}/openai/deployments/{model}/chat/completions?api-version=…      with a dated `api_version`
+
+Claude on the same platform is Messages below `{base}/anthropic`, as anywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from dragoman.http.flight import Call
+from dragoman.providers.order import Order, Transport
+from dragoman.providers.plain import (
+    MESSAGES,
+    PATHS,
+    check_auth,
+    check_common,
+    checked,
+    credential,
+    filled,
+    headers_of,
+    joined,
+    segment,
+)
+from dragoman.providers.provider import Provider
+
+# Of the classic style, these paths alone belong to a deployment; the others are the resource's.
+_OF_DEPLOYMENTS = frozenset(
+    {
+        "/completions",
+        "/chat/completions",
+        "/embeddings",
+        "/audio/transcriptions",
+        "/audio/translations",
+        "/audio/speech",
+        "/images/generations",
+        "/images/edits",
+    }
+)
+# The v1 style has versions too, but they are words.
+_is_dated = re.compile(r"\d{4}-\d\d-\d\d(-preview)?", re.ASCII).fullmatch
+
+
+async def call(order: Order) -> Call:
+    """A call to a deployment; it never waits."""
+    provider = order.provider
+    return Call(
+        method=order.method,
+        url=_address(order),
+        headers=headers_of(order, credential(provider, provider.auth or _custom(order.endpoint.protocol), order.key)),
+        body=order.body,
+    )
+
+
+def _custom(protocol: str) -> str:
+    return "x-api-key" if protocol == MESSAGES else "api-key"
+
+
+def _address(order: Order) -> str:
+    base = filled(order.endpoint.base_url, order.provider)
+    path = checked(order.path) if order.path else PATHS[order.endpoint.protocol]
+    if order.endpoint.protocol == MESSAGES:
+        return joined(base, path, order.query)
+    # People give the resource's address in every form.
+    base = base.removesuffix("/v1").removesuffix("/openai")
+    version = order.provider.options.get("api_version", "")
+    query = "&".join(
+        part for part in (f"api-version={quote(version, safe='')}" if version else "", order.query) if part
+    )
+    if not _is_dated(version):
+        return joined(base + "/openai/v1", path, query)
+    if path in _OF_DEPLOYMENTS:
+        path = f"/deployments/{segment(order.model)}{path}"
+    return joined(base + "/openai", path, query)
+
+
+def check(provider: Provider) -> None:
+    """Refuse a provider that cannot be addressed as Azure."""
+    check_common(provider)
+    check_auth(provider, {"", "api-key", "x-api-key", "bearer", "none"})
+    for endpoint in provider.endpoints:
+        filled(endpoint.base_url, provider)
+
+
+TRANSPORT = Transport(check=check, call=call)

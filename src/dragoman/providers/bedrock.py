@@ -1,0 +1,353 @@
+"""AWS Bedrock: Claude through InvokeModel, signed with Signature Version 4, streamed in AWS's own framing.
+
+The body is that of Messages, but the model stands in the path, streaming is another path, and version and betas stand
+in the body: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html.
+Members come and go by splicing, so that every other byte stays as the client wrote it.
+
+A key is `ACCESS:SECRET` or `ACCESS:SECRET:TOKEN`, or one without colons, which is a Bedrock API key and goes as Bearer.
+Without a key, AWS_BEARER_TOKEN_BEDROCK counts, then whatever credentials botocore finds by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import ConfigError, Unreachable
+from dragoman.http.flight import Call, HeaderList
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.providers.eventstream import EventStreamReader, Message
+from dragoman.providers.lease import Lease
+from dragoman.providers.order import Order, Transport
+from dragoman.providers.plain import (
+    check_auth,
+    check_common,
+    check_messages_only,
+    checked,
+    filled,
+    headers_of,
+    joined,
+    missing_option,
+    option,
+    replaced,
+    segment,
+    spoken,
+    version_in_body,
+)
+from dragoman.providers.provider import Provider
+from dragoman.wire.json import encode
+from dragoman.wire.spans import object_members, with_member, without
+from dragoman.wire.sse import frame
+
+_VERSION = "bedrock-2023-05-31"
+_SERVICE = "bedrock"
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_TOKEN = "AWS_BEARER_TOKEN_BEDROCK"
+# What botocore found is asked for again this often: it renews what runs out early enough by itself.
+_SECONDS = 60.0
+
+
+class Keys(Struct, frozen=True):
+    """What a request is signed with."""
+
+    access: str
+    secret: str
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return "Keys(…)"
+
+
+Chain = Callable[[Provider], Callable[[], tuple[Keys, float]]]
+
+
+class Bedrock:
+    """The transport; `chain` is where credentials come from if the provider has none of its own."""
+
+    def __init__(self, chain: Chain | None = None) -> None:
+        self._chain = chain or default_chain
+        self._leases: dict[tuple[str, str], Lease[Keys]] = {}
+
+    async def call(self, order: Order) -> Call:
+        """A call, signed; it waits only for credentials that must be fetched."""
+        provider = order.provider
+        headers = headers_of(order, [])
+        if order.path:
+            url, body = joined(_base(order), checked(order.path), order.query), order.body
+        else:
+            verb = "invoke-with-response-stream" if order.stream else "invoke"
+            url = joined(_base(order), f"/model/{segment(order.model)}/{verb}")
+            body = invocation(order.body, version_in_body(order, _VERSION), betas_of(headers))
+            # Both are said in the body, and the framing of a stream is not for us to choose.
+            headers = [pair for pair in headers if pair[0] not in (b"anthropic-version", b"anthropic-beta")]
+            headers = replaced(headers, [(b"accept", b"application/json")])
+        token = bearer_of(provider, order.key)
+        if token is not None:
+            headers = replaced(headers, [(b"authorization", b"Bearer " + spoken(provider, token))])
+        elif provider.auth != "none":
+            keys = parse_keys(provider, order.key) if order.key else await self._found(provider).get()
+            headers = replaced(
+                headers, signature(provider, keys, Call(method=order.method, url=url, headers=headers, body=body))
+            )
+        return Call(method=order.method, url=url, headers=headers, body=body)
+
+    def _found(self, provider: Provider) -> Lease[Keys]:
+        name = (provider.name, provider.options.get("profile", ""))
+        lease = self._leases.get(name)
+        if lease is None:
+            lease = self._leases[name] = Lease(self._chain(provider), margin=0.0)
+        return lease
+
+
+def _base(order: Order) -> str:
+    region = option(order.provider, "region", *_REGIONS)
+    if order.endpoint.base_url:
+        return filled(order.endpoint.base_url, order.provider, {"region": region} if region else {})
+    return f"https://bedrock-runtime.{_region(order.provider)}.amazonaws.com"
+
+
+def _region(provider: Provider) -> str:
+    region = option(provider, "region", *_REGIONS)
+    if not region:
+        raise missing_option(provider, "region", "calls to Bedrock are signed for a region")
+    return region
+
+
+def invocation(body: bytes, version: str, betas: list[str]) -> bytes:
+    """A Messages body as InvokeModel takes it; what the client said of version and betas stays."""
+    members = object_members(body)
+    names = {member.key for member in members}
+    body = without(body, [member.whole for member in members if member.key in ("model", "stream")])
+    if "anthropic_version" not in names:
+        body = with_member(body, "anthropic_version", encode(version))
+    if betas and "anthropic_beta" not in names:
+        body = with_member(body, "anthropic_beta", encode([*betas]))
+    return body
+
+
+def betas_of(headers: HeaderList) -> list[str]:
+    """The values of `anthropic-beta`, each once, in their order."""
+    values = [value.decode("latin-1") for name, value in headers if name == b"anthropic-beta"]
+    found = [beta.strip() for value in values for beta in value.split(",")]
+    return list(dict.fromkeys(beta for beta in found if beta))
+
+
+def bearer_of(provider: Provider, key: str | None) -> str | None:
+    """The Bedrock API key to show, or None if the call is to be signed (or sent as it is)."""
+    if provider.auth in ("aws", "none"):
+        return None
+    if key:
+        return key if provider.auth == "bearer" or ":" not in key else None
+    token = os.environ.get(_TOKEN) or None
+    if token is None and provider.auth == "bearer":
+        raise _no_credentials(provider, f"set api_key, or the environment variable {_TOKEN}")
+    return token
+
+
+def parse_keys(provider: Provider, key: str) -> Keys:
+    """The keys in `ACCESS:SECRET` or `ACCESS:SECRET:TOKEN`."""
+    access, _, rest = key.partition(":")
+    secret, _, token = rest.partition(":")
+    if not access or not secret:
+        raise ConfigError(
+            key=f"providers.{provider.name}.api_key",
+            problem="no pair of AWS keys",
+            remedy='write "ACCESS:SECRET" or "ACCESS:SECRET:TOKEN", or a Bedrock API key with auth = "bearer"',
+        )
+    return Keys(access, secret, token or None)
+
+
+def signature(provider: Provider, keys: Keys, call: Call) -> HeaderList:
+    """The headers that sign a call; what a proxy may change on the way is left out of the signature."""
+    require_botocore(provider)
+    from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # botocore has no types
+    from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # botocore has no types
+    from botocore.credentials import Credentials  # type: ignore[import-untyped]  # botocore has no types
+
+    signed = {
+        name.decode(): value.decode("latin-1")
+        for name, value in call.headers
+        if name == b"content-type" or name.startswith(b"x-amz")
+    }
+    request = AWSRequest(method=call.method, url=call.url, headers=signed, data=call.body)
+    SigV4Auth(Credentials(keys.access, keys.secret, keys.token), _SERVICE, _region(provider)).add_auth(request)
+    return [
+        (name.lower().encode(), value.encode("latin-1"))
+        for name, value in request.headers.items()
+        if name.lower() not in signed
+    ]
+
+
+class _Frozen(Protocol):
+    access_key: str
+    secret_key: str
+    token: str | None
+
+
+class _Credentials(Protocol):
+    def get_frozen_credentials(self) -> _Frozen: ...
+
+
+def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
+    """What botocore finds: environment, profile, container, instance. The function may block on the network."""
+    require_botocore(provider)
+    import botocore.exceptions  # type: ignore[import-untyped]  # botocore has no types
+    import botocore.session  # type: ignore[import-untyped]  # botocore has no types
+    from botocore.credentials import RefreshableCredentials
+
+    # Those that renew themselves are kept; others are looked up again, since people rewrite the files they stand in.
+    kept: list[_Credentials] = []
+
+    def load() -> _Credentials:
+        session = botocore.session.Session(profile=provider.options.get("profile") or None)
+        credentials: _Credentials | None = session.get_credentials()
+        if credentials is None:
+            raise _no_credentials(provider, "set api_key, AWS_ACCESS_KEY_ID or AWS_PROFILE, or give it a role")
+        if isinstance(credentials, RefreshableCredentials):
+            kept.append(credentials)
+        return credentials
+
+    def fetch() -> tuple[Keys, float]:
+        try:
+            frozen = (kept[0] if kept else load()).get_frozen_credentials()
+        except botocore.exceptions.BotoCoreError as error:
+            kept.clear()
+            raise Unreachable("The provider's credentials could not be fetched.") from error
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token), time.time() + _SECONDS
+
+    return fetch
+
+
+def _no_credentials(provider: Provider, remedy: str) -> ConfigError:
+    return ConfigError(key=f"providers.{provider.name}", problem="no AWS credentials found", remedy=remedy)
+
+
+def require_botocore(provider: Provider) -> None:
+    """Refuse to go on without the library that signs."""
+    try:
+        import botocore.auth  # noqa: F401  # asked only whether it is there
+    except ImportError:
+        raise ConfigError(
+            key=f"providers.{provider.name}.transport",
+            problem="signing calls to Bedrock needs botocore, which is not installed",
+            remedy="pip install 'dragoman[bedrock]'",
+        ) from None
+
+
+# What an exception within a stream is in the words of Messages; AWS spells the names both ways, so here in lower case.
+_ERRORS = {
+    "validationexception": "invalid_request_error",
+    "accessdeniedexception": "permission_error",
+    "resourcenotfoundexception": "not_found_error",
+    "throttlingexception": "rate_limit_error",
+    "servicequotaexceededexception": "rate_limit_error",
+    "modelnotreadyexception": "overloaded_error",
+    "serviceunavailableexception": "overloaded_error",
+    "modeltimeoutexception": "timeout_error",
+    "modelstreamerrorexception": "api_error",
+    "modelerrorexception": "api_error",
+    "internalserverexception": "api_error",
+}
+
+
+class _Chunk(Struct):
+    """The payload of an event; the padding beside it hides the length of tokens and says nothing."""
+
+    data: bytes = msgspec.field(default=b"", name="bytes")
+
+
+class _Exception(Struct):
+    message: str = ""
+
+
+class _Event(Struct):
+    type: str = ""
+
+
+_chunk = msgspec.json.Decoder(_Chunk).decode
+_exception = msgspec.json.Decoder(_Exception).decode
+_event = msgspec.json.Decoder(_Event).decode
+
+
+class BedrockUnframer:
+    """Messages of AWS's framing to the server-sent events of Messages, each event's JSON as it was."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self) -> None:
+        self._reader = EventStreamReader()
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The events that these bytes complete."""
+        return b"".join([_said(message) for message in self._reader.feed(chunk)])
+
+    def close(self) -> bytes:
+        """Nothing, if the stream ended between two messages."""
+        self._reader.close()
+        return b""
+
+
+def _said(message: Message) -> bytes:
+    headers = message.headers
+    kind = headers.get(":message-type")
+    if kind == "event":
+        return _event_said(message.payload) if headers.get(":event-type") == "chunk" else b""
+    if kind == "exception":
+        return _error_said(headers.get(":exception-type", ""), _exception_words(message.payload))
+    if kind == "error":
+        return _error_said(headers.get(":error-code", ""), headers.get(":error-message", ""))
+    return _error_said("", "The provider's stream has a message of no known type.")
+
+
+def _event_said(payload: bytes) -> bytes:
+    try:
+        data = _chunk(payload).data
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _error_said("", "The provider's stream has an event that cannot be read.")
+    if not data:
+        return b""
+    try:
+        name = _event(data).type
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        # Whoever reads the events says what is wrong with it.
+        name = ""
+    return frame(data, name)
+
+
+def _exception_words(payload: bytes) -> str:
+    try:
+        return _exception(payload).message
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
+
+
+def _error_said(name: str, words: str) -> bytes:
+    error: JsonObject = {
+        "type": _ERRORS.get(name.lower(), "api_error"),
+        "message": words or name or "The stream failed.",
+    }
+    return frame(encode({"type": "error", "error": error}), "error")
+
+
+def check(provider: Provider) -> None:
+    """Refuse a provider that cannot be addressed or signed for."""
+    check_common(provider)
+    check_auth(provider, {"", "aws", "bearer", "none"})
+    check_messages_only(provider)
+    for endpoint in provider.endpoints:
+        if not endpoint.base_url or "{region}" in endpoint.base_url:
+            _region(provider)
+    for key in provider.keys or (None,):
+        if provider.auth != "none" and bearer_of(provider, key) is None:
+            _region(provider)
+            require_botocore(provider)
+            if key:
+                parse_keys(provider, key)
+
+
+TRANSPORT = Transport(check=check, call=Bedrock().call, unframe=BedrockUnframer)

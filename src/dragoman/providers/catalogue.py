@@ -1,0 +1,110 @@
+"""The catalogue: providers that are known by name, read from catalogue.toml once, when somebody asks.
+
+The data is part of this package and checked by its tests, so that mistakes in it are ours and not an operator's.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.providers.provider import Endpoint
+from dragoman.rules.abilities import Row
+
+_FILE = Path(__file__).with_name("catalogue.toml")
+
+
+class ListedEndpoint(Endpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An endpoint, and where it can be checked if the entry's own source does not tell of it."""
+
+    source: str = ""
+
+
+class ListedRow(Row, frozen=True, kw_only=True):
+    """A row, and where it can be checked."""
+
+    source: str
+
+
+class _Facts(Struct, frozen=True, kw_only=True):
+    """What an entry says beside its name and rows. Members of the same name mean what they mean in `Provider`."""
+
+    title: str
+    # Where address, way of showing the key and variables can be checked.
+    source: str
+    endpoints: tuple[ListedEndpoint, ...]
+    # Variables that hold the key; the first that is set is used.
+    env: tuple[str, ...] = ()
+    # Bare model names that mean this provider and no other: literal, or with one `*` at the end.
+    serves: tuple[str, ...] = ()
+    # Options without which it cannot be called, and variables in which options are commonly found.
+    needs: tuple[str, ...] = ()
+    option_env: Mapping[str, tuple[str, ...]] = {}
+    options: Mapping[str, str] = {}
+    auth: str = ""
+    transport: str = "http"
+    streams: str = "asked"
+    # Another entry's name means that everything known of that one holds here, too.
+    label: str = ""
+    anthropic: bool = False
+    counts_tokens: bool = False
+
+
+class Listing(_Facts, frozen=True, kw_only=True):
+    """One entry of the catalogue. The config makes a `Provider` of it, with a key and what the operator wrote."""
+
+    name: str
+    rows: tuple[ListedRow, ...] = ()
+
+    @property
+    def upstream(self) -> str:
+        """The label for abilities and envelopes."""
+        return self.label or self.name
+
+
+class _RowTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row as it stands in the file."""
+
+    protocol: str
+    changes: dict[str, bool | int | str | list[str]]
+    source: str
+    model: str = "*"
+
+
+class _Entry(_Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry as it stands in the file."""
+
+    rows: tuple[_RowTable, ...] = ()
+
+
+@cache
+def catalogue() -> Mapping[str, Listing]:
+    """Every provider that is known by name."""
+    return MappingProxyType(read(_FILE.read_text(encoding="utf-8")))
+
+
+def read(text: str) -> dict[str, Listing]:
+    """The entries of a document, by name; one that breaks the schema raises what tomllib or msgspec says of it."""
+    entries = msgspec.convert(tomllib.loads(text), dict[str, _Entry])
+    return {name: _listing(name, entry, entries) for name, entry in entries.items()}
+
+
+def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> Listing:
+    # What is known of its label comes first, so that its own rows have the last word.
+    known = entries[entry.label].rows if entry.label in entries and entry.label != name else ()
+    facts = {member: value for member, value in msgspec.structs.asdict(entry).items() if member != "rows"}
+    return Listing(name=name, rows=tuple(_row(row) for row in (*known, *entry.rows)), **facts)
+
+
+def _row(table: _RowTable) -> ListedRow:
+    changes: JsonObject = {
+        ability: JsonList(value) if isinstance(value, list) else value for ability, value in table.changes.items()
+    }
+    return ListedRow(protocol=table.protocol, model=table.model, changes=changes, source=table.source)

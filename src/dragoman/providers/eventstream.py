@@ -1,0 +1,141 @@
+"""The event-stream framing of AWS, without meaning: `application/vnd.amazon.eventstream` bytes to messages.
+
+    total length (4)  headers length (4)  CRC32 of those (4)  |  headers  payload  |  CRC32 of all before (4)
+
+Numbers are big-endian. A header is the length of its name (1), the name, its type (1) and its value; see
+https://docs.aws.amazon.com/transcribe/latest/dg/streaming-setting-up.html#streaming-event-stream.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from zlib import crc32
+
+from msgspec import Struct
+
+from dragoman.errors import BadAnswer, Truncated
+
+LIMIT = 64 * 1024 * 1024
+
+_PRELUDE = struct.Struct(">III")
+_TRAILER = 4
+_LEAST = _PRELUDE.size + _TRAILER
+_MOST_HEADERS = 128 * 1024
+
+# Bytes of a value by its type: true, false, byte, short, integer, long, timestamp, uuid.
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+# These two say their own length in two bytes.
+_OCTETS, _STRING = 6, 7
+
+
+class Message(Struct, frozen=True, gc=False):
+    """One message: its headers, as far as they are text, and its payload."""
+
+    headers: Mapping[str, str]
+    payload: bytes
+
+
+class EventStreamReader:
+    """Reads messages from bytes as they arrive.
+
+    Bytes that break the framing raise `BadAnswer`, once every message before them is delivered; from then on each call
+    raises it.
+    """
+
+    __slots__ = ("_broken", "_held", "_limit", "_needed", "_seen", "_seen_headers")
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        # How many bytes must be held before looking is of any use.
+        self._needed = _LEAST
+        self._broken: str = ""
+        # Nearly all messages of a stream have the same headers, byte for byte.
+        self._seen = b""
+        self._seen_headers: Mapping[str, str] = {}
+
+    def feed(self, chunk: bytes) -> list[Message]:
+        """Takes the next bytes and returns the messages they complete."""
+        if self._broken:
+            raise BadAnswer(self._broken)
+        held = self._held
+        held += chunk
+        if len(held) < self._needed:
+            return []
+        messages: list[Message] = []
+        at = 0
+        try:
+            while end := self._end(at):
+                messages.append(self._message(bytes(held[at:end])))
+                at = end
+        except BadAnswer as error:
+            self._broken = str(error)
+            held.clear()
+            if not messages:
+                raise
+            return messages
+        del held[:at]
+        return messages
+
+    def close(self) -> None:
+        """Says that no more bytes come."""
+        if self._broken:
+            raise BadAnswer(self._broken)
+        if self._held:
+            raise Truncated("The provider's stream broke off within a message.")
+
+    def _end(self, at: int) -> int:
+        """Where the message that begins here ends; 0 while it is not there as a whole."""
+        held = self._held
+        if len(held) - at < _PRELUDE.size:
+            self._needed = _LEAST
+            return 0
+        total, headers, checksum = _PRELUDE.unpack_from(held, at)
+        if crc32(held[at : at + 8]) != checksum:
+            raise BadAnswer("The provider's stream has a message whose beginning does not match its checksum.")
+        if total > self._limit:
+            raise BadAnswer(f"The provider's stream has a message of more than {self._limit} bytes.")
+        if headers > _MOST_HEADERS or total < _LEAST + headers:
+            raise BadAnswer("The provider's stream has a message whose lengths cannot be.")
+        self._needed = total if len(held) - at < total else _LEAST
+        return at + total if len(held) - at >= total else 0
+
+    def _message(self, frame: bytes) -> Message:
+        body = len(frame) - _TRAILER
+        if crc32(memoryview(frame)[:body]) != int.from_bytes(frame[body:]):
+            raise BadAnswer("The provider's stream has a message that does not match its checksum.")
+        payload = _PRELUDE.size + int.from_bytes(frame[4:8])
+        raw = frame[_PRELUDE.size : payload]
+        if raw != self._seen:
+            self._seen_headers = read_headers(raw)
+            self._seen = raw
+        return Message(self._seen_headers, frame[payload:body])
+
+
+def read_headers(raw: bytes) -> dict[str, str]:
+    """The headers that are text; the others are skipped by their length."""
+    found: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(raw):
+            name_end = at + 1 + raw[at]
+            name = raw[at + 1 : name_end].decode()
+            kind = raw[name_end]
+            at = name_end + 1
+            if kind in (_OCTETS, _STRING):
+                size = int.from_bytes(raw[at : at + 2])
+                at += 2
+            else:
+                size = _SIZES[kind]
+            if at + size > len(raw) or name in found:
+                raise BadAnswer(_BAD_HEADERS)
+            if kind == _STRING:
+                found[name] = raw[at : at + size].decode()
+            at += size
+    except (IndexError, KeyError, UnicodeDecodeError):
+        raise BadAnswer(_BAD_HEADERS) from None
+    return found
+
+
+_BAD_HEADERS = "The provider's stream has a message whose headers cannot be read."

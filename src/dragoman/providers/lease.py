@@ -1,0 +1,55 @@
+"""Lease: a credential that runs out. It is fetched in a thread, by one at a time, and shared until shortly before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Lease(Generic[Value]):
+    """Holds what `fetch` gave: a value and when it runs out, in seconds of `clock`. `fetch` may block.
+
+    It is fetched anew `margin` seconds before that, or halfway for a value that lives shorter.
+    """
+
+    __slots__ = ("_clock", "_fetch", "_fetching", "_margin", "_renewed_at", "_value")
+
+    def __init__(
+        self, fetch: Callable[[], tuple[Value, float]], *, margin: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._fetch = fetch
+        self._margin = margin
+        self._clock = clock
+        self._value: Value | None = None
+        self._renewed_at = 0.0
+        self._fetching: asyncio.Task[Value] | None = None
+
+    async def get(self) -> Value:
+        """The value, fetched if need be; all who wait for it share one fetch, and its error."""
+        if self._value is not None and self._clock() < self._renewed_at:
+            return self._value
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._renew())
+            self._fetching.add_done_callback(_heard)
+        # One who gives up must not take the fetch from the others.
+        return await asyncio.shield(self._fetching)
+
+    async def _renew(self) -> Value:
+        try:
+            value, until = await asyncio.to_thread(self._fetch)
+            now = self._clock()
+            self._renewed_at = until - min(self._margin, max(0.0, until - now) / 2)
+            self._value = value
+            return value
+        finally:
+            self._fetching = None
+
+
+def _heard(task: asyncio.Task[Value]) -> None:
+    """Take note of an error although everybody who waited is gone, so that asyncio does not complain about it."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,62 @@
+"""Order and Transport: what the gateway wants said to a provider, and what turns that into a call.
+
+The gateway reads `transport = transport_of(provider.transport)`, then `call = await transport.call(order)`. A streamed
+answer goes through `transport.unframe()` first, where there is one: what comes out is server-sent events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.http.flight import Call, HeaderList
+from dragoman.providers.provider import Endpoint, Provider
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """One thing to say to a provider: `body` is complete, in the endpoint's protocol; `headers` are the protocol's.
+
+    `headers` hold no credentials, and `key` is the one whose turn it is. A `path` names another path of the provider's
+    API, below the base URL, to which the body goes as it is.
+    """
+
+    provider: Provider
+    endpoint: Endpoint
+    model: str
+    stream: bool
+    body: bytes
+    headers: HeaderList
+    key: str | None
+    path: str = ""
+    method: str = "POST"
+    query: str = ""
+
+    def __repr__(self) -> str:
+        # Neither the key nor what was said may reach a log.
+        return f"Order(provider={self.provider.name!r}, model={self.model!r}, stream={self.stream}, path={self.path!r})"
+
+
+class Unframer(Protocol):
+    """A provider's own framing of a stream to server-sent events, as its bytes arrive."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The events that these bytes complete; bytes that break the framing raise `BadAnswer`."""
+        ...
+
+    def close(self) -> bytes:
+        """The events that the end of the stream completes; half a frame raises `Truncated`."""
+        ...
+
+
+class Transport(Struct, frozen=True, kw_only=True):
+    """How calls to one kind of provider are addressed, signed and framed."""
+
+    # Raises `ConfigError` for a provider that can never be called: an option or an installed extra is missing.
+    check: Callable[[Provider], None]
+    # Raises `ClientError` for a model or path that cannot be part of an address, `ConfigError` where `check` would or
+    # if there are no credentials, and `Unreachable` if they cannot be fetched now.
+    call: Callable[[Order], Coroutine[None, None, Call]]
+    # For streamed answers with a good status, to orders without a path; None where they are server-sent events already.
+    unframe: Callable[[], Unframer] | None = None

@@ -1,0 +1,219 @@
+"""Plain HTTP: the protocol's own path below the base URL, the key in a header, server-sent events back.
+
+Here is also what the other transports share: how a base URL is filled in and joined with a path, which headers go out,
+and how a key is shown. Headers of the same name replace each other in this order: ours, the protocol's, the provider's
+own, the credentials.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import quote
+
+from dragoman import __version__
+from dragoman.errors import ClientError, ConfigError
+from dragoman.http.flight import Call, HeaderList
+from dragoman.protocols.registry import PROTOCOLS
+from dragoman.providers.order import Order, Transport
+from dragoman.providers.provider import Provider
+
+MESSAGES = "anthropic-messages"
+
+# Base URLs of OpenAI's SDK end in /v1 already, those of Anthropic's do not.
+PATHS: Mapping[str, str] = {
+    codec.name: codec.path if codec.name == MESSAGES else codec.path.removeprefix("/v1") for codec in PROTOCOLS
+}
+
+# Which header carries the key, and what stands before it.
+_SCHEMES: Mapping[str, tuple[bytes, bytes]] = {
+    "bearer": (b"authorization", b"Bearer "),
+    "x-api-key": (b"x-api-key", b""),
+    "api-key": (b"api-key", b""),
+}
+_CUSTOMS: Mapping[str, str] = {codec.name: "x-api-key" if codec.name == MESSAGES else "bearer" for codec in PROTOCOLS}
+
+_FIRST_VERSION = b"2023-06-01"
+_AGENT = (b"user-agent", b"dragoman/" + __version__.encode())
+_JSON = (b"content-type", b"application/json")
+# A compressed stream would arrive in lumps, whenever the compressor has seen enough.
+_STREAMED: HeaderList = [_AGENT, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity")]
+_WHOLE: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encoding", b"gzip, deflate, br, zstd")]
+
+
+async def call(order: Order) -> Call:
+    """A call in the protocol's own custom; it never waits."""
+    provider = order.provider
+    base = filled(order.endpoint.base_url, provider)
+    path = checked(order.path) if order.path else PATHS[order.endpoint.protocol]
+    credentials = credential(provider, provider.auth or _CUSTOMS[order.endpoint.protocol], order.key)
+    return Call(
+        method=order.method,
+        url=joined(base, path, order.query),
+        headers=headers_of(order, credentials),
+        body=order.body,
+    )
+
+
+def filled(base_url: str, provider: Provider, found: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A base URL with its `{placeholders}` replaced by the provider's options, or by what was found elsewhere."""
+    if "{" in base_url:
+        try:
+            base_url = base_url.format_map({**found, **provider.options})
+        except KeyError as missing:
+            raise missing_option(provider, str(missing.args[0]), "its address needs it") from None
+        except (ValueError, AttributeError, IndexError):
+            raise ConfigError(
+                key=f"providers.{provider.name}.base_url",
+                problem="braces that are no placeholder",
+                remedy="write {name} for the option called name",
+            ) from None
+    return base_url.rstrip("/")
+
+
+def joined(base: str, path: str, query: str = "") -> str:
+    """A path below a base URL; a /v1 that both of them have stands there once."""
+    if path.startswith("/v1/") and base.endswith("/v1"):
+        base = base[:-3]
+    return f"{base}{path}?{query}" if query else base + path
+
+
+def checked(path: str) -> str:
+    """A path that stays below its base URL, whoever wrote it."""
+    if (
+        path.startswith("/")
+        and path.isascii()
+        and path.isprintable()
+        and not any(mark in path for mark in " ?#\\")
+        and not any(_is_dots(segment) for segment in path.split("/"))
+    ):
+        return path
+    raise ClientError(404, "There is no such path.")
+
+
+def segment(text: str, kind: str = "model") -> str:
+    """A name as one segment of a path; colons stay, since the ids of clouds are full of them."""
+    if not text or _is_dots(text) or not text.isprintable():
+        raise ClientError(404, f"There is no {kind} of this name.")
+    return quote(text, safe=":@", errors="replace")
+
+
+def _is_dots(segment: str) -> bool:
+    # Some servers decode before they walk, and some leave out what follows a semicolon.
+    plain = segment.partition(";")[0].lower().replace("%2e", ".")
+    return plain in (".", "..")
+
+
+def headers_of(order: Order, credentials: HeaderList) -> HeaderList:
+    """All headers of a call but Host and Content-Length."""
+    headers = (_STREAMED if order.stream else _WHOLE).copy()
+    if order.body:
+        headers.append(_JSON)
+    if order.headers:
+        headers = replaced(headers, order.headers)
+    if order.provider.headers:
+        own = [(name.lower().encode(), value.encode("latin-1")) for name, value in order.provider.headers.items()]
+        headers = replaced(headers, own)
+    return replaced(headers, credentials)
+
+
+def replaced(headers: HeaderList, others: HeaderList) -> HeaderList:
+    """The headers with others added, in place of those of the same name."""
+    names = {name for name, _ in others}
+    return [pair for pair in headers if pair[0] not in names] + others
+
+
+def credential(provider: Provider, scheme: str, key: str | None) -> HeaderList:
+    """The header that shows the key."""
+    if scheme == "none" or not key:
+        return []
+    name, before = _SCHEMES[scheme]
+    return [(name, before + spoken(provider, key))]
+
+
+def spoken(provider: Provider, key: str) -> bytes:
+    """A key as a header can carry it."""
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        raise ConfigError(
+            key=f"providers.{provider.name}.api_key",
+            problem="the key has white space or characters that no header can carry",
+            remedy="copy it again, without line ends",
+        )
+    return key.encode()
+
+
+def version_in_body(order: Order, classic: str) -> str:
+    """The version that clouds take in the body: what a request of the first version is called there, else its own.
+
+    The official SDK sends the newest version as it is; a request that was said in the first one keeps its meaning.
+    """
+    option = order.provider.options.get("anthropic_version")
+    said = next((value for name, value in order.headers if name == b"anthropic-version"), _FIRST_VERSION)
+    return option or (classic if said == _FIRST_VERSION else said.decode("latin-1"))
+
+
+def check(provider: Provider) -> None:
+    """Refuse a provider that plain HTTP cannot call."""
+    check_common(provider)
+    check_auth(provider, {"", "none", *_SCHEMES})
+    for endpoint in provider.endpoints:
+        filled(endpoint.base_url, provider)
+
+
+def check_common(provider: Provider) -> None:
+    """Refuse keys and headers that HTTP cannot carry."""
+    for key in provider.keys:
+        spoken(provider, key)
+    for name, value in provider.headers.items():
+        token = name.replace("-", "").replace("_", "")
+        if not token.isascii() or not token.isalnum() or not _is_text(value):
+            raise ConfigError(
+                key=f"providers.{provider.name}.headers",
+                problem=f"{name!r} is no header that HTTP can carry",
+                remedy="use letters, digits and dashes for names, and one line of Latin text for values",
+            )
+
+
+def check_auth(provider: Provider, known: set[str]) -> None:
+    """Refuse a way of showing the key that a transport does not know."""
+    if provider.auth not in known:
+        raise ConfigError(
+            key=f"providers.{provider.name}.auth",
+            problem=f"{provider.auth!r} is unknown to transport {provider.transport!r}",
+            remedy=f"use one of {', '.join(sorted(name for name in known if name))}",
+        )
+
+
+def check_messages_only(provider: Provider) -> None:
+    """Refuse endpoints that are not Messages where a transport is made for Claude alone."""
+    for endpoint in provider.endpoints:
+        if endpoint.protocol != MESSAGES:
+            raise ConfigError(
+                key=f"providers.{provider.name}.protocol",
+                problem=f"transport {provider.transport!r} carries {MESSAGES} alone, found {endpoint.protocol}",
+                remedy='make its OpenAI-compatible address a provider of its own, with transport = "http"',
+            )
+
+
+def option(provider: Provider, name: str, *variables: str) -> str:
+    """An option, else the first of these environment variables that says something, else nothing."""
+    return provider.options.get(name, "") or next((value for name in variables if (value := os.environ.get(name))), "")
+
+
+def missing_option(provider: Provider, name: str, reason: str) -> ConfigError:
+    """The error that says which option is missing and why it is needed."""
+    return ConfigError(
+        key=f"providers.{provider.name}.{name}", problem=f"missing; {reason}", remedy=f'set {name} = "…"'
+    )
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode("latin-1")
+    except UnicodeError:
+        return False
+    return value.isprintable()
+
+
+TRANSPORT = Transport(check=check, call=call)

@@ -1,0 +1,63 @@
+"""Provider: one service that answers requests: where it is, which protocols it speaks, its keys and its quirks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.rules.abilities import Row
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """One protocol at one address: `base_url` is what that protocol's official SDK would take as its base URL."""
+
+    protocol: str
+    base_url: str
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """A provider as it is called. `endpoints` are in order of preference; the client's own protocol goes first."""
+
+    name: str
+    endpoints: tuple[Endpoint, ...]
+    # "bearer", "x-api-key" (Messages), "api-key" (Azure), "none", "aws" or "google"; "" is the protocol's own custom.
+    auth: str = ""
+    # Several keys take turns. Never shown, logged or sent anywhere but to this provider.
+    keys: tuple[str, ...] = ()
+    # How calls are addressed and framed: "http", "azure", "bedrock", "vertex" or "echo".
+    transport: str = "http"
+    # Whether it streams when asked, always or never: "asked", "always", "never".
+    streams: str = "asked"
+    # The label that rules know it by (abilities, issuer of reasoning); the name if it has none of its own.
+    label: str = ""
+    # What its models take where the built-in rules do not know better.
+    rows: tuple[Row, ...] = ()
+    # Sent with every call, beside those of the protocol.
+    headers: Mapping[str, str] = {}
+    # Models to list; None asks the provider.
+    models: tuple[str, ...] | None = None
+    # Whether it is Anthropic's own service, the only one to see its clients' own `x-claude-code-*` headers.
+    anthropic: bool = False
+    # Whether `stream_options.include_usage` is added to relayed Chat streams, so that their tokens are counted.
+    ask_usage: bool = False
+    # Whether it answers `/v1/messages/count_tokens` or `/responses/input_tokens` for the protocols it speaks.
+    counts_tokens: bool = False
+    # What a transport needs to know: region, project, api_version and the like.
+    options: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        # Keys and headers must not reach a log.
+        return f"Provider(name={self.name!r}, endpoints={self.endpoints!r}, keys={len(self.keys)})"
+
+    @property
+    def upstream(self) -> str:
+        """The label for abilities and envelopes."""
+        return self.label or self.name
+
+    def endpoint_for(self, protocol: str) -> Endpoint:
+        """The endpoint of the client's own protocol if there is one, else the preferred one."""
+        for endpoint in self.endpoints:
+            if endpoint.protocol == protocol:
+                return endpoint
+        return self.endpoints[0]
