@@ -1,0 +1,148 @@
+"""Hearing: what a request says, as far as an echo cares: the last turn, the tools at hand, and earlier thoughts."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.model.parts import (
+    Audio,
+    Document,
+    FileRef,
+    Image,
+    Inline,
+    Part,
+    Passages,
+    PlainText,
+    Text,
+    ToolCall,
+    ToolResult,
+    Url,
+)
+from dragoman.model.request import Message, OutputFormat, Request, Role, ThinkingMode
+from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool, ToolChoice, ToolRef
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """What a tool gave, under the name it was called by."""
+
+    name: str
+    text: str
+    is_error: bool = False
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """The user's last turn and what goes with it; `thoughts` counts the reasoning that came back."""
+
+    text: str = ""
+    shown: tuple[str, ...] = ()
+    results: tuple[Result, ...] = ()
+    tools: tuple[FunctionTool | TextTool, ...] = ()
+    parallel: bool = True
+    thinks: bool = True
+    output: OutputFormat | None = None
+    thoughts: int = 0
+
+
+def hear(request: Request, thoughts: int = 0) -> Heard:
+    """Read a request."""
+    turn = _last_turn(request.messages)
+    names = _call_names(request.messages)
+    parts = [part for message in turn for part in message.parts]
+    results = [part for part in parts if isinstance(part, ToolResult)]
+    reasoning = request.reasoning
+    return Heard(
+        text="\n".join([part.text for part in parts if isinstance(part, Text) and part.text.strip()]),
+        shown=tuple(told for part in parts if (told := shown(part)) is not None),
+        results=tuple(_result(part, names.get(part.call_id, "")) for part in results),
+        tools=_at_hand(request),
+        parallel=request.parallel_calls is not False and not request.legacy_functions,
+        thinks=reasoning.effort != "none" and reasoning.mode is not ThinkingMode.DISABLED,
+        output=request.updates.output or request.output,
+        thoughts=thoughts,
+    )
+
+
+def orphan(request: Request) -> str | None:
+    """The id of a result that answers no call before it; None if there is none."""
+    called: set[str] = set()
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                called.add(part.call_id)
+            elif isinstance(part, ToolResult) and part.call_id not in called:
+                return part.call_id
+    return None
+
+
+def _last_turn(messages: tuple[Message, ...]) -> list[Message]:
+    """What the user said since the assistant spoke last."""
+    turn: list[Message] = []
+    for message in reversed(messages):
+        if message.role is Role.ASSISTANT:
+            break
+        if message.role is Role.USER:
+            turn.append(message)
+    return turn[::-1]
+
+
+def _call_names(messages: tuple[Message, ...]) -> dict[str, str]:
+    return {part.call_id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
+
+
+def _result(part: ToolResult, name: str) -> Result:
+    told = [one.text if isinstance(one, Text) else shown(one) for one in part.parts]
+    return Result(name=name, text=" ".join([text for text in told if text]), is_error=part.is_error)
+
+
+def _at_hand(request: Request) -> tuple[FunctionTool | TextTool, ...]:
+    """The tools that may be called, first those that the choice prefers."""
+    removed = request.updates.removed
+    offered = [
+        tool
+        for tool in (*request.tools, *request.updates.tools)
+        if isinstance(tool, FunctionTool | TextTool) and tool.name not in removed
+    ]
+    choice = request.tool_choice
+    if choice is None or choice.mode in (ChoiceMode.AUTO, ChoiceMode.REQUIRED):
+        return tuple(offered)
+    wanted = _wanted(choice)
+    return tuple(tool for tool in offered if any(_is_meant(tool, ref) for ref in wanted))
+
+
+def _wanted(choice: ToolChoice) -> tuple[ToolRef, ...]:
+    if choice.mode is ChoiceMode.ALLOWED:
+        return choice.allowed
+    return (choice.tool,) if choice.mode is ChoiceMode.NAMED and choice.tool is not None else ()
+
+
+def _is_meant(tool: FunctionTool | TextTool, ref: ToolRef) -> bool:
+    namespace = tool.namespace.name if tool.namespace is not None else None
+    return tool.name == ref.name and ref.namespace in (None, namespace)
+
+
+_NAMES: dict[type, str] = {Image: "an image", Document: "a document", Audio: "a sound"}
+
+
+def shown(part: Part) -> str | None:
+    """A picture, file or sound in words: its media type and size, or where it is; None for anything else."""
+    if not isinstance(part, Image | Document | Audio):
+        return None
+    told = [_source(part.source)]
+    if isinstance(part, Document) and part.title:
+        told.append(f"titled {part.title}")
+    return f"{_NAMES[type(part)]} ({', '.join(told)})"
+
+
+def _source(source: Inline | Url | FileRef | PlainText | Passages) -> str:
+    match source:
+        case Inline():
+            octets = len(source.data) * 3 // 4 - source.data[-2:].count("=")
+            return f"{source.media_type}, {octets} bytes"
+        case PlainText():
+            return f"{source.media_type}, {len(source.text.encode())} bytes"
+        case Passages():
+            return f"passages: {len(source.parts)}"
+        case Url():
+            return f"at {source.url}"
+        case FileRef():
+            return f"file {source.file_id}"

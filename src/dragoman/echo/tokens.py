@@ -1,0 +1,84 @@
+"""Tokens of an echo: words with the space before them, so that anybody can count them by eye."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dragoman.model.parts import (
+    Audio,
+    Document,
+    Image,
+    Part,
+    Passages,
+    PlainText,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.model.request import Request
+from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
+from dragoman.wire.json import encode_text
+
+# Long words are cut, so that languages without spaces stream as well.
+_TOKEN = re.compile(r"\s*\S{1,12}|\s+")
+
+# What a picture, a sound or a file costs, whatever its size.
+MEDIA_TOKENS = 85
+_MESSAGE_TOKENS = 3
+
+_VERY_LONG = 200_000
+_CHARACTERS = 5
+
+
+def tokens(text: str) -> Iterator[str]:
+    """The pieces that a text is streamed in; joined they are the text."""
+    return (found[0] for found in _TOKEN.finditer(text))
+
+
+def count(text: str) -> int:
+    """How many tokens a text has; of a very long one, about how many, because others wait meanwhile."""
+    if len(text) > _VERY_LONG:
+        return len(text) // _CHARACTERS
+    return sum(1 for _ in _TOKEN.finditer(text))
+
+
+def count_request(request: Request) -> int:
+    """How many tokens a request costs."""
+    total = sum(count(block.text) for block in request.instructions)
+    total += sum(_count_tool(tool) for tool in request.tools)
+    for message in request.messages:
+        total += _MESSAGE_TOKENS + sum(_count_part(part) for part in message.parts)
+    return total
+
+
+def count_parts(parts: tuple[Part, ...]) -> int:
+    """How many tokens the parts of an answer cost."""
+    return sum(_count_part(part) for part in parts)
+
+
+def _count_part(part: Part) -> int:
+    match part:
+        case Text() | Thinking() | Refusal():
+            return count(part.text)
+        case ToolCall():
+            return 1 + count(part.arguments)
+        case ToolResult():
+            return count_parts(part.parts)
+        case Document(source=PlainText(text=text)):
+            return count(text)
+        case Document(source=Passages(parts=parts)):
+            return count_parts(parts)
+        case Image() | Audio() | Document():
+            return MEDIA_TOKENS
+        case _:
+            return 1
+
+
+def _count_tool(tool: ToolSpec) -> int:
+    if not isinstance(tool, FunctionTool | TextTool):
+        return 1
+    parameters = encode_text(tool.parameters) if isinstance(tool, FunctionTool) and tool.parameters else ""
+    return count(f"{tool.name} {tool.description or ''} {parameters}")
