@@ -1,0 +1,66 @@
+"""Discovery: who is there without being written down: those whose key is in the environment, and the echo provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dragoman.config.providers import Report, Told, assemble
+from dragoman.config.settings import Route
+from dragoman.config.written import PROTOCOL_NAMES
+from dragoman.echo.models import echo_models
+from dragoman.providers.catalogue import Listing
+from dragoman.providers.provider import Endpoint, Provider
+
+ECHO = "echo"
+ECHO_ADDRESS = "echo:"
+_ECHO_DEFAULT = "openai-chat"
+
+
+def echo_provider(first: Iterable[str] = ()) -> Provider:
+    """The embedded provider; the protocols named first are the ones it prefers to speak."""
+    names = dict.fromkeys((*first, _ECHO_DEFAULT, *PROTOCOL_NAMES))
+    return Provider(
+        name=ECHO,
+        endpoints=tuple(Endpoint(protocol=name, base_url=ECHO_ADDRESS) for name in names),
+        auth="none",
+        transport="echo",
+        models=echo_models(),
+        counts_tokens=True,
+    )
+
+
+def discovered(
+    environ: Mapping[str, str], catalogue: Mapping[str, Listing], taken: Iterable[str]
+) -> tuple[dict[str, Provider], tuple[str, ...]]:
+    """Providers of the catalogue whose key is in the environment, and why some of them cannot be used nevertheless."""
+    providers: dict[str, Provider] = {}
+    warnings: list[str] = []
+    known = set(taken)
+    for name, listing in catalogue.items():
+        variable = next((variable for variable in listing.env if environ.get(variable, "").strip()), None)
+        if name in known or variable is None:
+            continue
+        reasons: list[str] = []
+        provider = assemble(name, Told(), listing, environ, _reasons(reasons))
+        if provider is not None:
+            providers[name] = provider
+        else:
+            warnings.append(f"{variable} is set, but {name} cannot be used: {'; '.join(reasons)}")
+    return providers, tuple(warnings)
+
+
+def _reasons(reasons: list[str]) -> Report:
+    def report(key: str, problem: str, remedy: str) -> None:
+        reasons.append(f"{key} {problem} ({remedy})".strip())
+
+    return report
+
+
+def default_routes(providers: Iterable[str], catalogue: Mapping[str, Listing]) -> tuple[Route, ...]:
+    """Which names the providers at hand answer to by themselves, as the catalogue says."""
+    return tuple(
+        Route(pattern=pattern, provider=name, model="*" if "*" in pattern else pattern)
+        for name in providers
+        if name in catalogue
+        for pattern in catalogue[name].serves
+    )

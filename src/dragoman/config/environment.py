@@ -1,0 +1,59 @@
+"""Environment: what `$NAME` in a setting stands for, and which texts may be sent as a key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dragoman.config.values import unfit
+
+_REFERENCE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
+_VISIBLE = re.compile(r"[!-~]+")
+_VALUE = re.compile(r"[\t -~]*")
+
+
+def resolved(text: str, environ: Mapping[str, str]) -> str:
+    """The text itself, or the environment's for `$NAME` and `${NAME}`; `$$` is a dollar sign."""
+    if text.startswith("$$"):
+        return text[1:]
+    if not text.startswith("$"):
+        return text
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        raise unfit(
+            "expected $NAME or ${NAME}, found another text that begins with $",
+            "name one environment variable, or write $$ for a dollar sign",
+        )
+    name = found[1] or found[2]
+    value = environ.get(name, "").strip()
+    if not value:
+        state = "empty" if name in environ else "not set"
+        raise unfit(f"the environment variable {name} is {state}", f"export {name}=…")
+    return value
+
+
+def is_literal(text: str) -> bool:
+    """Whether the text is what it says, instead of naming an environment variable."""
+    return not text.startswith("$") or text.startswith("$$")
+
+
+def secret(text: str, environ: Mapping[str, str]) -> str:
+    """A key, wherever it stands; it is in no error."""
+    return visible(resolved(text, environ))
+
+
+def visible(value: str) -> str:
+    """The same text, checked to be something that can be sent in a header as a key."""
+    if not _VISIBLE.fullmatch(value):
+        raise unfit(
+            "holds a character that no key has: a blank, a line break or a letter beyond ASCII", "copy it again"
+        )
+    return value
+
+
+def header_value(text: str, environ: Mapping[str, str]) -> str:
+    """A header's value, checked to stay on its line; it may be secret and is in no error."""
+    value = resolved(text, environ)
+    if not _VALUE.fullmatch(value):
+        raise unfit("holds a character that no header can carry", "use printable ASCII on one line")
+    return value

@@ -1,0 +1,323 @@
+"""Providers: what the file says of one, what the catalogue knows and what the environment holds, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.config import written
+from dragoman.config.environment import header_value, resolved, secret, visible
+from dragoman.config.lines import dotted
+from dragoman.config.rows import read_rows
+from dragoman.config.tables import Table, nearest
+from dragoman.config.values import Kind, is_loopback, is_name, read_text
+from dragoman.config.written import NO_KEY, ProviderTable
+from dragoman.errors import ConfigError
+from dragoman.providers.catalogue import Listing
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.transport import transport_of
+from dragoman.rules.abilities import Row
+
+# Key, problem and remedy of something that cannot be used.
+Report: TypeAlias = Callable[[str, str, str], None]
+
+MESSAGES = "anthropic-messages"
+# These find their credentials by themselves, or need none.
+_KEYLESS = frozenset({"none", "aws", "google"})
+# Headers that carry a key, whatever `api_key` says.
+_CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key"})
+# What transports take beside what their entries in the catalogue name.
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "azure": ("api_version", "resource"),
+    "bedrock": ("region", "profile", "anthropic_version"),
+    "vertex": ("project", "region", "credentials", "anthropic_version"),
+}
+_OPTION = Kind(words="text", example='"…"', read=read_text)
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """Everything the file says of one provider; nothing at all for one that the environment alone speaks of."""
+
+    table: ProviderTable = ProviderTable()
+    options: Mapping[str, str] = {}
+    rows: tuple[Row, ...] = ()
+
+
+def read_provider(
+    name: str, table: Table, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
+) -> Provider | None:
+    """One table of `[providers]`; None if it cannot be used, which is noted."""
+    if not is_name(name):
+        table.problems.add(
+            table.path, "cannot name a provider", "use letters, digits, hyphens, dots and underscores, and no slash"
+        )
+    listing = catalogue.get(name) or _alike(table, catalogue)
+    options = option_names(listing)
+    table.refuse_others((*written.PROVIDER, "rows", *options))
+    told = Told(
+        table=table.fill(ProviderTable, written.PROVIDER),
+        options={option: value for option in options if (value := table.take(option, _OPTION)) is not None},
+        rows=read_rows(table),
+    )
+    return assemble(name, told, listing, environ, _reporting(table, {} if listing else catalogue))
+
+
+def _alike(table: Table, catalogue: Mapping[str, Listing]) -> Listing | None:
+    """What the catalogue knows of a cloud's transport: a second resource or region has a name of its own."""
+    transport = table.values.get("transport")
+    return next((entry for entry in catalogue.values() if entry.transport == transport != "http"), None)
+
+
+def _reporting(table: Table, catalogue: Mapping[str, Listing]) -> Report:
+    """Notes of problems with members of a table, with the name of the catalogue that was probably meant."""
+    close = nearest(str(table.path[-1]), catalogue)
+    hint = f", or did you mean [providers.{dotted((close,))}] of the catalogue?" if close else ""
+    # A value that could not be read is told of already; that it is missing, too, is no news.
+    told = table.problems.keys()
+
+    def report(key: str, problem: str, remedy: str) -> None:
+        path = (*table.path, key) if key else table.path
+        if dotted(path) not in told:
+            table.problems.add(path, problem, remedy + hint)
+
+    return report
+
+
+def option_names(listing: Listing | None) -> tuple[str, ...]:
+    """The keys of a provider's table that are options of its transport."""
+    if listing is None:
+        return ()
+    names = (*listing.needs, *listing.option_env, *listing.options, *_OPTIONS.get(listing.transport, ()))
+    return tuple(dict.fromkeys(names))
+
+
+def assemble(
+    name: str, told: Told, listing: Listing | None, environ: Mapping[str, str], report: Report
+) -> Provider | None:
+    """A provider that can be called; None if it cannot, with the reasons reported."""
+    failures: list[str] = []
+
+    def note(key: str, problem: str, remedy: str) -> None:
+        failures.append(key)
+        report(key, problem, remedy)
+
+    table = told.table
+    endpoints = _endpoints(table, listing, note)
+    options = _options(told, listing, environ, note)
+    _check_needs(listing, endpoints, options, note)
+    headers = _headers(table, environ, note)
+    auth, keys = _credentials(table, listing, endpoints, environ, note)
+    if failures:
+        return None
+    provider = _with_facts(_listed(name, listing), table, told.rows)
+    provider = msgspec.structs.replace(
+        provider, endpoints=endpoints, auth=auth, keys=keys, headers=headers, options=options
+    )
+    _check_clear_text(provider, table.insecure, note)
+    _check_transport(provider, note)
+    return None if failures else provider
+
+
+def _listed(name: str, listing: Listing | None) -> Provider:
+    """What the catalogue knows of a provider."""
+    if listing is None:
+        return Provider(name=name, endpoints=())
+    return Provider(
+        name=name,
+        endpoints=listing.endpoints,
+        auth=listing.auth,
+        transport=listing.transport,
+        streams=listing.streams,
+        # A second one of the same kind has another name, but the rules know it by this one.
+        label=listing.label or (listing.name if listing.name != name else ""),
+        rows=listing.rows,
+        anthropic=listing.anthropic,
+        counts_tokens=listing.counts_tokens,
+    )
+
+
+def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[Row, ...]) -> Provider:
+    """What the file says beside addresses and credentials; what it leaves out stays."""
+    return msgspec.structs.replace(
+        provider,
+        transport=provider.transport if table.transport is None else table.transport,
+        streams=provider.streams if table.streams is None else table.streams,
+        label=provider.label if table.label is None else table.label,
+        rows=(*provider.rows, *rows),
+        models=provider.models if table.models is None else table.models,
+        # Another address is another service, even if it speaks for this one.
+        anthropic=provider.anthropic and table.base_url is None,
+        ask_usage=provider.ask_usage if table.ask_usage is None else table.ask_usage,
+        counts_tokens=provider.counts_tokens if table.counts_tokens is None else table.counts_tokens,
+    )
+
+
+def _endpoints(table: ProviderTable, listing: Listing | None, note: Report) -> tuple[Endpoint, ...]:
+    """The addresses by protocol, the preferred one first."""
+    known = {endpoint.protocol: endpoint.base_url for endpoint in listing.endpoints} if listing else {}
+    if isinstance(table.base_url, dict):
+        known |= table.base_url
+    protocols = table.protocol or tuple(known)
+    if not protocols:
+        note("protocol", "is missing", f"name what it speaks: {', '.join(written.PROTOCOL_NAMES)}")
+    if isinstance(table.base_url, str):
+        known = _spread(table.base_url, protocols, known, note)
+    elif table.base_url is None and not known:
+        note("base_url", "is missing", 'name its address, for example base_url = "http://127.0.0.1:8000/v1"')
+        return ()
+    for protocol in protocols:
+        if protocol not in known:
+            note("base_url", f"has no address for {protocol}", f'write base_url = {{ {protocol} = "https://…" }}')
+    return tuple(Endpoint(protocol=protocol, base_url=known[protocol]) for protocol in protocols if protocol in known)
+
+
+def _spread(base_url: str, protocols: tuple[str, ...], known: Mapping[str, str], note: Report) -> dict[str, str]:
+    """One address for several protocols: those of the catalogue move to another host together."""
+    if MESSAGES not in protocols or len(protocols) == 1:
+        return dict.fromkeys(protocols, base_url)
+    paths = {name: urlsplit(url).path for name, url in known.items()}
+    ending = next((paths[name] for name in protocols if paths.get(name) and base_url.endswith(paths[name])), None)
+    if ending is not None and all(name in paths for name in protocols):
+        return {name: base_url.removesuffix(ending) + paths[name] for name in protocols}
+    if not base_url.endswith("/v1"):
+        note(
+            "base_url",
+            "is one address for protocols of two makers and does not end in /v1",
+            'end it in /v1, or write one for each: base_url = { openai-chat = "https://…", … }',
+        )
+    # OpenAI's SDK takes it with /v1 at the end, Anthropic's without.
+    return {name: base_url.removesuffix("/v1") if name == MESSAGES else base_url for name in protocols}
+
+
+def _options(told: Told, listing: Listing | None, environ: Mapping[str, str], note: Report) -> dict[str, str]:
+    """Options from the file, else from the environment, else from the catalogue."""
+    options = {} if listing is None else dict(listing.options)
+    variables = {} if listing is None else listing.option_env
+    for option, names in variables.items():
+        value = _first_set(names, environ)
+        if value is not None:
+            options[option] = value[1]
+    for option, text in told.options.items():
+        try:
+            options[option] = resolved(text, environ)
+        except ConfigError as error:
+            note(option, error.problem, error.remedy)
+            options[option] = ""
+    return options
+
+
+def _check_needs(
+    listing: Listing | None, endpoints: tuple[Endpoint, ...], options: Mapping[str, str], note: Report
+) -> None:
+    """Note options that are missing, but for those of the catalogue's address where the file has another."""
+    if listing is None:
+        return
+    for option in listing.needs:
+        place = f"{{{option}}}"
+        replaced = _has(listing.endpoints, place) and not _has(endpoints, place)
+        if option not in options and not replaced:
+            names = listing.option_env.get(option, ())
+            note(
+                option, "is missing", " or ".join([f'set {option} = "…"', *(f"export {name}=…" for name in names[:1])])
+            )
+
+
+def _has(endpoints: Iterable[Endpoint], place: str) -> bool:
+    return any(place in endpoint.base_url for endpoint in endpoints)
+
+
+def _headers(table: ProviderTable, environ: Mapping[str, str], note: Report) -> dict[str, str]:
+    headers = {}
+    for name, text in (table.headers or {}).items():
+        try:
+            headers[name] = header_value(text, environ)
+        except ConfigError as error:
+            note("headers", f"{name} {error.problem}", error.remedy)
+    return headers
+
+
+def _credentials(
+    table: ProviderTable,
+    listing: Listing | None,
+    endpoints: tuple[Endpoint, ...],
+    environ: Mapping[str, str],
+    note: Report,
+) -> tuple[str, tuple[str, ...]]:
+    """How the key is sent, and the keys."""
+    auth = table.auth or (listing.auth if listing else "")
+    # With a key at hand, whoever needs none or finds one alone takes it as is the transport's or the protocol's custom.
+    keyed = table.auth or ("" if auth in _KEYLESS else auth)
+    names = listing.env if listing else ()
+    found = _first_set(names, environ)
+    if table.api_key == (NO_KEY,):
+        return (auth if auth in _KEYLESS else "none"), ()
+    if table.api_key is not None:
+        if table.auth == "none":
+            note("auth", 'is "none", but there is an api_key', "leave out one of them")
+        return keyed, _keys(table.api_key, environ, note)
+    if found is not None and table.auth not in _KEYLESS:
+        try:
+            return keyed, (visible(found[1]),)
+        except ConfigError as error:
+            note("api_key", f"{found[0]} {error.problem}", error.remedy)
+            return keyed, ()
+    if auth in _KEYLESS:
+        return auth, ()
+    if listing is None and endpoints and all(is_loopback(host_of(endpoint)) for endpoint in endpoints):
+        return "none", ()
+    remedy = f"export {names[0]}=…" if names else 'name it, api_key = "$NAME", or say that there is none, "none"'
+    note("api_key", f"is missing, and {names[0]} is not set" if names else "is missing", remedy)
+    return auth, ()
+
+
+def _keys(texts: tuple[str, ...], environ: Mapping[str, str], note: Report) -> tuple[str, ...]:
+    keys: dict[str, None] = {}
+    for text in texts:
+        if text == NO_KEY:
+            note("api_key", 'has "none" among several keys', "leave it out")
+            continue
+        try:
+            keys[secret(text, environ)] = None
+        except ConfigError as error:
+            note("api_key", error.problem, error.remedy)
+    return tuple(keys)
+
+
+def _first_set(names: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str] | None:
+    for name in names:
+        value = environ.get(name, "").strip()
+        if value:
+            return name, value
+    return None
+
+
+def host_of(endpoint: Endpoint) -> str:
+    """The host that an endpoint is at."""
+    return urlsplit(endpoint.base_url).hostname or ""
+
+
+def has_credentials(headers: Iterable[str]) -> bool:
+    """Whether some of the headers carry a key by themselves."""
+    return any(name.lower() in _CREDENTIALS for name in headers)
+
+
+def _check_clear_text(provider: Provider, insecure: bool, note: Report) -> None:
+    """Refuse to send a key where everybody on the way can read it."""
+    if insecure or not (provider.keys or has_credentials(provider.headers)):
+        return
+    for endpoint in provider.endpoints:
+        if endpoint.base_url.startswith("http://") and not is_loopback(host_of(endpoint)):
+            note("base_url", "sends the key in clear text", "use https://, or accept it with insecure = true")
+            return
+
+
+def _check_transport(provider: Provider, note: Report) -> None:
+    """Ask the transport whether it can ever call this provider: options and extras may be missing."""
+    try:
+        transport_of(provider.transport).check(provider)
+    except ConfigError as error:
+        note(error.key.removeprefix(f"providers.{provider.name}").removeprefix("."), error.problem, error.remedy)

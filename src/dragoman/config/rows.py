@@ -1,0 +1,78 @@
+"""Rows: `[[providers.NAME.rows]]`, what an operator knows better about what models take."""
+
+from __future__ import annotations
+
+from dragoman.config import written
+from dragoman.config.tables import Table
+from dragoman.config.values import found
+from dragoman.config.written import RowTable
+from dragoman.errors import DragomanError
+from dragoman.model.jsonvalue import JsonValue
+from dragoman.rules.abilities import Abilities, Row, abilities_of
+
+# Abilities whose type says less than their rule.
+CHOICES = {"echo_thinking": ("calls", "all", "none"), "call_ids": ("standard", "mistral")}
+
+
+def read_rows(provider: Table) -> tuple[Row, ...]:
+    """The rows of one provider's table; those that cannot be used are noted."""
+    tables = provider.values.get("rows", [])
+    if not isinstance(tables, list):
+        provider.complain("rows", f"expected a list of tables, found {found(tables)}", "write [[…]] around its name")
+        return ()
+    rows = []
+    for position, values in enumerate(tables):
+        path = (*provider.path, "rows", position)
+        if not isinstance(values, dict):
+            provider.problems.add(path, f"expected a table, found {found(values)}", "write [[…]] around its name")
+            continue
+        row = _row(Table(values, path, provider.problems))
+        if row is not None:
+            rows.append(row)
+    return tuple(rows)
+
+
+def _row(table: Table) -> Row | None:
+    table.refuse_others(written.ROW)
+    told = table.fill(RowTable, written.ROW)
+    for name in ("protocol", "changes"):
+        if not table.has(name):
+            table.complain(name, "is missing", f"for example {name} = {written.ROW[name].example}")
+    if told.protocol is None or told.changes is None:
+        return None
+    changes = table.table("changes")
+    changes.refuse_others(Abilities.__struct_fields__)
+    for name, value in told.changes.items():
+        if name in Abilities.__struct_fields__:
+            _check(changes, name, value, told.protocol)
+    return Row(protocol=told.protocol, model=told.model.lower(), changes=told.changes)
+
+
+def _check(table: Table, name: str, value: JsonValue, protocol: str) -> None:
+    """Note an ability whose value is not what the rules want."""
+    choices = CHOICES.get(name)
+    if choices is not None:
+        if value not in choices:
+            table.complain(name, f"expected one of {', '.join(choices)}, found another", f'write "{choices[0]}"')
+        return
+    try:
+        abilities_of(protocol, "", rows=(Row(protocol=protocol, changes={name: value}),))
+    except DragomanError:
+        remedy = "docs/configuration.md lists the abilities"
+        table.complain(name, f"expected {expected_of(name)}, found {found(value)}", remedy)
+
+
+def expected_of(ability: str) -> str:
+    """The type of an ability in plain words."""
+    choices = CHOICES.get(ability)
+    return f"one of {', '.join(choices)}" if choices else _WORDS[Abilities.__annotations__[ability]]
+
+
+_WORDS = {
+    "bool": "true or false",
+    "bool | None": "true or false",
+    "int | None": "a whole number",
+    "str": "a text",
+    "tuple[str, ...]": "a list of texts",
+    "tuple[str, ...] | None": "a list of texts",
+}

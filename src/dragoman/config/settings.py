@@ -1,0 +1,104 @@
+"""Settings: everything an operator can say, as values. Defaults are here and nowhere else.
+
+The comment above a member is its description in docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.providers.provider import Provider
+
+MEBIBYTE = 1024 * 1024
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Where the gateway listens and whom a browser may send to it."""
+
+    # The address to listen on. Anything but a loopback address needs `[keys]`, or `--open`.
+    host: str = "127.0.0.1"
+    # The port to listen on; 0 takes a free one.
+    port: int = 8484
+    # How many processes serve.
+    workers: int = 1
+    # Names under which it is reached beside loopback names, IP addresses and `host` (against DNS rebinding).
+    allowed_hosts: tuple[str, ...] = ()
+    # Web pages whose scripts may call it, as `https://example.org`.
+    allowed_origins: tuple[str, ...] = ()
+    # Refuse whatever would lose something, for everybody.
+    strict: bool = False
+    # Whether x-ratelimit-* of a provider are passed on although several keys take turns.
+    pooled_limits: bool = False
+    # Whether providers of the catalogue whose key is in the environment are there although the file leaves them out.
+    discover: bool = True
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One line of `[models]`: names that match `pattern` go to `provider` as `model`; `*` stands for the same text."""
+
+    pattern: str
+    provider: str
+    model: str
+    strict: bool = False
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    """A gateway key, known by the SHA-256 digest of its text alone."""
+
+    name: str
+    digest: bytes
+    strict: bool = False
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """Limits in time, in seconds."""
+
+    # Until a connection to a provider stands.
+    connect: float = 10.0
+    # From the request to the first byte of the answer.
+    first_byte: float = 300.0
+    # Silence within an answer.
+    idle: float = 120.0
+    # A whole exchange, from the request to the last byte of the answer.
+    total: float = 1800.0
+    # Silence after which a streaming client gets a keep-alive of its own protocol.
+    keep_alive: float = 15.0
+    # Until a client's headers are complete.
+    client_headers: float = 30.0
+    # Silence within a client's body.
+    client_body: float = 60.0
+    # How long running exchanges may take after a termination signal; 0 ends them at once.
+    drain: float = 30.0
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits in size, in bytes unless the name says otherwise."""
+
+    # A request's body, decoded.
+    body: int = 32 * MEBIBYTE
+    # A request's line and headers together.
+    header_bytes: int = 64 * 1024
+    # How many headers a request may have.
+    header_count: int = 128
+    # A provider's whole answer, decoded.
+    answer: int = 256 * MEBIBYTE
+    # One event of a provider's stream.
+    event: int = 64 * MEBIBYTE
+    # Open connections to one address of a provider.
+    connections: int = 1024
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """A gateway as configured. `file` is where it was read from, "" if from the environment alone."""
+
+    file: str = ""
+    server: Server = Server()
+    providers: dict[str, Provider] = {}
+    # What `[models]` says, and what the catalogue says of the providers at hand, for names that `[models]` leaves out.
+    routes: tuple[Route, ...] = ()
+    defaults: tuple[Route, ...] = ()
+    keys: tuple[Key, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    # What works but should be known, in sentences without secrets.
+    warnings: tuple[str, ...] = ()

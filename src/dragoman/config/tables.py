@@ -1,0 +1,108 @@
+"""Tables: reading a TOML table key by key, so that every problem is found at once, with its line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+
+from dragoman.config.lines import KeyPath, Lines, dotted
+from dragoman.config.values import Kind, found
+from dragoman.errors import ConfigError, ConfigErrors
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
+
+
+class Problems:
+    """What is wrong with one file, collected."""
+
+    def __init__(self, file: str, lines: Lines | None = None) -> None:
+        self._file = file
+        self._lines = lines
+        self._found: list[ConfigError] = []
+
+    def add(self, path: KeyPath, problem: str, remedy: str) -> None:
+        """Note one problem at one key."""
+        line = 0 if self._lines is None else self._lines.of(path)
+        self._found.append(ConfigError(key=dotted(path), problem=problem, remedy=remedy, file=self._file, line=line))
+
+    def keys(self) -> frozenset[str]:
+        """The keys that something is wrong with so far."""
+        return frozenset(error.key for error in self._found)
+
+    def settle(self) -> None:
+        """Raise everything that was found, in the order of the file."""
+        if self._found:
+            raise ConfigErrors(sorted(self._found, key=lambda error: error.line))
+
+
+class Table:
+    """One table with its place; keys that nobody asked for are unknown."""
+
+    def __init__(self, values: Mapping[str, object], path: KeyPath, problems: Problems) -> None:
+        self.values = values
+        self.path = path
+        self.problems = problems
+
+    def has(self, name: str) -> bool:
+        """Whether the key is written down."""
+        return name in self.values
+
+    def complain(self, name: str, problem: str, remedy: str) -> None:
+        """Note a problem with one member."""
+        self.problems.add((*self.path, name), problem, remedy)
+
+    def take(self, name: str, kind: Kind[T]) -> T | None:
+        """A member's value; None if it is left out or cannot be used, which is noted."""
+        if name not in self.values:
+            return None
+        try:
+            return kind.read(self.values[name])
+        except ConfigError as error:
+            self.complain(name, error.problem, error.remedy or f"for example {dotted((name,))} = {kind.example}")
+            return None
+
+    def table(self, name: str) -> Table:
+        """A table within; an empty one if it is left out or something else, which is noted."""
+        values = self.values.get(name, {})
+        if not isinstance(values, dict):
+            self.complain(name, f"expected a table, found {found(values)}", f"begin a line with {self._header(name)}")
+            values = {}
+        return Table(values, (*self.path, name), self.problems)
+
+    def tables(self) -> dict[str, Table]:
+        """Every member that is a table, by name; the others are noted."""
+        tables = {name: self.table(name) for name in self.values}
+        return {name: table for name, table in tables.items() if isinstance(self.values[name], dict)}
+
+    def fill(self, struct: type[S], kinds: Mapping[str, Kind[object]]) -> S:
+        """A struct from the members that are there and usable; its own defaults for the others."""
+        taken = {name: self.take(name, kind) for name, kind in kinds.items()}
+        return struct(**{name: value for name, value in taken.items() if value is not None})
+
+    def refuse_others(self, known: Iterable[str]) -> None:
+        """Note every key that is not among the known ones, with the nearest that is."""
+        names = tuple(known)
+        for name in self.values:
+            if name not in names:
+                self.complain(name, "is not a known key", meant(name, names))
+
+    def _header(self, name: str) -> str:
+        return f"[{dotted((*self.path, name))}]"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that somebody probably meant."""
+    by_lower = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A remedy for a name that is not known."""
+    names = tuple(known)
+    close = nearest(name, names)
+    return f"did you mean {dotted((close,))}?" if close else f"known are {', '.join(names)}"

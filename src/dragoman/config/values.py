@@ -1,0 +1,285 @@
+"""Values: one reader for each kind of value that a configuration holds, with its name in plain words and an example.
+
+A reader raises `ConfigError` without a key; whoever knows the key adds it. Readers of what may be secret tell the
+type they found and never the value.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import math
+import re
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigError
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Kind(Struct, Generic[T_co], frozen=True, kw_only=True):
+    """One kind of value: its name after "expected", an example as TOML writes it, and its reader."""
+
+    words: str
+    example: str
+    read: Callable[[object], T_co]
+
+
+def unfit(problem: str, remedy: str = "") -> ConfigError:
+    """A value that cannot be used; without a remedy the example of its kind is one."""
+    return ConfigError(key="", problem=problem, remedy=remedy)
+
+
+def found(value: object) -> str:
+    """The type of a TOML value in plain words."""
+    for kind, words in _TYPES:
+        if isinstance(value, kind):
+            return words
+    return type(value).__name__
+
+
+# In this order: a boolean is an integer to Python, too.
+_TYPES: tuple[tuple[type, str], ...] = (
+    (bool, "true or false without quotes"),
+    (str, "a text in quotes"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (list, "a list"),
+    (dict, "a table"),
+    (datetime.datetime, "a date"),
+    (datetime.date, "a date"),
+    (datetime.time, "a time of day"),
+)
+
+
+def mismatch(value: object, expected: str) -> ConfigError:
+    """The error for a value of another type."""
+    return unfit(f"expected {expected}, found {found(value)}")
+
+
+def read_text(value: object) -> str:
+    """A text that is not empty."""
+    if not isinstance(value, str):
+        raise mismatch(value, "a text in quotes")
+    if not value.strip():
+        raise unfit("expected a text, found an empty one")
+    return value
+
+
+def read_texts(value: object) -> tuple[str, ...]:
+    """One text, or a list of at least one."""
+    if isinstance(value, str):
+        return (read_text(value),)
+    if not isinstance(value, list):
+        raise mismatch(value, "a text in quotes or a list of them")
+    if not value:
+        raise unfit("expected at least one, found an empty list")
+    return tuple(read_text(item) for item in value)
+
+
+def read_switch(value: object) -> bool:
+    """Yes or no."""
+    if not isinstance(value, bool):
+        raise mismatch(value, "true or false without quotes")
+    return value
+
+
+def whole(lowest: int, highest: int) -> Callable[[object], int]:
+    """A reader of whole numbers between two bounds."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise mismatch(value, "a whole number")
+        if not lowest <= value <= highest:
+            raise unfit(f"expected a whole number from {lowest} to {highest}, found {value}")
+        return value
+
+    return read
+
+
+def choice(*words: str) -> Callable[[object], str]:
+    """A reader of one word out of a few."""
+
+    def read(value: object) -> str:
+        text = read_text(value)
+        if text not in words:
+            raise unfit(f"expected one of {', '.join(words)}, found {shown(text)}")
+        return text
+
+    return read
+
+
+def shown(text: str) -> str:
+    """A text that is no secret, in quotes, short, and harmless to a terminal."""
+    short = text if len(text) <= 60 else f"{text[:59]}…"
+    return '"' + "".join(char if char.isprintable() else "�" for char in short) + '"'
+
+
+_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_MEASURE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
+LONGEST_DURATION = 7 * 24 * 3600.0
+LARGEST_SIZE = 2**40
+
+
+def duration(lowest: float = 0.001) -> Callable[[object], float]:
+    """A reader of durations in seconds, at least `lowest`."""
+
+    def read(value: object) -> float:
+        seconds = _measured(value, _DURATION_UNITS, "a duration", "ms, s, min or h")
+        if not math.isfinite(seconds) or not lowest <= seconds <= LONGEST_DURATION:
+            raise unfit(f"expected a duration from {lowest:g} s to {LONGEST_DURATION / 3600:g} h, found another")
+        return seconds
+
+    return read
+
+
+def read_size(value: object) -> int:
+    """A number of bytes."""
+    size = _measured(value, _SIZE_UNITS, "a size", "B, kB, MB, GB, KiB, MiB or GiB")
+    if not math.isfinite(size) or size != int(size):
+        raise unfit("expected a whole number of bytes, found a fraction")
+    if not 1 <= size <= LARGEST_SIZE:
+        raise unfit(f"expected a size from 1 B to {LARGEST_SIZE // 2**30} GiB, found another")
+    return int(size)
+
+
+def _measured(value: object, units: dict[str, float] | dict[str, int], what: str, known: str) -> float:
+    if isinstance(value, str):
+        parts = _MEASURE.fullmatch(value)
+        unit = None if parts is None else units.get(parts[2].lower())
+        if parts is None or unit is None:
+            raise unfit(f"expected {what} with a unit of {known}, found {shown(value)}")
+        # Decimal fractions of a unit may miss a whole number by the last bit.
+        return round(float(parts[1]) * unit, 6)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise mismatch(value, f"{what} as a number or a text")
+    return float(value)
+
+
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+
+
+def read_host(value: object) -> str:
+    """A host name or an IP address, without a port."""
+    text = read_text(value)
+    if is_address(text):
+        return text
+    labels = text.removesuffix(".").split(".")
+    if len(text) > 253 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
+        raise unfit(f"expected a host name or an IP address without a port, found {shown(text)}")
+    return text.lower().removesuffix(".")
+
+
+def read_hosts(value: object) -> tuple[str, ...]:
+    """Host names, one or a list."""
+    return tuple(read_host(item) for item in (value if isinstance(value, list) else [value]))
+
+
+def is_address(host: str) -> bool:
+    """Whether it is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and nobody else can listen in."""
+    name = host.lower().removesuffix(".")
+    if is_address(name):
+        return ipaddress.ip_address(name).is_loopback
+    return name == "localhost" or name.endswith(".localhost")
+
+
+_ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+
+
+def read_origin(value: object) -> str:
+    """What a browser sends as `Origin`: scheme, host and port, nothing else. Browser extensions have schemes too."""
+    text = read_text(value)
+    if not _ORIGIN.fullmatch(text):
+        raise unfit(
+            f"expected an origin, found {shown(text)}",
+            'write scheme, host and port alone, for example "https://app.example.org"',
+        )
+    return text.lower()
+
+
+def read_origins(value: object) -> tuple[str, ...]:
+    """Origins, one or a list."""
+    return tuple(read_origin(item) for item in (value if isinstance(value, list) else [value]))
+
+
+def read_url(value: object) -> str:
+    """An address to call, without credentials, query or trailing slash. It is not repeated in errors."""
+    text = read_text(value)
+    try:
+        parts = urlsplit(text)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        raise unfit("expected an address, found one with a broken host or port") from None
+    if parts.scheme not in ("http", "https"):
+        raise unfit("expected an address with http:// or https://, found another")
+    if not host or port == 0 or not re.fullmatch(r"[!-~]+", text):
+        raise unfit("expected an address with a host and without blanks, found another")
+    if "@" in parts.netloc:
+        raise unfit("expected an address without credentials, found some", "put the key into api_key")
+    if "?" in text or "#" in text:
+        raise unfit("expected an address without ? and #, found one", "leave out everything from there on")
+    try:
+        read_host(host)
+    except ConfigError:
+        raise unfit("expected an address with a host name or an IP address, found another") from None
+    return text.rstrip("/")
+
+
+# RFC 9110 §5.6.2: what a header may be called.
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# What frames a message or belongs to one connection is not the operator's to say.
+_FRAMING = frozenset(
+    {
+        "host",
+        "content-length",
+        "content-encoding",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "upgrade",
+        "te",
+        "trailer",
+        "expect",
+        "proxy-connection",
+        "proxy-authorization",
+        "accept-encoding",
+    }
+)
+
+
+def read_headers(value: object) -> dict[str, str]:
+    """Header names, in lower case, with their values; the values may be secret."""
+    if not isinstance(value, dict):
+        raise mismatch(value, "a table of header names and texts")
+    headers = {}
+    for name, text in value.items():
+        if not _TOKEN.fullmatch(name):
+            raise unfit(f"expected a header name, found {shown(name)}", "use letters, digits and hyphens")
+        if name.lower() in _FRAMING:
+            raise unfit(f"{name.lower()} belongs to the connection", "leave it out")
+        if not isinstance(text, str):
+            raise mismatch(text, f"a text in quotes for {name}")
+        headers[name.lower()] = text
+    return headers
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def is_name(text: str) -> bool:
+    """Whether it can name a provider or a key: it stands in model names, header values and logs."""
+    return _NAME.fullmatch(text) is not None

@@ -1,0 +1,104 @@
+"""`dragoman check` as a user runs it."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.config.settings import Settings
+from tests.cli.machine import SECRET, clean
+
+FILE = f"""\
+[server]
+strict = true
+[providers.openai]
+api_key = ["{SECRET}", "sk-2"]
+[providers.local]
+protocol = ["openai-chat", "anthropic-messages"]
+base_url = "http://127.0.0.1:8000/v1"
+[models]
+"mine-*" = {{ to = "local/*", strict = true }}
+[keys.laptop]
+hash = "sha256:{"0" * 64}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean(tmp_path, monkeypatch)
+
+
+def put(text: str, mode: int = 0o600) -> None:
+    """Write the file that will be found."""
+    Path("dragoman.toml").write_text(text, encoding="utf-8")
+    Path("dragoman.toml").chmod(mode)
+
+
+def test_a_good_file_is_summed_up(capfd: pytest.CaptureFixture[str]) -> None:
+    put(FILE)
+    assert main(["check"]) == 0
+    captured = capfd.readouterr()
+    lines = captured.out.splitlines()
+    assert lines[0] == "file       dragoman.toml"
+    assert lines[1] == "address    http://127.0.0.1:8484 strict"
+    assert lines[2] == "keys       1"
+    assert lines[3].startswith("providers  openai  ")
+    assert lines[3].endswith("; 2 keys")
+    assert lines[4] == "           local   openai-chat, anthropic-messages; no key"
+    assert lines[5].startswith("           echo    openai-chat, ")
+    assert lines[6] == "models     mine-*  local/* strict"
+    assert SECRET not in captured.out + captured.err
+    assert captured.err == ""
+
+
+def test_no_file_is_no_problem(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check"]) == 0
+    out = capfd.readouterr().out
+    assert "none: the environment alone" in out
+    assert "echo" in out
+
+
+def test_keys_that_others_can_read_are_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
+    put(FILE, 0o644)
+    assert main(["check"]) == 0
+    err = capfd.readouterr().err
+    assert err.startswith("dragoman: warning: dragoman.toml holds keys and can be read by others")
+
+
+def test_every_problem_has_a_line_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    put(f'[server]\nprot = 1\n[providers.openai]\napi_key = "{SECRET} "\n[timeouts]\nidle = "long"\n')
+    assert main(["check"]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert [line.split(": ")[:3] for line in captured.err.splitlines()] == [
+        ["dragoman", "dragoman.toml:2", "server.prot"],
+        ["dragoman", "dragoman.toml:4", "providers.openai.api_key"],
+        ["dragoman", "dragoman.toml:6", "timeouts.idle"],
+    ]
+    assert SECRET not in captured.err
+
+
+def test_a_named_file_must_be_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--config", "other.toml"]) == 1
+    assert "other.toml: cannot be read: No such file" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("ok", "status"), [(True, 0), (False, 1)])
+def test_live_tells_how_each_provider_answers(
+    ok: bool, status: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
+        assert "echo" in settings.providers
+        return [("echo", "openai-chat", True, "answers"), ("local", "anthropic-messages", ok, "said \x1b[2J")]
+
+    live = types.ModuleType("dragoman.gateway.live")
+    vars(live)["check_live"] = check_live
+    monkeypatch.setitem(sys.modules, "dragoman.gateway.live", live)
+    assert main(["check", "--live"]) == status
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-2] == "ok      echo   openai-chat         answers"
+    assert lines[-1] == f"{'ok' if ok else 'failed':8}local  anthropic-messages  said \\x1b[2J"

@@ -1,0 +1,52 @@
+"""`dragoman providers` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.providers.catalogue import catalogue
+from tests.cli.machine import SECRET, clean
+
+
+@pytest.fixture(autouse=True)
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean(tmp_path, monkeypatch)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    Path("dragoman.toml").write_text(
+        '[providers.a-box-with-a-rather-long-name]\nprotocol = "openai-chat"\n'
+        'base_url = "http://127.0.0.1:8000/a/path/that/does/not/fit/into/what/is/left/of/a/line/v1"\n'
+    )
+
+
+def test_the_table_fits_a_terminal_and_starts_with_those_set_up(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["providers"]) == 0
+    captured = capfd.readouterr()
+    lines = captured.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].split() == ["NAME", "TITLE", "ACR", "SET", "VARIABLE", "ADDRESS"]
+    assert lines[1].split()[:3] == ["a-box-with-a-", "·C·", "yes"]
+    names = {line.split()[0] for line in lines if line}
+    assert {"openai", "anthropic", "ollama", "echo"} <= names
+    assert SECRET not in captured.out + captured.err
+
+
+def test_those_set_up_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["providers", "--configured", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert [line["name"] for line in told] == ["a-box-with-a-rather-long-name", "openai", "echo"]
+    assert all(line["configured"] for line in told)
+
+
+def test_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["providers", "--json"]) == 0
+    out = capfd.readouterr().out
+    told = {line["name"]: line for line in json.loads(out)}
+    assert set(catalogue()) < set(told)
+    assert "OPENAI_API_KEY" in told["openai"]["environment"]
+    assert told["openai"]["configured"] and not told["anthropic"]["configured"]
+    assert list(told["anthropic"]["addresses"]) == told["anthropic"]["protocols"]
+    assert SECRET not in out

@@ -1,0 +1,75 @@
+"""Rows of abilities are checked when they are read, not when a request comes."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from dragoman.config.lines import Lines
+from dragoman.config.rows import expected_of, read_rows
+from dragoman.config.tables import Problems, Table
+from dragoman.errors import ConfigErrors
+from dragoman.rules.abilities import Abilities, Row
+
+
+def read(text: str) -> tuple[Row, ...]:
+    """The rows of a provider's table."""
+    problems = Problems("x.toml", Lines(text))
+    rows = read_rows(Table(tomllib.loads(text), (), problems).table("p"))
+    problems.settle()
+    return rows
+
+
+def test_rows_keep_their_order_and_match_in_lower_case() -> None:
+    text = """
+[[p.rows]]
+protocol = "openai-chat"
+changes = { images = false }
+[[p.rows]]
+protocol = "anthropic-messages"
+model = "Qwen*"
+[p.rows.changes]
+thinking = ["enabled"]
+call_ids = "mistral"
+"""
+    assert read(text) == (
+        Row(protocol="openai-chat", changes={"images": False}),
+        Row(protocol="anthropic-messages", model="qwen*", changes={"thinking": ["enabled"], "call_ids": "mistral"}),
+    )
+    assert read("[p]\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[p.rows]\n", "x.toml:1: p.rows: expected a list of tables, found a table"),
+        ("[p]\nrows = [1]\n", "x.toml:2: p.rows[0]: expected a table, found a whole number"),
+        ("[[p.rows]]\nchanges = {}\n", "x.toml:1: p.rows[0].protocol: is missing"),
+        ('[[p.rows]]\nprotocol = "openai-chat"\n', "x.toml:1: p.rows[0].changes: is missing"),
+        (
+            '[[p.rows]]\nprotocol = "openai-chat"\nchanges = {}\nmodels = "x"\n',
+            "x.toml:4: p.rows[0].models: is not a known key (did you mean model?)",
+        ),
+        (
+            '[[p.rows]]\nprotocol = "openai-chat"\n[p.rows.changes]\nimage = true\n',
+            "x.toml:4: p.rows[0].changes.image: is not a known key (did you mean images?)",
+        ),
+        (
+            '[[p.rows]]\nprotocol = "openai-chat"\nchanges = { images = "no" }\n',
+            "x.toml:3: p.rows[0].changes.images: expected true or false, found a text in quotes",
+        ),
+        (
+            '[[p.rows]]\nprotocol = "openai-chat"\nchanges = { call_ids = "long" }\n',
+            "x.toml:3: p.rows[0].changes.call_ids: expected one of standard, mistral, found another",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_used_has_its_line(text: str, problem: str) -> None:
+    with pytest.raises(ConfigErrors) as refused:
+        read(text)
+    assert problem in str(refused.value)
+
+
+def test_every_ability_has_a_type_in_plain_words() -> None:
+    assert all(map(expected_of, Abilities.__struct_fields__))

@@ -1,0 +1,75 @@
+"""A table is read key by key, and everything wrong with it is told at once."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from msgspec import Struct
+
+from dragoman.config import values
+from dragoman.config.lines import Lines
+from dragoman.config.tables import Problems, Table, meant, nearest
+from dragoman.config.values import Kind
+from dragoman.errors import ConfigErrors
+
+SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
+PORT = Kind(words="a port", example="8484", read=values.whole(0, 65535))
+KINDS: dict[str, Kind[object]] = {"port": PORT, "strict": SWITCH}
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """A struct with defaults."""
+
+    port: int = 8484
+    strict: bool = False
+
+
+def table(text: str) -> Table:
+    """The table `[t]` of a text."""
+    return Table(tomllib.loads(text), (), Problems("x.toml", Lines(text))).table("t")
+
+
+def problems_of(place: Table) -> list[str]:
+    """What was noted so far, in words."""
+    with pytest.raises(ConfigErrors) as raised:
+        place.problems.settle()
+    return str(raised.value).splitlines()
+
+
+def test_a_struct_is_filled_with_what_is_there() -> None:
+    place = table("[t]\nport = 1\n")
+    assert place.fill(Place, KINDS) == Place(port=1)
+    assert (place.has("port"), place.has("strict")) == (True, False)
+    place.problems.settle()
+
+
+def test_every_problem_is_told_in_the_order_of_the_file() -> None:
+    place = table('[t]\nprot = 1\nstrict = "no"\nport = -1\n"a b".c = 1\n')
+    assert place.fill(Place, KINDS) == Place()
+    place.refuse_others(KINDS)
+    assert problems_of(place) == [
+        "x.toml:2: t.prot: is not a known key (did you mean port?)",
+        "x.toml:3: t.strict: expected true or false without quotes, found a text in quotes (for example strict = true)",
+        "x.toml:4: t.port: expected a whole number from 0 to 65535, found -1 (for example port = 8484)",
+        'x.toml:5: t."a b": is not a known key (known are port, strict)',
+    ]
+
+
+def test_a_value_in_place_of_a_table() -> None:
+    place = table("t = 1\n")
+    assert place.tables() == {}
+    assert problems_of(place) == ["x.toml:1: t: expected a table, found a whole number (begin a line with [t])"]
+
+
+def test_problems_are_known_by_their_keys() -> None:
+    place = table("[t]\nport = -1\n")
+    assert place.problems.keys() == frozenset()
+    place.take("port", PORT)
+    assert place.problems.keys() == {"t.port"}
+
+
+def test_the_nearest_name_does_not_mind_capitals() -> None:
+    assert nearest("OpenAI", ["openai", "echo"]) == "openai"
+    assert nearest("zzz", ["openai"]) is None
+    assert meant("gpt-5.0", ["gpt-5.1"]) == 'did you mean "gpt-5.1"?'

@@ -1,0 +1,129 @@
+"""Each kind of value is read as people write it, and refused in plain words."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.config import values
+from dragoman.errors import ConfigError
+
+SECRET = "sk-very-secret-value"
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "meaning"),
+    [
+        (values.read_text, "a", "a"),
+        (values.read_texts, "a", ("a",)),
+        (values.read_texts, ["a", "b"], ("a", "b")),
+        (values.read_switch, False, False),
+        (values.whole(0, 65535), 0, 0),
+        (values.choice("a", "b"), "b", "b"),
+        (values.duration(), 10, 10.0),
+        (values.duration(), 0.5, 0.5),
+        (values.duration(), "30 s", 30.0),
+        (values.duration(), "2min", 120.0),
+        (values.duration(), "1.5 h", 5400.0),
+        (values.duration(), "250 ms", 0.25),
+        (values.duration(0.0), 0, 0.0),
+        (values.read_size, 1024, 1024),
+        (values.read_size, "32 MiB", 33554432),
+        (values.read_size, "1.1kB", 1100),
+        (values.read_size, "2 gib", 2147483648),
+        (values.read_size, "7 B", 7),
+        (values.read_host, "LocalHost", "localhost"),
+        (values.read_host, "0.0.0.0", "0.0.0.0"),
+        (values.read_host, "::", "::"),
+        (values.read_host, "my_box.example.org.", "my_box.example.org"),
+        (values.read_hosts, "a.example", ("a.example",)),
+        (values.read_hosts, [], ()),
+        (values.read_origins, ["https://Example.org", "http://[::1]:80"], ("https://example.org", "http://[::1]:80")),
+        (values.read_origin, "chrome-extension://abcdef", "chrome-extension://abcdef"),
+        (values.read_url, "https://api.example.org/v1/", "https://api.example.org/v1"),
+        (values.read_url, "http://[::1]:8000", "http://[::1]:8000"),
+        (values.read_headers, {"X-Team": "$TEAM"}, {"x-team": "$TEAM"}),
+    ],
+)
+def test_what_people_write_is_understood(read: Callable[[object], object], value: object, meaning: object) -> None:
+    assert read(value) == meaning
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "problem"),
+    [
+        (values.read_text, 1, "expected a text in quotes, found a whole number"),
+        (values.read_text, " ", "expected a text, found an empty one"),
+        (values.read_texts, {}, "expected a text in quotes or a list of them, found a table"),
+        (values.read_texts, [], "expected at least one, found an empty list"),
+        (values.read_texts, ["a", 1.5], "expected a text in quotes, found a number"),
+        (values.read_switch, "yes", "expected true or false without quotes, found a text in quotes"),
+        (values.read_switch, 1, "expected true or false without quotes, found a whole number"),
+        (values.whole(0, 65535), 65536, "expected a whole number from 0 to 65535, found 65536"),
+        (values.whole(0, 65535), "8484", "expected a whole number, found a text in quotes"),
+        (values.whole(0, 65535), True, "expected a whole number, found true or false without quotes"),
+        (values.choice("a", "b"), "c", 'expected one of a, b, found "c"'),
+        (values.duration(), "30", 'expected a duration with a unit of ms, s, min or h, found "30"'),
+        (values.duration(), "3 parsecs", 'expected a duration with a unit of ms, s, min or h, found "3 parsecs"'),
+        (values.duration(), 0, "expected a duration from 0.001 s to 168 h, found another"),
+        (values.duration(), -1, "expected a duration from 0.001 s to 168 h, found another"),
+        (values.duration(), float("nan"), "expected a duration from 0.001 s to 168 h, found another"),
+        (values.duration(), float("inf"), "expected a duration from 0.001 s to 168 h, found another"),
+        (values.duration(), True, "expected a duration as a number or a text, found true or false without quotes"),
+        (values.duration(), datetime.time(1), "expected a duration as a number or a text, found a time of day"),
+        (values.read_size, "32 MX", 'expected a size with a unit of B, kB, MB, GB, KiB, MiB or GiB, found "32 MX"'),
+        (values.read_size, 1.5, "expected a whole number of bytes, found a fraction"),
+        (values.read_size, 0, "expected a size from 1 B to 1024 GiB, found another"),
+        (values.read_size, datetime.date(2026, 1, 1), "expected a size as a number or a text, found a date"),
+        (values.read_host, "[::1]", 'expected a host name or an IP address without a port, found "[::1]"'),
+        (values.read_host, "a:80", 'expected a host name or an IP address without a port, found "a:80"'),
+        (values.read_host, "-a", 'expected a host name or an IP address without a port, found "-a"'),
+        (values.read_host, "300.1.1.1", 'expected a host name or an IP address without a port, found "300.1.1.1"'),
+        (values.read_host, "a\nb", 'expected a host name or an IP address without a port, found "a�b"'),
+        (values.read_origin, "example.org", 'expected an origin, found "example.org"'),
+        (values.read_origin, "https://example.org/", 'expected an origin, found "https://example.org/"'),
+        (values.read_origin, "*", 'expected an origin, found "*"'),
+        (values.read_url, "ftp://a", "expected an address with http:// or https://, found another"),
+        (values.read_url, "localhost:8000", "expected an address with http:// or https://, found another"),
+        (values.read_url, "http://", "expected an address with a host and without blanks, found another"),
+        (values.read_url, "http://a b", "expected an address with a host and without blanks, found another"),
+        (values.read_url, "http://a:99999", "expected an address, found one with a broken host or port"),
+        (values.read_url, "http://a:0", "expected an address with a host and without blanks, found another"),
+        (values.read_url, "http://a..b", "expected an address with a host name or an IP address, found another"),
+        (values.read_url, f"https://u:{SECRET}@a", "expected an address without credentials, found some"),
+        (values.read_url, f"https://a/v1?key={SECRET}", "expected an address without ? and #, found one"),
+        (values.read_url, "https://a/v1#", "expected an address without ? and #, found one"),
+        (values.read_headers, [], "expected a table of header names and texts, found a list"),
+        (values.read_headers, {"a b": "c"}, 'expected a header name, found "a b"'),
+        (values.read_headers, {"Content-Length": "1"}, "content-length belongs to the connection"),
+        (values.read_headers, {"x": 1}, "expected a text in quotes for x, found a whole number"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_plain_words(
+    read: Callable[[object], object], value: object, problem: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(value)
+    assert refused.value.problem == problem
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST.", "a.localhost"])
+def test_this_machine_is_recognised(host: str) -> None:
+    assert values.is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "localhost.example.org", "example.org", ""])
+def test_other_machines_are_not_taken_for_this_one(host: str) -> None:
+    assert not values.is_loopback(host)
+
+
+def test_names_can_stand_in_headers_and_model_names() -> None:
+    assert values.is_name("my-box_2.eu")
+    assert not any(map(values.is_name, ("", "a/b", "a b", "-a", "ä", "a\n", "x" * 65)))
+
+
+def test_long_texts_are_shown_by_their_beginning() -> None:
+    assert values.shown("x" * 100) == '"' + "x" * 59 + '…"'
