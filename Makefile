@@ -6,14 +6,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # Touched after an install; older than the pins or the project file means: install again.
 STAMP := $(VENV)/.installed
-EXAMPLE := examples/claude-request.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check laws golden docs bench clean
+.PHONY: help setup run test check laws golden docs server bench bench-gateway clean
 
 help: ## list the recipes
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -26,9 +25,8 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 setup: $(STAMP) ## make the virtual environment and install everything in it
 
-run: $(STAMP) ## translate an example request, then explain what changes on the way
-	$(BIN)/dragoman translate --to openai-chat $(EXAMPLE)
-	$(BIN)/dragoman explain $(EXAMPLE)
+run: $(STAMP) ## the gateway up, with the embedded echo provider, and curl lines to try
+	@exec $(BIN)/dragoman serve
 
 test: check ## everything, on a fresh machine too
 
@@ -45,11 +43,18 @@ laws: $(STAMP) ## the properties that hold for every protocol
 golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 	REWRITE_GOLDEN=1 $(BIN)/pytest tests/golden
 
-docs: $(STAMP) ## regenerate docs/mapping.md from the table of features
+docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/mapping_page.py
+	$(BIN)/python tools/configuration_page.py
 
-bench: $(STAMP) ## measure the hot paths
+server: $(STAMP) ## the tests with real processes and sockets
+	$(BIN)/pytest -n auto tests/http tests/gateway tests/server
+
+bench: $(STAMP) ## measure the core's hot paths
 	$(BIN)/python -m bench.run
+
+bench-gateway: $(STAMP) ## measure the gateway and write docs/performance.md
+	$(BIN)/python -m bench.gateway.run --write
 
 clean: ## remove caches and build output; the virtual environment stays
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

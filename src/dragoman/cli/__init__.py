@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dragoman.cli import documents, explain, translate
-from dragoman.errors import DragomanError
+from dragoman.cli import check, documents, explain, key, providers, serve, translate
+from dragoman.errors import ConfigErrors, DragomanError
 
-COMMANDS = (translate, explain)
+COMMANDS = (serve, check, key, providers, translate, explain)
 
 REFUSED = 1
 
@@ -30,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
+    except ConfigErrors as error:
+        for problem in error.problems:
+            documents.complain(str(problem))
+        return REFUSED
     except DragomanError as error:
         documents.complain(str(error))
         return REFUSED

@@ -1,0 +1,116 @@
+"""`dragoman serve`: the gateway up, and what to try."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dragoman.cli import documents
+from dragoman.config.reading import find_file, read_settings
+from dragoman.config.settings import Settings
+from dragoman.errors import ConfigError
+from dragoman.providers.catalogue import catalogue
+
+_SHOWN_MODELS = 6
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("serve", help="start the gateway")
+    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--workers", type=int, help="processes, one per core at most")
+    parser.add_argument("--open", action="store_true", help="listen for other machines although no key is configured")
+    parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    # Here, so that the other commands start without a server's modules.
+    from dragoman.gateway.binding import bind, check_binding
+    from dragoman.gateway.logs import Log
+    from dragoman.gateway.serving import serve
+    from dragoman.gateway.worker import Duty
+
+    file = find_file(os.environ, options.config)
+
+    def read() -> Settings:
+        return _overridden(read_settings(file, os.environ, catalogue()), options)
+
+    settings = read()
+    check_binding(settings, open_to_all=options.open)
+    for warning in settings.warnings:
+        documents.complain(warning)
+    listener = bind(settings.server.host, settings.server.port)
+    port: int = listener.getsockname()[1]
+    log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
+    duty = Duty(read=read, log=log, open=options.open)
+    return serve(duty, settings, listener, lambda: _greet(settings, file, port))
+
+
+def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
+    """The settings with what the command line says instead."""
+    server = settings.server
+    if options.host is not None:
+        server = replace(server, host=options.host)
+    if options.port is not None:
+        if not 0 <= options.port <= 65535:
+            raise ConfigError(key="--port", problem=f"{options.port} is no port", remedy="use a number up to 65535")
+        server = replace(server, port=options.port)
+    if options.workers is not None:
+        if options.workers < 1:
+            raise ConfigError(key="--workers", problem="there must be one at least", remedy="use 1 or more")
+        server = replace(server, workers=options.workers)
+    return replace(settings, server=server)
+
+
+def _greet(settings: Settings, file: Path | None, port: int) -> None:
+    """Say where the gateway is, whom it calls, and one line to try for each protocol."""
+    host = settings.server.host
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    lines = [f"dragoman listens on {address}" + (f", configured by {file}" if file is not None else "")]
+    if settings.keys:
+        lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer")
+    else:
+        lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
+    lines.append("providers:")
+    for provider in settings.providers.values():
+        protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
+        lines.append(f"  {provider.name:12} {protocols}{_models(provider.name, provider.models)}")
+    if settings.routes:
+        lines.append("models:")
+        lines += [f"  {route.pattern} -> {route.provider}/{route.model}" for route in settings.routes]
+    lines.append("try:")
+    lines += (f"  {line}" for line in curl_lines(address, keyed=bool(settings.keys)))
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def _models(name: str, models: tuple[str, ...] | None) -> str:
+    if not models:
+        return ""
+    more = f" … {len(models)} in all" if len(models) > _SHOWN_MODELS else ""
+    return ": " + " ".join(f"{name}/{model}" for model in models[:_SHOWN_MODELS]) + more
+
+
+def curl_lines(address: str, *, keyed: bool) -> list[str]:
+    """One line per protocol; each is answered by the embedded provider in another protocol."""
+    key = " -H 'x-api-key: '\"$DRAGOMAN_KEY\"" if keyed else ""
+    bodies = (
+        (
+            "messages",
+            '{"model":"echo/text","max_tokens":100,"messages":[{"role":"user","content":"Hello from Messages"}]}',
+        ),
+        (
+            "chat/completions",
+            '{"model":"echo/text@anthropic-messages","messages":[{"role":"user","content":"Hello from Chat"}]}',
+        ),
+        ("responses", '{"model":"echo/text","input":"Hello from Responses"}'),
+    )
+    return [f"curl {address}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'" for path, body in bodies]

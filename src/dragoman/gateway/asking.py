@@ -1,0 +1,126 @@
+"""Asking: calls to the provider until one of them is answered, or the last one's error is the client's.
+
+the provider answered           and then
+2xx                             the answer is told
+401, 402, 403, 429              with another key of the same provider, while there is one
+400, about sealed reasoning     once more without that reasoning (V11)
+any other 4xx or 5xx            the error is told
+3xx                             is none: a redirect followed with credentials would give them away
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from dragoman.errors import BadAnswer
+from dragoman.gateway import headers
+from dragoman.gateway.question import Question
+from dragoman.gateway.record import Record
+from dragoman.gateway.service import Service
+from dragoman.gateway.watch import Watch
+from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.order import Order
+from dragoman.rules.repairs import is_seal_rejection
+
+# Statuses that speak of the key that was used: another one may do better.
+_KEY_STATUSES = frozenset({401, 402, 403, 429})
+_COOLING = 60.0
+_LONGEST_COOLING = 3600.0
+
+
+class Refusal(Struct, frozen=True):
+    """A provider's answer that is an error."""
+
+    status: int
+    headers: HeaderList
+    body: bytes
+
+
+class Asking:
+    """The calls of one exchange. `flight` is the latest one, to be closed by whoever ends the exchange."""
+
+    def __init__(self, service: Service, record: Record) -> None:
+        self._service = service
+        self._record = record
+        self.watch = Watch(asyncio.get_running_loop(), service.settings.timeouts, record.started)
+        self.flight: Flight | None = None
+
+    async def ask(self, question: Question) -> Flight | Refusal:
+        """Put the question until there is an answer or a final refusal."""
+        rotation = self._service.rotation(question.aim.provider)
+        codec = codec_of(question.aim.endpoint.protocol)
+        body, sealed, others = question.translated.body, True, rotation.count - 1
+        while True:
+            key = rotation.next()
+            flight = await self._call(question, body, key)
+            if flight.status < 300:
+                return flight
+            refusal = Refusal(flight.status, flight.headers, await self.read(flight))
+            if refusal.status < 400:
+                raise BadAnswer("the provider answered with a redirect, which is not followed")
+            if refusal.status in _KEY_STATUSES and key is not None and others > 0:
+                others -= 1
+                rotation.cool(key, _cooling(refusal.headers))
+                continue
+            if refusal.status == 400 and sealed and is_seal_rejection(codec.decode_failure(400, refusal.body)):
+                sealed = False
+                cut = codec.without_reasoning(body, question.translated.ledger)
+                if cut is not None:
+                    body = cut
+                    continue
+            return refusal
+
+    async def read(self, flight: Flight) -> bytes:
+        """The whole body of an answer, within the limits of time and size."""
+        pieces: list[bytes] = []
+        size, limit = 0, self._service.settings.limits.answer
+        watch, clock = self.watch, self._service.clock
+
+        def take(piece: bytes) -> None:
+            nonlocal size
+            watch.heard = clock()
+            size += len(piece)
+            if size > limit:
+                raise BadAnswer("the provider's answer is larger than the limit")
+            pieces.append(piece)
+
+        watch.hearing()
+        await flight.pump(take)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def end(self) -> None:
+        """End whatever is still under way."""
+        self.watch.stop()
+        if self.flight is not None:
+            self.flight.close()
+
+    async def _call(self, question: Question, body: bytes, key: str | None) -> Flight:
+        if self.flight is not None:
+            self.flight.close()
+        aim = question.aim
+        self.flight = flight = await self._service.open(
+            Order(
+                provider=aim.provider,
+                endpoint=aim.endpoint,
+                model=aim.model,
+                stream=question.streams,
+                body=body,
+                headers=question.headers,
+                key=key,
+                query=question.query,
+            )
+        )
+        self._record.attempts += 1
+        self.watch.follow(flight)
+        await flight.head()
+        self._record.upstream_id = headers.upstream_id(flight.headers)
+        return flight
+
+
+def _cooling(headers: HeaderList) -> float:
+    """How long a key that was refused is left alone: as long as the provider says, else a minute."""
+    told = header(headers, b"retry-after") or b""
+    return min(float(told), _LONGEST_COOLING) if told.isdigit() else _COOLING

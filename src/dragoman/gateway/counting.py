@@ -1,0 +1,148 @@
+"""Counting: how many tokens a request would take, asked of the provider or estimated (mapping.md §23).
+
+the provider speaks and counts     the request goes to
+Messages                           its count_tokens, translated if the client speaks Responses
+Responses                          its input_tokens, translated if the client speaks Messages
+Chat, or it does not count         an estimate of ours, marked as such
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from dragoman.errors import DragomanError
+from dragoman.gateway import headers
+from dragoman.gateway.estimate import estimate
+from dragoman.gateway.paths import MESSAGES, RESPONSES, Place
+from dragoman.gateway.question import gist_of, receive
+from dragoman.gateway.record import Record
+from dragoman.gateway.replies import JSON, id_header, losses_header, route_header
+from dragoman.gateway.routes import Aim
+from dragoman.gateway.service import Service
+from dragoman.gateway.watch import Watch
+from dragoman.http.server import Request
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.providers.order import Order
+from dragoman.translate import TranslatedRequest, translate_request
+from dragoman.wire.json import decode_object, encode
+
+ESTIMATED = (b"x-dragoman-estimate", b"1")
+_ANSWER_LIMIT = 1024 * 1024
+
+_PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/responses/input_tokens"}
+# What the counting endpoints take of a request; the rest of it says nothing about its length.
+_COUNTED: Mapping[str, tuple[str, ...]] = {
+    MESSAGES: (
+        "model",
+        "messages",
+        "system",
+        "tools",
+        "tool_choice",
+        "thinking",
+        "output_config",
+        "cache_control",
+        "mcp_servers",
+        "context_management",
+    ),
+    RESPONSES: (
+        "model",
+        "input",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning",
+        "text",
+        "truncation",
+        "previous_response_id",
+        "conversation",
+    ),
+}
+
+
+async def count_tokens(service: Service, request: Request, place: Place, record: Record) -> None:
+    """Answer `count_tokens` and `input_tokens`."""
+    body = await receive(request, service.settings.limits.body)
+    _, record.asked = gist_of(body)
+    aim = service.routes.aim(record.asked, place.protocol)
+    record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
+    translated = _translated(body, place.protocol, aim, renamed=aim.model != record.asked)
+    record.losses = translated.losses
+    counted = None
+    if aim.provider.counts_tokens and aim.endpoint.protocol in _PATHS:
+        counted = await _asked(service, request, place, record, aim, translated)
+    marks = []
+    if counted is None:
+        counted = estimate(decode_object(translated.body))
+        marks = [ESTIMATED]
+    told: JsonObject = {"input_tokens": counted}
+    if place.protocol == RESPONSES:
+        told = {"object": "response.input_tokens", **told}
+    record.status = 200
+    request.respond(
+        200,
+        [
+            JSON,
+            id_header(place.protocol, record.id),
+            route_header(aim.provider.name, aim.model, aim.endpoint.protocol),
+            losses_header(record.losses),
+            *marks,
+            *service.guard.greeting(request),
+        ],
+        encode(told),
+    )
+
+
+def _translated(body: bytes, source: str, aim: Aim, *, renamed: bool) -> TranslatedRequest:
+    """The request as the provider would get it, so that what is counted is what would be sent."""
+    target = aim.endpoint.protocol
+    if source == target:
+        return translate_request(body, source=source, target=target, model=aim.model if renamed else None)
+    wire = decode_object(body)
+    if source == MESSAGES:
+        # Required of a request, not of a count.
+        wire.setdefault("max_tokens", 1024)
+    return translate_request(
+        wire, source=source, target=target, model=aim.model, upstream=aim.provider.upstream, rows=aim.provider.rows
+    )
+
+
+async def _asked(
+    service: Service, request: Request, place: Place, record: Record, aim: Aim, translated: TranslatedRequest
+) -> int | None:
+    """The provider's own count; None if it has none to give, and an estimate must do."""
+    target = aim.endpoint.protocol
+    if place.protocol == target:
+        body, passed = translated.body, headers.relayed(request.headers, target, anthropic=aim.provider.anthropic)
+    else:
+        wire = decode_object(translated.body)
+        body = encode({name: wire[name] for name in _COUNTED[target] if name in wire})
+        passed = headers.written(translated.headers)
+    order = Order(
+        provider=aim.provider,
+        endpoint=aim.endpoint,
+        model=aim.model,
+        stream=False,
+        body=body,
+        headers=passed,
+        key=service.rotation(aim.provider).next(),
+        path=_PATHS[target],
+    )
+    watch = Watch(asyncio.get_running_loop(), service.settings.timeouts, record.started)
+    record.attempts += 1
+    try:
+        flight = await service.open(order)
+        try:
+            watch.follow(flight)
+            await flight.head()
+            watch.hearing()
+            raw = await flight.read(_ANSWER_LIMIT)
+        finally:
+            watch.stop()
+            flight.close()
+        counted = decode_object(raw).get("input_tokens") if flight.status == 200 else None
+    except DragomanError as error:
+        service.log.event("warn", "a provider could not count", provider=aim.provider.name, why=str(error))
+        return None
+    return counted if isinstance(counted, int) and counted >= 0 else None

@@ -1,0 +1,313 @@
+"""One exchange, edge to provider and back, from the top.
+
+    bytes ─▶ receive ─▶ gist, route, put (translate or repair) ─▶ ask ─▶ provider
+    bytes ◀─ telling (streams) or whole ◀─────────────────────────────── provider
+
+Whatever happens, the client gets an answer in its own protocol, the provider's call is ended and the record is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from dragoman.config.settings import Key
+from dragoman.errors import BadAnswer, ConfigError, DragomanError, Truncated, UpstreamError
+from dragoman.gateway import headers, replies
+from dragoman.gateway.asking import Asking, Refusal
+from dragoman.gateway.paths import Place
+from dragoman.gateway.question import Question, asks_strictness, gist_of, put, receive
+from dragoman.gateway.record import Record
+from dragoman.gateway.replies import EVENT_STREAM, JSON
+from dragoman.gateway.service import Service
+from dragoman.gateway.telling import EMPTY, State, Telling, Unspoken
+from dragoman.gateway.whole import relayed_answer, report_comment, with_report
+from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.http.server import Request
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.order import Unframer
+from dragoman.providers.transport import transport_of
+from dragoman.streaming import StreamTranslator
+from dragoman.translate import LossLine, translate_failure, translate_headers, translate_response
+
+_SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
+# Statuses by which a provider refuses the gateway's own credential; they say nothing about the client's.
+_AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
+# What is told of a client that went away; nobody receives it.
+_GONE = 499
+
+
+class Exchange:
+    """One question and its answer."""
+
+    def __init__(self, service: Service, request: Request, place: Place, record: Record) -> None:
+        self._service = service
+        self._request = request
+        self._place = place
+        self._record = record
+        self._asking = Asking(service, record)
+        self._telling: Telling | None = None
+        self._question: Question | None = None
+        self._full_report = (request.header(b"x-dragoman-report") or b"").lower() == b"full"
+
+    async def run(self, key: Key | None) -> None:
+        """Serve the request; whatever goes wrong on the way ends here, in the client's own envelope."""
+        try:
+            await self._converse(key)
+        except Unspoken as error:
+            self._fail(error.failure)
+        except DragomanError as error:
+            self._break(error)
+        except asyncio.CancelledError:
+            self._cancelled()
+            raise
+        finally:
+            self._asking.end()
+
+    async def _converse(self, key: Key | None) -> None:
+        service, record = self._service, self._record
+        body = await receive(self._request, service.settings.limits.body)
+        gist, record.asked = gist_of(body)
+        aim = service.routes.aim(record.asked, self._place.protocol)
+        record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
+        strict = service.settings.server.strict or aim.strict or (key is not None and key.strict)
+        question = put(
+            self._request,
+            self._place,
+            body,
+            gist,
+            aim,
+            renamed=aim.model != record.asked,
+            strict=strict or asks_strictness(self._request),
+        )
+        record.stream = question.stream
+        self._question = question
+        answered = await self._asking.ask(question)
+        if len(question.translated.ledger):
+            record.losses = question.translated.losses
+        if isinstance(answered, Refusal):
+            self._refuse(question, answered)
+            return
+        unframer = self._unframer(question)
+        # The answer's content type decides how it is read, not what was asked (S12).
+        kind = (header(answered.headers, b"content-type") or b"").lower()
+        if unframer is None and not kind.startswith(b"text/event-stream"):
+            await self._answer_whole(question, answered)
+        elif question.stream:
+            await self._answer_stream(question, answered, unframer)
+        else:
+            await self._answer_collected(question, answered, unframer)
+
+    def _unframer(self, question: Question) -> Unframer | None:
+        """What takes a provider's own framing off a stream."""
+        transport = question.aim.provider.transport
+        unframe = transport_of(transport).unframe if transport != "echo" and question.streams else None
+        return unframe() if unframe is not None else None
+
+    # Answers.
+
+    async def _answer_stream(self, question: Question, flight: Flight, unframer: Unframer | None) -> None:
+        service = self._service
+        translator = self._translator(question, collect=False)
+        self._telling = telling = Telling(
+            self._request,
+            translator,
+            self._headers(question, flight.headers, EVENT_STREAM),
+            relay=question.relay,
+            redactor=service.redactor(question.aim.provider),
+            record=self._record,
+            watch=self._asking.watch,
+            clock=service.clock,
+            unframer=unframer,
+            withhold=codec_of(question.client).withhold_usage if question.metered else None,
+        )
+        try:
+            await telling.tell(flight, lambda: self._report(question, translator))
+        finally:
+            self._note(translator)
+
+    async def _answer_collected(self, question: Question, flight: Flight, unframer: Unframer | None) -> None:
+        """A stream for a client that did not ask for one."""
+        translator = self._translator(question, collect=True)
+        watch, clock = self._asking.watch, self._service.clock
+
+        def take(chunk: bytes) -> None:
+            watch.heard = clock()
+            translator.feed(unframer.feed(chunk) if unframer is not None else chunk)
+
+        watch.hearing()
+        # Whether the story of a cut stream was complete is the translator's to say (S10).
+        with suppress(Truncated):
+            await flight.pump(take)
+        try:
+            body = translator.close()
+        except DragomanError:
+            raise BadAnswer("the provider's answer could not be read") from None
+        losses = self._note(translator)
+        if translator.failure is not None:
+            raise Unspoken(translator.failure)
+        self._reply(question, flight.headers, [JSON], body, losses)
+
+    async def _answer_whole(self, question: Question, flight: Flight) -> None:
+        raw = await self._asking.read(flight)
+        if not raw.strip():
+            raise Unspoken(EMPTY)
+        source = question.aim.endpoint.protocol
+        if question.relay and not question.stream:
+            self._record.usage, failure = relayed_answer(raw, codec_of(source))
+            if failure is not None:
+                self._refuse(question, Refusal(failure.status, flight.headers, raw))
+            else:
+                self._reply(question, flight.headers, [JSON], raw, ())
+            return
+        try:
+            told = translate_response(
+                raw,
+                source=source,
+                target=question.client,
+                request=question.translated,
+                stream=question.stream,
+                mint=self._service.mint,
+            )
+        except DragomanError:
+            raise BadAnswer("the provider's answer could not be read") from None
+        self._record.usage = told.usage
+        if told.failure is not None:
+            raise Unspoken(told.failure)
+        kind = EVENT_STREAM if question.stream else [JSON]
+        self._reply(question, flight.headers, kind, told.body, told.losses)
+
+    def _translator(self, question: Question, *, collect: bool) -> StreamTranslator:
+        return StreamTranslator(
+            source=question.aim.endpoint.protocol,
+            target=question.client,
+            request=question.translated,
+            mint=self._service.mint,
+            collect=collect,
+            limit=self._service.settings.limits.event,
+        )
+
+    def _report(self, question: Question, translator: StreamTranslator) -> bytes:
+        """The full ledger, for a client that asked for it, at the end of a stream."""
+        if not self._full_report or question.relay:
+            return b""
+        return report_comment((*self._record.losses, *translator.losses))
+
+    def _note(self, translator: StreamTranslator) -> Sequence[LossLine]:
+        """Keep what a stream told beside its text."""
+        record = self._record
+        record.usage = translator.usage
+        losses = translator.losses
+        if losses:
+            record.losses = (*record.losses, *losses)
+        return losses
+
+    def _reply(
+        self,
+        question: Question,
+        provider_headers: HeaderList,
+        kind: HeaderList,
+        body: bytes,
+        losses: Sequence[LossLine],
+    ) -> None:
+        """Send a whole body: an answer, or a stream that is known as a whole."""
+        record = self._record
+        if losses and record.losses[-len(losses) :] != tuple(losses):
+            record.losses = (*record.losses, *losses)
+        if self._full_report and not question.relay:
+            body = (
+                with_report(body, record.losses) if kind is not EVENT_STREAM else body + report_comment(record.losses)
+            )
+        record.status = 200
+        record.first = self._service.clock()
+        self._request.respond(200, self._headers(question, provider_headers, kind), body)
+
+    def _headers(self, question: Question, provider_headers: HeaderList, kind: HeaderList) -> HeaderList:
+        """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
+        record, aim = self._record, question.aim
+        return [
+            *kind,
+            replies.id_header(question.client, record.id),
+            replies.route_header(aim.provider.name, aim.model, aim.endpoint.protocol),
+            replies.losses_header(record.losses),
+            *self._limits(question, provider_headers),
+            *self._service.guard.greeting(self._request),
+        ]
+
+    def _limits(self, question: Question, provider_headers: HeaderList) -> HeaderList:
+        provider, source = question.aim.provider, question.aim.endpoint.protocol
+        # Where keys take turns, the limits of one of them say nothing about the next call.
+        own = len(provider.keys) <= 1 or self._service.settings.server.pooled_limits
+        if question.client == source:
+            return headers.returned(provider_headers, limits=own)
+        limits = headers.limits_of(provider_headers, limits=own)
+        if not limits:
+            return []
+        return headers.written(translate_headers(limits, source=source, target=question.client, now=int(time.time())))
+
+    # Errors.
+
+    def _refuse(self, question: Question, refusal: Refusal) -> None:
+        """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
+        source = question.aim.endpoint.protocol
+        failure = codec_of(source).decode_failure(refusal.status, refusal.body)
+        if not question.relay or not refusal.body.lstrip().startswith(b"{"):
+            if failure.kind in _AUTH_KINDS and not question.relay:
+                failure = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
+            self._fail(failure, refusal.headers)
+            return
+        self._record.failure, self._record.status = failure.kind.value, refusal.status
+        body = self._service.redactor(question.aim.provider).clean(refusal.body)
+        self._request.respond(refusal.status, self._headers(question, refusal.headers, [JSON]), body)
+
+    def _break(self, error: DragomanError) -> None:
+        """Something broke: in the client's stream if that has begun, else as an HTTP error."""
+        if isinstance(error, ConfigError):
+            self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
+            error = UpstreamError("the provider is not configured completely")
+        failure = replies.failure_of(error)
+        telling = self._telling
+        if telling is not None and telling.state is not State.HOLDING:
+            telling.fail(failure or Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error)))
+            return
+        if failure is None:
+            # The client's own words could not be translated: the library says where.
+            failure = translate_failure(error, target=self._place.protocol).failure
+        self._fail(failure or EMPTY)
+
+    def _fail(self, failure: Failure, provider_headers: HeaderList | None = None) -> None:
+        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it."""
+        record, question, flight = self._record, self._question, self._asking.flight
+        extra: HeaderList = []
+        if question is not None:
+            failure = replace(
+                failure, message=self._service.redactor(question.aim.provider).clean_text(failure.message)
+            )
+            if provider_headers is None:
+                provider_headers = flight.headers if flight is not None else []
+            extra = self._headers(question, provider_headers, [JSON])
+        else:
+            extra = [
+                JSON,
+                replies.id_header(self._place.protocol, record.id),
+                *self._service.guard.greeting(self._request),
+            ]
+        told = replies.told(failure, self._place.protocol, record.id)
+        record.failure, record.status = failure.kind.value, told.status
+        self._request.respond(told.status, [*extra, *headers.written(told.headers)], told.body)
+
+    def _cancelled(self) -> None:
+        """The client went away, or the gateway is shutting down under it."""
+        telling, record = self._telling, self._record
+        record.status, record.failure = record.status or _GONE, "cancelled"
+        if self._service.draining:
+            record.failure = "shutdown"
+            if telling is not None and telling.state is State.FLOWING:
+                telling.fail(_SHUTTING_DOWN)
+            elif not self._request.started:
+                self._fail(_SHUTTING_DOWN)

@@ -1,0 +1,84 @@
+"""Headers: what passes between a client and a provider, by allow-lists in both directions (mapping.md §2).
+
+Never passed on: credentials, cookies, forwarding and proxy headers, ids of organisations, entity headers of a body that
+was read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dragoman.gateway.paths import MESSAGES
+from dragoman.http.flight import HeaderList
+
+_VERSION = b"anthropic-version"
+_BETA = b"anthropic-beta"
+_DEFAULT_VERSION = b"2023-06-01"
+# New features travel as new headers: on the same protocol these prefixes are open.
+_PASSED_PREFIXES = (b"anthropic-", b"openai-")
+_PASSED = frozenset({b"idempotency-key"})
+_WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
+_AGENT_PREFIX = b"x-claude-code-"
+# A malformed value would fail the whole request.
+_is_beta = re.compile(rb"[A-Za-z0-9._-]+").fullmatch
+
+_RETRY = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
+_LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-fast-", b"x-ratelimit-")
+
+REQUEST_ID = {MESSAGES: b"request-id"}
+_UPSTREAM_IDS = (b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id")
+
+
+def relayed(headers: HeaderList, protocol: str, *, anthropic: bool) -> HeaderList:
+    """The client's headers that a provider of the same protocol gets."""
+    passed: HeaderList = []
+    for name, value in headers:
+        if name == _BETA:
+            betas = [beta for beta in (part.strip() for part in value.split(b",")) if _is_beta(beta)]
+            if betas:
+                passed.append((name, b",".join(betas)))
+        elif _is_passed(name, anthropic):
+            passed.append((name, value))
+    if protocol == MESSAGES and all(name != _VERSION for name, _ in passed):
+        passed.append((_VERSION, _DEFAULT_VERSION))
+    return passed
+
+
+def _is_passed(name: bytes, anthropic: bool) -> bool:
+    if name.startswith(_PASSED_PREFIXES):
+        return name not in _WITHHELD
+    return name in _PASSED or (anthropic and name.startswith(_AGENT_PREFIX))
+
+
+def written(headers: Mapping[str, str]) -> HeaderList:
+    """The headers that a translated body needs beside it."""
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
+    """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
+    return [(name, value) for name, value in headers if name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES))]
+
+
+def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:
+    """The same as text, to be translated for a client of another protocol."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in returned(headers, limits=limits)}
+
+
+def upstream_id(headers: HeaderList) -> str:
+    """The provider's own id of the exchange, for the record."""
+    for name, value in headers:
+        if name in _UPSTREAM_IDS:
+            return value.decode("latin-1")[:120]
+    return ""
+
+
+def safe(text: str) -> bytes:
+    """Text from outside as a header value: printable ASCII, everything else percent-encoded."""
+    if text.isascii() and text.isprintable():
+        return text.encode()
+    return b"".join(
+        octet.to_bytes() if 0x20 <= octet < 0x7F and octet != 0x25 else b"%%%02X" % octet
+        for octet in text.encode("utf-8", "replace")
+    )

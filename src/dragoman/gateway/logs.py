@@ -1,0 +1,119 @@
+"""Logs: one line per exchange, readable on a terminal and JSON elsewhere; never a prompt, never a key.
+
+Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from dragoman.gateway.record import Record
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.wire.json import encode
+
+_SHOWN = 120
+
+
+def shown(text: str) -> str:
+    """Text from outside on one line of a terminal: short, printable, without blanks that could pose as fields."""
+    if len(text) <= _SHOWN and text.isprintable() and " " not in text:
+        return text
+    return "".join(c if c.isprintable() and c != " " else "?" for c in text[:_SHOWN])
+
+
+class Log:
+    """Writes to one stream, as text or as JSON."""
+
+    def __init__(self, out: TextIO | None = None, *, json: bool | None = None, quiet: bool = False) -> None:
+        self._out = out or sys.stderr
+        self._json = not self._out.isatty() if json is None else json
+        self._quiet = quiet
+        self._line: Callable[[Record], str] = self._as_json if self._json else _as_text
+
+    def exchange(self, record: Record) -> None:
+        """Tell one exchange."""
+        if not self._quiet:
+            self._write(self._line(record))
+
+    def event(self, level: str, message: str, **fields: JsonValue) -> None:
+        """Tell what the gateway itself does."""
+        if self._json:
+            self._write(encode({"time": _now(), "level": level, "event": message, **fields}).decode())
+        else:
+            told = " ".join(f"{name}={shown(str(value))}" for name, value in fields.items())
+            self._write(f"{_clock()} {level:5} {message}{' ' if told else ''}{told}")
+
+    def _write(self, line: str) -> None:
+        self._out.write(line + "\n")
+        self._out.flush()
+
+    def _as_json(self, record: Record) -> str:
+        usage = record.usage
+        line: JsonObject = {
+            "time": _now(),
+            "level": "info" if record.status < 500 else "error",
+            "event": "exchange",
+            "id": record.id,
+            "key": record.key,
+            "client": record.dialect,
+            "path": record.path,
+            "asked": record.asked[:_SHOWN],
+            "provider": record.provider,
+            "model": record.model[:_SHOWN],
+            "dialect": record.served,
+            "stream": record.stream,
+            "status": record.status,
+            "seconds": round(record.ended - record.started, 4),
+            "attempts": record.attempts,
+            "losses": len(record.losses),
+        }
+        if record.first:
+            line["first"] = round(record.first - record.started, 4)
+        if usage is not None:
+            line["input"], line["output"] = usage.input, usage.output
+            line["cached"] = usage.cache_read or 0
+        if record.failure:
+            line["failure"] = record.failure
+        if record.upstream_id:
+            line["upstream_id"] = record.upstream_id
+        return encode(line).decode()
+
+
+def _as_text(record: Record) -> str:
+    usage = record.usage
+    tokens = f"{usage.input}+{usage.output}" if usage is not None else "-"
+    route = f"{record.provider}/{record.model}" if record.provider else "-"
+    failure = f" {record.failure}" if record.failure else ""
+    first = f" first {1000 * (record.first - record.started):.0f} ms" if record.first and record.stream else ""
+    return (
+        f"{_clock()} {record.status} {record.dialect or '-'} {shown(record.asked) or '-'} -> {shown(route)}"
+        f" {record.served or '-'} {1000 * (record.ended - record.started):.0f} ms{first} tokens {tokens}"
+        f" losses {len(record.losses)}{failure} {record.id}"
+    )
+
+
+_SECOND = [0, "", ""]
+
+
+def _clock() -> str:
+    _tick()
+    return str(_SECOND[1])
+
+
+def _now() -> str:
+    _tick()
+    return str(_SECOND[2])
+
+
+def _tick() -> None:
+    """Formatting a time costs more than the rest of a line, and a second has many lines."""
+    now = int(time.time())
+    if now != _SECOND[0]:
+        _SECOND[:] = (
+            now,
+            time.strftime("%H:%M:%S", time.localtime(now)),
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+        )

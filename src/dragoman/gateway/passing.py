@@ -1,0 +1,176 @@
+"""Passing on: other paths that a provider offers (embeddings, audio, files, batches …), relayed unchanged.
+
+The provider is that of the body's `model`, in JSON or in a form; a body without one, or a request without a body, goes
+to the provider that `x-dragoman-provider` names, else to the only one of the path's family.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import BadAnswer, ClientError, DragomanError
+from dragoman.gateway import headers
+from dragoman.gateway.paths import MESSAGES, Place
+from dragoman.gateway.question import receive
+from dragoman.gateway.record import Record
+from dragoman.gateway.replies import id_header, route_header
+from dragoman.gateway.routes import Aim, shown
+from dragoman.gateway.service import Service
+from dragoman.gateway.watch import Watch
+from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.http.server import Request
+from dragoman.providers.order import Order
+from dragoman.providers.provider import Provider
+from dragoman.wire.splice import replace_text
+
+_OPENAI = ("openai-chat", "openai-responses")
+_METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
+# The field of a form that names the model: the first line after its headers.
+_form_model = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n').search
+
+_FORM_LIMIT = 1024 * 1024
+
+
+class _Named(Struct):
+    model: str = ""
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+async def pass_on(service: Service, request: Request, place: Place, record: Record) -> None:
+    """Relay a request as it is to the provider it belongs to."""
+    if request.method not in _METHODS:
+        raise ClientError(405, f"this path does not take {request.method}")
+    body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
+    kind = request.header(b"content-type") or b""
+    aim, body = _aim(service, request, place, body, kind)
+    record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
+    passed = headers.relayed(request.headers, aim.endpoint.protocol, anthropic=aim.provider.anthropic)
+    if body and kind:
+        passed.append((b"content-type", kind))
+    path = f"/v1{place.rest}" if aim.endpoint.protocol == MESSAGES else place.rest
+    order = Order(
+        provider=aim.provider,
+        endpoint=aim.endpoint,
+        model=aim.model,
+        stream=False,
+        body=body,
+        headers=passed,
+        key=service.rotation(aim.provider).next(),
+        path=path,
+        method=request.method,
+        query=request.query,
+    )
+    watch = Watch(asyncio.get_running_loop(), service.settings.timeouts, record.started)
+    flight = await service.open(order)
+    try:
+        watch.follow(flight)
+        await flight.head()
+        record.upstream_id = headers.upstream_id(flight.headers)
+        await _hand_over(service, request, record, aim, flight, watch)
+    finally:
+        watch.stop()
+        flight.close()
+
+
+async def _hand_over(
+    service: Service, request: Request, record: Record, aim: Aim, flight: Flight, watch: Watch
+) -> None:
+    """The answer as it comes; an error without the provider's secrets."""
+    if 300 <= flight.status < 400:
+        raise BadAnswer("the provider answered with a redirect, which is not followed")
+    own = len(aim.provider.keys) <= 1
+    told: HeaderList = [
+        (b"content-type", header(flight.headers, b"content-type") or b"application/octet-stream"),
+        id_header(record.dialect, record.id),
+        route_header(aim.provider.name, aim.model, aim.endpoint.protocol),
+        *headers.returned(flight.headers, limits=own),
+        *service.guard.greeting(request),
+    ]
+    record.status = flight.status
+    watch.hearing()
+    if flight.status >= 400:
+        body = await flight.read(service.settings.limits.answer)
+        record.failure = "other"
+        request.respond(flight.status, told, service.redactor(aim.provider).clean(body))
+        return
+    clock = service.clock
+
+    def take(piece: bytes) -> None:
+        watch.heard = clock()
+        request.write(piece)
+
+    request.start(flight.status, told)
+    request.on_pause, request.on_resume = flight.pause, flight.resume
+    try:
+        await flight.pump(take)
+    except DragomanError:
+        # The status is out: all that is left to say is that this is not the whole.
+        record.failure = "truncated"
+        request.abort()
+        return
+    finally:
+        request.on_pause = request.on_resume = None
+    request.end()
+
+
+def _aim(service: Service, request: Request, place: Place, body: bytes, kind: bytes) -> tuple[Aim, bytes]:
+    """Whom a request of another path goes to, and its body with the model's name as known there."""
+    is_json = b"json" in kind or body[:1] == b"{"
+    field = None if is_json else _form_model(body[:_FORM_LIMIT])
+    name = field[1].decode("utf-8", "replace") if field is not None else _model_in(body) if is_json else ""
+    if name:
+        aim = service.routes.aim(name, place.protocol)
+        _check_family(aim.provider, place)
+        if aim.model != name and field is not None:
+            body = body[: field.start(1)] + aim.model.encode() + body[field.end(1) :]
+        elif aim.model != name:
+            body = replace_text(body, "model", aim.model)
+        return _in_family(aim, place), body
+    provider = _provider(service, request, place)
+    return _in_family(Aim(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), place), body
+
+
+def _model_in(body: bytes) -> str:
+    try:
+        return _NAMED.decode(body).model
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise ClientError(400, "the body is not a JSON object with a model's name as text") from None
+
+
+def _speaks(provider: Provider, place: Place) -> bool:
+    wanted = (MESSAGES,) if place.protocol == MESSAGES else _OPENAI
+    return any(endpoint.protocol in wanted for endpoint in provider.endpoints)
+
+
+def _check_family(provider: Provider, place: Place) -> None:
+    if not _speaks(provider, place):
+        raise ClientError(404, f"{provider.name} has no path {shown(place.rest)}")
+
+
+def _in_family(aim: Aim, place: Place) -> Aim:
+    wanted = (MESSAGES,) if place.protocol == MESSAGES else _OPENAI
+    for endpoint in aim.provider.endpoints:
+        if endpoint.protocol in wanted:
+            return Aim(provider=aim.provider, endpoint=endpoint, model=aim.model, strict=aim.strict)
+    return aim
+
+
+def _provider(service: Service, request: Request, place: Place) -> Provider:
+    named = (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
+    providers = service.settings.providers
+    if named:
+        found = providers.get(named)
+        if found is None:
+            raise ClientError(404, f"no provider {shown(named)} is configured")
+        _check_family(found, place)
+        return found
+    able = [provider for provider in providers.values() if provider.transport != "echo" and _speaks(provider, place)]
+    if len(able) == 1:
+        return able[0]
+    raise ClientError(404, f"there is no path {shown(place.rest)} here, or x-dragoman-provider must say whose")

@@ -1,0 +1,153 @@
+"""Question: a client's request, read as far as it must be, and written for the provider it leads to."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import ClientError, StrictError, WireError
+from dragoman.gateway import headers
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Place
+from dragoman.gateway.routes import Aim
+from dragoman.http.coding import decode_body
+from dragoman.http.flight import HeaderList
+from dragoman.http.server import Request
+from dragoman.protocols.registry import codec_of
+from dragoman.translate import TranslatedRequest, translate_request
+from dragoman.wire.json import decode_object, kind_of
+from dragoman.wire.splice import with_stream
+
+_NULL = Raw(b"null")
+_ON = (b"1", b"true", b"yes")
+
+
+class Gist(Struct):
+    """What must be known of a request before anything else; every other member is skipped."""
+
+    model: Raw = _NULL
+    stream: Raw = _NULL
+    messages: Raw = _NULL
+    input: Raw = _NULL
+
+
+_GIST = msgspec.json.Decoder(Gist)
+_TEXT = msgspec.json.Decoder(str)
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A request on its way: `client` is the dialect of its answer, `source` the one it was said in."""
+
+    aim: Aim
+    client: str
+    source: str
+    # Whether the client wants a stream, and whether the provider is asked for one.
+    stream: bool
+    streams: bool
+    translated: TranslatedRequest
+    headers: HeaderList
+    query: str = ""
+    # Whether usage was asked for in the client's name, which then does not see it.
+    metered: bool = False
+
+    @property
+    def relay(self) -> bool:
+        """Whether the answer is in the client's own protocol already."""
+        return self.client == self.aim.endpoint.protocol
+
+
+# Silence within a body is limited by the server; a body that trickles in for longer than this is nobody's work either.
+_TRICKLE = 600.0
+
+
+async def receive(request: Request, limit: int) -> bytes:
+    """The request's body, decoded."""
+    if request.content.complete:
+        raw = await request.body(limit)
+    else:
+        try:
+            async with asyncio.timeout(_TRICKLE):
+                raw = await request.body(limit)
+        except TimeoutError:
+            raise ClientError(408, "the request's body did not arrive in time") from None
+    coding = request.header(b"content-encoding")
+    return raw if coding is None else decode_body(raw, coding, limit)
+
+
+def gist_of(body: bytes) -> tuple[Gist, str]:
+    """The few members of a request that decide where it goes, and the model's name."""
+    try:
+        gist = _GIST.decode(body)
+        name = _TEXT.decode(gist.model)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # The library's own reader says what is wrong with the body as a whole.
+        found = decode_object(body).get("model")
+        raise WireError("/model", "string", "nothing" if found is None else kind_of(found)) from None
+    if not name:
+        raise WireError("/model", "string", "an empty one")
+    return gist, name
+
+
+def asks_strictness(request: Request) -> bool:
+    """Whether the client demands that nothing is lost."""
+    asked = request.header(b"x-dragoman-strict")
+    return asked is not None and asked.lower() in _ON
+
+
+def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, renamed: bool, strict: bool) -> Question:
+    """Write a request for the provider it leads to."""
+    source = place.protocol
+    if source == CHAT and gist.messages == _NULL and gist.input != _NULL:
+        # Some editors send Responses bodies to the Chat path and expect Chat answers (pitfall 207).
+        source = RESPONSES
+    stream = bytes(gist.stream) == b"true"
+    streams = {"always": True, "never": False}.get(aim.provider.streams, stream)
+    target = aim.endpoint.protocol
+    metered = False
+    if source == target:
+        translated = _relayed(body, aim, renamed=renamed, resay=None if streams is stream else streams, strict=strict)
+        asking = (
+            codec_of(target).ask_usage(translated.body) if aim.provider.ask_usage and place.protocol == target else None
+        )
+        if asking is not None:
+            metered, translated = True, msgspec.structs.replace(translated, body=asking)
+        passed = headers.relayed(request.headers, source, anthropic=aim.provider.anthropic)
+    else:
+        wire = decode_object(body)
+        if streams is not stream:
+            wire["stream"] = streams
+        translated = translate_request(
+            wire,
+            source=source,
+            target=target,
+            model=aim.model,
+            upstream=aim.provider.upstream,
+            rows=aim.provider.rows,
+            strict=strict,
+        )
+        passed = headers.written(translated.headers)
+    return Question(
+        aim=aim,
+        client=place.protocol,
+        source=source,
+        stream=stream,
+        streams=streams,
+        translated=translated,
+        headers=passed,
+        metered=metered,
+        query="beta=true" if source == target == MESSAGES and request.query == "beta=true" else "",
+    )
+
+
+def _relayed(body: bytes, aim: Aim, *, renamed: bool, resay: bool | None, strict: bool) -> TranslatedRequest:
+    """The same protocol on both sides: the bytes as they are, but for the closed list of repairs (mapping.md §1)."""
+    protocol = aim.endpoint.protocol
+    codec = codec_of(protocol)
+    translated = translate_request(body, source=protocol, target=protocol, model=aim.model if renamed else None)
+    sent = codec.repair_request(translated.body, translated.ledger)
+    if strict and len(translated.ledger):
+        raise StrictError(translated.ledger.losses)
+    if resay is not None:
+        sent = with_stream(sent, resay)
+    return translated if sent is translated.body else msgspec.structs.replace(translated, body=sent)

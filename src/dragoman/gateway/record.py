@@ -1,0 +1,54 @@
+"""Record: what is known of one exchange, filled in as it goes; the log line and the counters are made from it."""
+
+from __future__ import annotations
+
+from dragoman.model.response import Usage
+from dragoman.translate import LossLine
+
+
+class Record:
+    """One exchange. Times are of the loop's clock; nothing here was said by the user or by the model."""
+
+    __slots__ = (
+        "asked",
+        "attempts",
+        "dialect",
+        "ended",
+        "failure",
+        "first",
+        "id",
+        "key",
+        "losses",
+        "model",
+        "path",
+        "provider",
+        "served",
+        "started",
+        "status",
+        "stream",
+        "upstream_id",
+        "usage",
+    )
+
+    def __init__(self, *, request_id: str, dialect: str, path: str, started: float) -> None:
+        self.id = request_id
+        self.dialect = dialect
+        self.path = path
+        self.started = started
+        self.key = ""
+        # The model's name as the client said it, and whom it led to.
+        self.asked = ""
+        self.provider = ""
+        self.model = ""
+        self.served = ""
+        self.stream = False
+        self.attempts = 0
+        self.status = 0
+        # The first content sent to the client, and the end.
+        self.first = 0.0
+        self.ended = 0.0
+        self.usage: Usage | None = None
+        self.losses: tuple[LossLine, ...] = ()
+        # What went wrong: a kind of failure, or "cancelled" by the client; "" if nothing did.
+        self.failure = ""
+        self.upstream_id = ""

@@ -1,0 +1,91 @@
+"""Service: everything that one configuration settles, made once and replaced as a whole when the file changes."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import string
+from collections.abc import Callable
+
+from dragoman.config.settings import Settings
+from dragoman.echo.flight import open_echo
+from dragoman.gateway.access import Guard
+from dragoman.gateway.logs import Log
+from dragoman.gateway.metrics import Metrics
+from dragoman.gateway.record import Record
+from dragoman.gateway.redaction import Redactor
+from dragoman.gateway.routes import Routes
+from dragoman.http.client import Client
+from dragoman.http.flight import Call, Flight
+from dragoman.mint import system_mint
+from dragoman.providers.order import Order
+from dragoman.providers.provider import Provider
+from dragoman.providers.rotation import Rotation
+from dragoman.providers.transport import transport_of
+
+_ALPHABET = string.ascii_letters + string.digits
+_BASE62 = bytes(ord(_ALPHABET[octet % 62]) for octet in range(256))
+
+
+class Service:
+    """The gateway's working parts. Metrics and log outlive a change of the configuration."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, log: Log) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.log = log
+        self.guard = Guard(settings)
+        self.routes = Routes(settings)
+        self.mint = system_mint()
+        self.client = Client(connect_timeout=settings.timeouts.connect, connections=settings.limits.connections)
+        self.draining = False
+        self.clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._rotations = {name: Rotation(provider.keys, self.clock) for name, provider in settings.providers.items()}
+        self._redactors: dict[str, Redactor] = {}
+        # What providers listed, and until when that is believed.
+        self.listed: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    def rotation(self, provider: Provider) -> Rotation:
+        """The keys of a provider, taking turns."""
+        return self._rotations[provider.name]
+
+    def redactor(self, provider: Provider) -> Redactor:
+        """What must not leave of a provider."""
+        found = self._redactors.get(provider.name)
+        if found is None:
+            found = self._redactors[provider.name] = Redactor(provider)
+        return found
+
+    async def open(self, order: Order) -> Flight:
+        """Put an order on its way."""
+        provider = order.provider
+        if provider.transport == "echo":
+            return open_echo(_echo_call(order), order.endpoint.protocol)
+        call = await transport_of(provider.transport).call(order)
+        if provider.transport != "http":
+            # Clouds are called with credentials and at addresses that the configuration does not spell out.
+            self.redactor(provider).learn(call)
+        return self.client.open(call)
+
+    def new_id(self) -> str:
+        """An id for one exchange."""
+        return "req_" + secrets.token_bytes(24).translate(_BASE62).decode()
+
+    def finish(self, record: Record) -> None:
+        """Count and log an exchange that has ended."""
+        record.ended = self.clock()
+        # Only an error of our own leaves no status behind; the server has answered it.
+        record.status = record.status or 500
+        self.metrics.count(record)
+        self.log.exchange(record)
+
+    async def close(self) -> None:
+        """Let go of idle connections; exchanges under way end on their own."""
+        await self.client.close()
+
+
+def _echo_call(order: Order) -> Call:
+    from dragoman.providers.plain import PATHS
+
+    path = order.path or PATHS[order.endpoint.protocol]
+    return Call(method=order.method, url=f"echo:{path}", headers=order.headers, body=order.body)

@@ -1,0 +1,200 @@
+"""Telling: a provider's stream to a client that asked for one, frame by frame.
+
+    state      a piece of the provider's stream arrives                        a keep-alive is due
+    HOLDING    opening events are held; content commits the status ─▶ FLOWING  commits ─▶ FLOWING
+               an error first is a real HTTP error (S1) ─▶ raises `Unspoken`
+    FLOWING    what is ready goes out in one write; the end ─▶ OVER            the client's own heartbeat
+    OVER       on the relay what still comes belongs to the ending;            nothing
+               in translation it is ignored
+
+The pieces come straight from the reading callback; nothing waits in between. A client that reads slowly pauses the
+provider's socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from dragoman.errors import DragomanError, Truncated
+from dragoman.gateway.record import Record
+from dragoman.gateway.redaction import Redactor
+from dragoman.gateway.watch import Overstayed, Watch
+from dragoman.http.flight import Flight, HeaderList
+from dragoman.http.server import Request
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.providers.order import Unframer
+from dragoman.streaming import StreamTranslator
+
+_NATIVE_FAILURE = b"response.failed"
+EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's answer was empty")
+
+
+class State(Enum):
+    """Where the client's answer stands."""
+
+    HOLDING = "holding"
+    FLOWING = "flowing"
+    OVER = "over"
+
+
+class Unspoken(DragomanError):
+    """The provider failed before it said anything: the client gets the failure as an HTTP error."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
+
+
+class _Cut(DragomanError):
+    """The client's answer is complete before the provider's; its call is ended."""
+
+
+class Telling:
+    """One streamed answer on its way to the client."""
+
+    def __init__(
+        self,
+        request: Request,
+        translator: StreamTranslator,
+        headers: HeaderList,
+        *,
+        relay: bool,
+        redactor: Redactor,
+        record: Record,
+        watch: Watch,
+        clock: Callable[[], float],
+        unframer: Unframer | None = None,
+        withhold: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self._request = request
+        self._translator = translator
+        self._feed = translator.feed if withhold is None else lambda chunk: withhold(translator.feed(chunk))
+        self._headers = headers
+        self._relay = relay
+        self._redactor = redactor
+        self._record = record
+        self._watch = watch
+        self._clock = clock
+        self._unframer = unframer
+        self._held: list[bytes] = []
+        self._ending: Callable[[], bytes] = bytes
+        self.state = State.HOLDING
+
+    async def tell(self, flight: Flight, ending: Callable[[], bytes]) -> None:
+        """Hand on the whole stream; `ending` gives what may follow its last frame."""
+        request, watch = self._request, self._watch
+        self._ending = ending
+        request.on_pause, request.on_resume = flight.pause, flight.resume
+        if request.paused:
+            flight.pause()
+        watch.alive = self._keep_alive
+        watch.hearing()
+        try:
+            await flight.pump(self.take)
+            if self._unframer is not None:
+                self.take(self._unframer.close(), framed=True)
+            self._close()
+        except (_Cut, Overstayed):
+            self._close()
+        except Truncated:
+            # Whether the story was complete is the translator's to say (S10).
+            self._close()
+        finally:
+            request.on_pause = request.on_resume = None
+            watch.alive = None
+        self._finish()
+
+    def take(self, chunk: bytes, *, framed: bool = False) -> None:
+        """Take what the provider sent, from the reading callback."""
+        now = self._watch.heard = self._clock()
+        if self._unframer is not None and not framed:
+            chunk = self._unframer.feed(chunk)
+        out = self._feed(chunk)
+        translator = self._translator
+        if self.state is State.FLOWING and not translator.finished:
+            if out:
+                self._watch.told = now
+                self._request.write(out)
+            return
+        self._turn(out, now)
+
+    def fail(self, failure: Failure) -> None:
+        """End the client's stream in its own error form; before anything was said this is an HTTP error."""
+        out = self._translator.fail(failure)
+        self._note(self._translator.failure or failure)
+        if self.state is State.HOLDING:
+            raise Unspoken(failure)
+        self._write(self._redactor.clean(out))
+        self.state = State.OVER
+        self._request.end()
+
+    def _turn(self, out: bytes, now: float) -> None:
+        """Everything but the plain flow: the first content, the end, failures."""
+        translator, failure = self._translator, self._translator.failure
+        if failure is not None and self.state is not State.OVER:
+            self._note(failure)
+            out = self._redactor.clean(out)
+            if self.state is State.HOLDING and not self._is_native(out):
+                raise Unspoken(failure)
+        if self.state is State.HOLDING:
+            if not translator.speaking:
+                if out:
+                    self._held.append(out)
+                return
+            self._commit(now)
+        self._write(out)
+        if translator.finished and self.state is State.FLOWING:
+            self.state = State.OVER
+            if not self._relay:
+                # Nothing that still comes is for the client; only the provider's connection may end well.
+                self._finish()
+            if translator.cut_short:
+                raise _Cut
+            self._watch.ending()
+
+    def _is_native(self, out: bytes) -> bool:
+        """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
+        return self._relay and _NATIVE_FAILURE in out
+
+    def _commit(self, now: float) -> None:
+        """From here on the status is 200."""
+        self._record.status = 200
+        self._record.first = now
+        self.state = State.FLOWING
+        self._request.start(200, self._headers)
+        held, self._held = b"".join(self._held), []
+        self._write(held)
+
+    def _close(self) -> None:
+        """The provider's side is over: end the client's as its protocol demands."""
+        out = self._translator.close()
+        failure = self._translator.failure
+        if failure is not None:
+            self._note(failure)
+            out = self._redactor.clean(out)
+        if self.state is State.HOLDING:
+            if failure is not None or not self._translator.speaking:
+                raise Unspoken(failure or EMPTY)
+            self._commit(self._clock())
+        self._write(out)
+        self.state = State.OVER
+
+    def _finish(self) -> None:
+        if not self._request.ended:
+            self._write(self._ending())
+            self._request.end()
+
+    def _keep_alive(self) -> None:
+        if self.state is State.HOLDING:
+            self._commit(self._clock())
+        if self.state is State.FLOWING:
+            self._write(self._translator.heartbeat)
+            self._request.flush()
+
+    def _note(self, failure: Failure) -> None:
+        self._record.failure = failure.kind.value
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._request.write(data)

@@ -1,0 +1,123 @@
+"""Watch: the limits in time of one exchange, kept by one timer that is moved only when it fires.
+
+phase     what may take how long
+WAITING   the provider's status and headers: `first_byte`
+HEARING   the next bytes of its answer: `idle`; beside it a silent client gets a keep-alive
+ENDING    the answer is whole, its connection may still end well: a moment
+always    the exchange as a whole: `total`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+
+from dragoman.config.settings import Timeouts
+from dragoman.errors import TimedOut
+from dragoman.http.flight import Flight
+
+
+class Phase(Enum):
+    """What is waited for."""
+
+    WAITING = "waiting"
+    HEARING = "hearing"
+    ENDING = "ending"
+
+
+class Overstayed(TimedOut):
+    """The answer is whole, but the provider does not end it."""
+
+
+# How long a whole answer's connection may take to end, so that it can be used again.
+_LINGER = 1.0
+
+
+class Watch:
+    """Ends a flight that takes too long. `heard` and `told` are set by those who read and write."""
+
+    __slots__ = ("_flight", "_handle", "_loop", "_since", "_started", "_timeouts", "alive", "heard", "phase", "told")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, started: float) -> None:
+        self._loop = loop
+        self._timeouts = timeouts
+        self._started = started
+        self._since = started
+        self._flight: Flight | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self.phase = Phase.WAITING
+        # When the provider was last heard, and when the client was last told something.
+        self.heard = started
+        self.told = started
+        # Called when the client was told nothing for a while; only streams have one.
+        self.alive: Callable[[], None] | None = None
+
+    def follow(self, flight: Flight) -> None:
+        """Wait for a flight's first bytes."""
+        self._flight = flight
+        self._enter(Phase.WAITING)
+
+    def hearing(self) -> None:
+        """The answer has begun."""
+        self._enter(Phase.HEARING)
+
+    def ending(self) -> None:
+        """The answer is whole."""
+        self._enter(Phase.ENDING)
+
+    def stop(self) -> None:
+        """Nothing is waited for any more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._flight = None
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self._since = self.heard = self._loop.time()
+        self._arm(self._since)
+
+    def _due(self, now: float) -> tuple[float, TimedOut]:
+        """The next limit, and what it means to pass it."""
+        timeouts = self._timeouts
+        total = self._started + timeouts.total
+        match self.phase:
+            case Phase.WAITING:
+                due = self._since + timeouts.first_byte
+                words = f"the provider did not begin to answer within {timeouts.first_byte:g} s"
+            case Phase.HEARING:
+                due = self.heard + timeouts.idle
+                words = f"the provider fell silent for {timeouts.idle:g} s"
+            case Phase.ENDING:
+                return self._since + _LINGER, Overstayed("the provider did not end its answer")
+        if total <= due:
+            return total, TimedOut(f"the exchange took longer than {timeouts.total:g} s")
+        return due, TimedOut(words)
+
+    def _arm(self, now: float) -> None:
+        due, _ = self._due(now)
+        if self.alive is not None and self.phase is Phase.HEARING:
+            due = min(due, self.told + self._timeouts.keep_alive)
+        if self._handle is not None:
+            if now < self._handle.when() <= due:
+                # It fires no later than needed, and looks again then.
+                return
+            self._handle.cancel()
+        self._handle = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        self._handle = None
+        flight = self._flight
+        if flight is None:
+            return
+        now = self._loop.time()
+        due, error = self._due(now)
+        if now >= due:
+            self._flight = None
+            flight.abort(error)
+            return
+        if self.alive is not None and self.phase is Phase.HEARING and now >= self.told + self._timeouts.keep_alive:
+            self.told = now
+            self.alive()
+        self._arm(now)

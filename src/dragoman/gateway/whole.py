@@ -1,0 +1,57 @@
+"""Whole answers: what the relay looks for in one, and the report that a client may ask for at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import BadAnswer
+from dragoman.model.failure import Failure
+from dragoman.model.response import Usage
+from dragoman.protocols.codec import Codec
+from dragoman.translate import LossLine, as_json
+from dragoman.wire.json import decode, encode
+from dragoman.wire.spans import with_member
+from dragoman.wire.sse import comment
+
+REPORT = "dragoman"
+_NULL = Raw(b"null")
+
+
+class _Gist(Struct):
+    """What is looked at in an answer that is passed on as it is."""
+
+    error: Raw = _NULL
+    usage: Raw = _NULL
+    status: Raw = _NULL
+
+
+_GIST = msgspec.json.Decoder(_Gist)
+
+
+def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | None]:
+    """The token counts of a relayed answer, or the error that it is in spite of its status (O2).
+
+    A body that is no JSON object is no answer: a page of a proxy, half a body.
+    """
+    try:
+        gist = _GIST.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadAnswer("the provider's answer is not JSON of its protocol") from None
+    if gist.error != _NULL and bytes(gist.status) != b'"failed"':
+        return None, codec.decode_failure(0, raw)
+    if gist.usage == _NULL:
+        return None, None
+    return codec.usage_of({"usage": decode(bytes(gist.usage))}), None
+
+
+def with_report(body: bytes, losses: Sequence[LossLine]) -> bytes:
+    """A whole answer with the full ledger as its last member, which the SDKs keep as an extra field."""
+    return with_member(body, REPORT, encode({"losses": as_json(losses)}))
+
+
+def report_comment(losses: Sequence[LossLine]) -> bytes:
+    """The full ledger at the end of a stream: a comment, which every reader of events skips."""
+    return comment(f"{REPORT} {encode({'losses': as_json(losses)}).decode()}")
