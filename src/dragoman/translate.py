@@ -103,7 +103,7 @@ def translate_request(
     wire = decode_object(body)
     inner = codec_of(source) if source is not None else _recognised(wire)
     if inner is outer:
-        return _same_request(body, inner, model)
+        return same_request(octets(body), protocol=inner.name, model=model)
     ledger = Ledger()
     try:
         request = inner.decode_request(wire)
@@ -137,12 +137,14 @@ def translate_request(
     )
 
 
-def _same_request(body: bytes | str | JsonObject, codec: Codec, model: str | None) -> TranslatedRequest:
-    """The identity: the provider judges what its own protocol's client said; only a renamed model is spliced in."""
-    raw = octets(body)
+def same_request(body: bytes, *, protocol: str, model: str | None = None) -> TranslatedRequest:
+    """The identity: the provider judges what its own protocol's client said; only a renamed model is spliced in.
+
+    The body must be known to be a JSON object.
+    """
     if model is not None:
-        raw = replace_text(raw, "model", model)
-    return TranslatedRequest(body=raw, ledger=Ledger(), source=codec.name, target=codec.name)
+        body = replace_text(body, "model", model)
+    return TranslatedRequest(body=body, ledger=Ledger(), source=protocol, target=protocol)
 
 
 def _recognised(body: JsonObject) -> Codec:
@@ -234,7 +236,9 @@ def _failed(failure: Failure, inner: Codec, request_id: str | None) -> Translate
     status, body = inner.encode_failure(failure, request_id)
     # A spent quota is a 429 in the OpenAI protocols; without this header their SDKs would try again (mapping.md §21).
     headers = {"x-should-retry": "false"} if failure.kind is FailureKind.QUOTA and status == 429 else {}
-    return TranslatedResponse(body=encode(body), losses=(), status=status, headers=headers, failed=True, failure=failure)
+    return TranslatedResponse(
+        body=encode(body), losses=(), status=status, headers=headers, failed=True, failure=failure
+    )
 
 
 def _as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> bytes:

@@ -52,6 +52,7 @@ class Request:
 
     __slots__ = (
         "_channel",
+        "_table",
         "chunked",
         "closes",
         "content",
@@ -84,6 +85,7 @@ class Request:
         closes: bool,
     ) -> None:
         self._channel = channel
+        self._table: dict[bytes, bytes] | None = None
         self.method = method
         self.path = target.path
         self.query = target.query
@@ -108,7 +110,11 @@ class Request:
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""
-        return header(self.headers, name)
+        table = self._table
+        if table is None:
+            # The first of several values is the one that counts, so it is put in last.
+            table = self._table = dict(reversed(self.headers))
+        return table.get(name)
 
     async def body(self, limit: int) -> bytes:
         """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes."""

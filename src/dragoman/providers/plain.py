@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
 from dragoman.http.flight import Call, HeaderList
@@ -44,16 +46,41 @@ _WHOLE: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encodi
 
 async def call(order: Order) -> Call:
     """A call in the protocol's own custom; it never waits."""
+    url, headers = _usual(order) if not order.path and not order.provider.headers else _written(order)
+    if order.query:
+        url = f"{url}?{order.query}"
+    return Call(method=order.method, url=url, headers=headers, body=order.body)
+
+
+def _written(order: Order) -> tuple[str, HeaderList]:
+    """The address and the headers of a call."""
     provider = order.provider
-    base = filled(order.endpoint.base_url, provider)
     path = checked(order.path) if order.path else PATHS[order.endpoint.protocol]
     credentials = credential(provider, provider.auth or _CUSTOMS[order.endpoint.protocol], order.key)
-    return Call(
-        method=order.method,
-        url=joined(base, path, order.query),
-        headers=headers_of(order, credentials),
-        body=order.body,
-    )
+    url = joined(filled(order.endpoint.base_url, provider), path)
+    return url, headers_of(order, credentials)
+
+
+def _usual(order: Order) -> tuple[str, HeaderList]:
+    """The same for a conversation, where nothing but the protocol's own headers changes from call to call."""
+    key = (id(order.endpoint), order.key, order.stream, bool(order.body))
+    known = _USUAL.get(key)
+    if known is None or known[0] is not order.provider:
+        url, headers = _written(replace(order, headers=[]))
+        if len(_USUAL) >= _USUAL_LIMIT:
+            _USUAL.clear()
+        known = _USUAL[key] = (order.provider, url, headers, frozenset(name for name, _ in headers))
+    _, url, headers, names = known
+    if not order.headers:
+        return url, headers
+    if names.isdisjoint(name for name, _ in order.headers):
+        return url, headers + order.headers
+    return _written(order)
+
+
+# Addresses and headers of providers at hand, by the identity of their endpoints; what is kept knows whose it is.
+_USUAL: dict[tuple[int, str | None, bool, bool], tuple[Provider, str, HeaderList, frozenset[bytes]]] = {}
+_USUAL_LIMIT = 256
 
 
 def filled(base_url: str, provider: Provider, found: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dragoman.errors import WireError
+import msgspec
+from msgspec import Struct
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
@@ -116,12 +118,38 @@ def whole_number(value: JsonValue) -> int | None:
     return value if type(value) is int else None
 
 
-def usage_of(answer: JsonObject) -> Usage | None:
+class _Prompt(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _Completion(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Counts(Struct):
+    """What is counted of a relayed answer."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Prompt | None = None
+    completion_tokens_details: _Completion | None = None
+
+
+_COUNTS = msgspec.json.Decoder(_Counts)
+
+
+def usage_of(usage: bytes) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if it brings none that can be."""
-    usage = answer.get("usage")
-    if not isinstance(usage, dict):
-        return None
     try:
-        return decode_usage(usage, None, Ledger())
-    except WireError:
+        counts = _COUNTS.decode(usage)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
+    prompt, completion = counts.prompt_tokens_details, counts.completion_tokens_details
+    return Usage(
+        input=counts.prompt_tokens or 0,
+        output=counts.completion_tokens or 0,
+        cache_read=prompt.cached_tokens if prompt is not None else None,
+        cache_write=prompt.cache_write_tokens if prompt is not None else None,
+        thinking=completion.reasoning_tokens if completion is not None else None,
+    )
