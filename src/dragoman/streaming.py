@@ -13,6 +13,7 @@ complete, with its error form if not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.errors import DragomanError, WireError
@@ -39,6 +40,7 @@ from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Codec, Mint, StreamDecoder
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.pauses import PauseStage
 from dragoman.rules.serial import Serializer, Sink
 from dragoman.rules.stops import StopScanner
 from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
@@ -53,7 +55,8 @@ class StreamTranslator:
 
     With `collect` the client did not ask for a stream: `feed` returns nothing and `close` the whole answer, to be sent
     under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
-    was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. `resume` is
+    was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. With
+    `resumes` a provider that pauses may be asked again so many times (`paused`, `go_on`). `resume` is
     set when the provider only paused, as in `TranslatedResponse`.
     """
 
@@ -66,6 +69,7 @@ class StreamTranslator:
         mint: Mint | None = None,
         collect: bool = False,
         limit: int = DEFAULT_LIMIT,
+        resumes: int = 0,
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
         asked = asked_by(request, outer)
@@ -75,7 +79,11 @@ class StreamTranslator:
         self._ledger = Ledger()
         # What is relayed loses nothing, however little of it is understood.
         read = Ledger() if outer is inner and not collect else self._ledger
-        self._source = _Source(outer, asked, mint or derived_mint(seed + b" read"), read, limit)
+        reading = mint or derived_mint(seed + b" read")
+        self._outer = outer
+        self._source = _Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit)
+        if resumes and (outer is not inner or collect):
+            self._source.pauses = PauseStage(outer.name, resumes)
         self._lane: _Lane
         if collect:
             self._lane = _Collection(inner, outer, asked, minted, self._ledger)
@@ -150,23 +158,58 @@ class StreamTranslator:
     @property
     def resume(self) -> tuple[JsonObject, ...] | None:
         """The blocks to send again if the provider only paused."""
+        pauses = self._source.pauses
+        if pauses is not None and pauses.paused:
+            return tuple(self._outer.encode_turn(pauses.parts))
         return self._lane.resume
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider is to be asked again with `resume`, and its next stream to be fed after `go_on`."""
+        pauses = self._source.pauses
+        return pauses is not None and pauses.paused
+
+    def go_on(self) -> None:
+        """Expect the stream of the call that resumes the answer; the client sees one answer without a break."""
+        self._source.renew()
 
 
 class _Source:
     """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
 
-    __slots__ = ("_feed", "_reader", "_stops", "decoder", "failure", "over", "spoken", "usage")
+    __slots__ = (
+        "_feed",
+        "_limit",
+        "_new_decoder",
+        "_reader",
+        "_stops",
+        "decoder",
+        "failure",
+        "over",
+        "pauses",
+        "spoken",
+        "usage",
+    )
 
-    def __init__(self, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger, limit: int) -> None:
+    def __init__(self, new_decoder: Callable[[], StreamDecoder], stops: tuple[str, ...], limit: int) -> None:
+        self._new_decoder = new_decoder
+        self._limit = limit
         self._reader = SseReader(limit=limit)
-        self.decoder = outer.stream_decoder(asked, mint, ledger)
+        self.decoder = new_decoder()
         self._feed = self.decoder.feed
-        self._stops = _StopStage(asked.stops) if asked.stops else None
+        self._stops = _StopStage(stops) if stops else None
+        self.pauses: PauseStage | None = None
         self.over = False
         self.spoken = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
+
+    def renew(self) -> None:
+        if self.pauses is not None:
+            self.pauses.resumed()
+        self._reader = SseReader(limit=self._limit)
+        self.decoder = self._new_decoder()
+        self._feed = self.decoder.feed
 
     def feed(self, chunk: bytes) -> list[Event]:
         events: list[Event] = []
@@ -200,6 +243,8 @@ class _Source:
     def _noted(self, events: list[Event]) -> list[Event]:
         if not self.spoken:
             self.spoken = any(type(event) not in _OPENING for event in events)
+        if self.pauses is not None:
+            events = self.pauses.passed(events)
         if self._stops is not None:
             events = self._stops.passed(events)
         elif len(events) == 1 and type(events[0]) is PartGrew:

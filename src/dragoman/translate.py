@@ -28,6 +28,7 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Codec, Mint, Target
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.rules.pauses import summed
 from dragoman.rules.serial import Serializer
 from dragoman.rules.stops import StopScanner
 from dragoman.rules.toolnames import ToolTable
@@ -165,11 +166,13 @@ def translate_response(
     stream: bool = False,
     mint: Mint | None = None,
     strict: bool = False,
+    earlier: Sequence[bytes] = (),
 ) -> TranslatedResponse:
     """Write a provider's answer, or its error, in the client's protocol.
 
     With `stream` the client gets the full sequence of events that tells the same answer (a provider that does not
-    stream, for a client that does). A body that is an error is one whatever the status says.
+    stream, for a client that does). A body that is an error is one whatever the status says. `earlier` are the answers
+    of the same turn after which the provider paused: the client sees one answer.
     """
     outer, inner = codec_of(source), codec_of(target)
     raw = octets(body)
@@ -186,6 +189,8 @@ def translate_response(
         answer = outer.decode_response(decode_object(body), asked, ledger)
         if isinstance(answer, Failure):
             return _failed(answer, inner, request_id)
+        for body_before in reversed(earlier):
+            answer = _joined(outer.decode_response(decode_object(body_before), asked, ledger), answer)
         resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
         answer = _cut_at_stop(answer, asked.stops)
         if stream:
@@ -251,6 +256,14 @@ def _as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger:
         else:
             sink(event)
     return b"".join(frames)
+
+
+def _joined(before: Response | Failure, answer: Response) -> Response:
+    """One answer out of a paused one and what followed."""
+    if isinstance(before, Failure):
+        return answer
+    usage = answer.usage if before.usage is None or answer.usage is None else summed(before.usage, answer.usage)
+    return replace(answer, id=before.id, parts=before.parts + answer.parts, usage=usage or before.usage)
 
 
 def _cut_at_stop(answer: Response, stops: tuple[str, ...]) -> Response:

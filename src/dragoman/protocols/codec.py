@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -109,6 +109,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     # sealed reasoning (V11), None if there is none.
     repair_request: Callable[[bytes, Ledger], bytes]
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
+    # A request with what its answer said before it paused, to be asked again; None on wires that never pause.
+    resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None
     # A relayed request that asks for usage in its stream, None if that is told anyway; then whole frames of the answer
     # without the one that the client did not ask for.
     ask_usage: Callable[[bytes], bytes | None]

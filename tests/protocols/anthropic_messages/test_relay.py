@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
-from dragoman.protocols.anthropic_messages.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.anthropic_messages.relay import (
+    ask_usage,
+    repair_request,
+    resume_request,
+    withhold_usage,
+    without_reasoning,
+)
 from dragoman.rules.envelope import Envelope, seal
 from dragoman.wire.json import decode
 
@@ -238,3 +244,19 @@ def test_a_repair_is_what_deleting_would_be(
     assert json.loads(repaired) == {"model": "m", "messages": left, "x": 1}
     assert len(ledger) == sum(block in _CUT for own, blocks in turns for block in blocks if own)
     assert len(ledger) or repaired == body
+
+
+@pytest.mark.parametrize(
+    ("body", "resumed"),
+    [
+        (
+            b'{"messages": [ {"role":"user","content":"hi"} ], "x":1.0}',
+            b'{"messages": [ {"role":"user","content":"hi"} '
+            b',{"role":"assistant","content":[{"type":"text","text":"so"}]}], "x":1.0}',
+        ),
+        (b'{"messages":[]}', b'{"messages":[{"role":"assistant","content":[{"type":"text","text":"so"}]}]}'),
+    ],
+    ids=["after the last message", "as the only message"],
+)
+def test_a_paused_turn_is_appended_and_nothing_else_changes(body: bytes, resumed: bytes) -> None:
+    assert resume_request(body, [{"type": "text", "text": "so"}]) == resumed

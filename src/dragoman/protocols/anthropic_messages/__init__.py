@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.anthropic_messages.recognition import recognises
-from dragoman.protocols.anthropic_messages.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.anthropic_messages.relay import (
+    ask_usage,
+    repair_request,
+    resume_request,
+    withhold_usage,
+    without_reasoning,
+)
 from dragoman.protocols.anthropic_messages.request import decode_request, encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, UPSTREAM
@@ -27,6 +33,7 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
+    resume_request=resume_request,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,
     decode_response=decode_response,

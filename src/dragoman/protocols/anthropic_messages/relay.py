@@ -5,14 +5,16 @@
     web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
 
 A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11).
+A request whose answer paused is asked again with that turn at its end.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import zip_longest
 
-from dragoman.errors import RefusedError
+from dragoman.errors import RefusedError, WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
@@ -21,7 +23,7 @@ from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Span, elements_of, object_members, without
+from dragoman.wire.spans import Span, array_elements, elements_of, object_members, without
 from dragoman.wire.splice import named
 
 _find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
@@ -43,6 +45,17 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         return _Message(message, ("messages", number), ledger).unsealed()
 
     return rewritten(body, "messages", _may_think, rewrite)
+
+
+def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:
+    """The same request with the paused turn as its last message, so that the provider goes on from there."""
+    turn = encode({"role": "assistant", "content": list(blocks)})
+    for member in reversed(object_members(body)):
+        if member.key == "messages":
+            end = member.value_end - 1
+            comma = b"," if array_elements(body, member.value_start, member.value_end) else b""
+            return body[:end] + comma + turn + body[end:]
+    raise WireError("/messages", "array", "nothing")
 
 
 def ask_usage(_body: bytes) -> bytes | None:

@@ -35,6 +35,7 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
+    resume_request=None,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,
     decode_response=decode_response,

@@ -1,0 +1,116 @@
+"""Pauses: a provider that stops to be asked again (`pause_turn`), told to the client as one answer (mapping.md §13).
+
+    state     an event arrives
+    FIRST     passes; a pause ─▶ PAUSED
+    PAUSED    is dropped: the rest of this stream says nothing more
+    LATER     `Started` is dropped, parts are counted on from where the answer stood, token counts are added up;
+              a pause ─▶ PAUSED
+
+`resumed` takes the stage from PAUSED to LATER. A stage without resumes left lets the pause through.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec.structs import replace
+
+from dragoman.model.events import Event, PartEnded, PartGrew, PartStarted, Started, Stopped, UsageReported
+from dragoman.model.folding import Fold
+from dragoman.model.parts import Part
+from dragoman.model.response import StopReason, Usage
+
+# How often an answer is resumed before its pause is its end.
+RESUMES = 10
+
+
+class _State(Enum):
+    FIRST = "first"
+    PAUSED = "paused"
+    LATER = "later"
+
+
+class PauseStage:
+    """Joins the streams of one answer."""
+
+    __slots__ = ("_before", "_fold", "_latest", "_next", "_offset", "_resumes", "_state")
+
+    def __init__(self, origin: str, resumes: int) -> None:
+        self._state = _State.FIRST
+        self._resumes = resumes
+        self._fold = Fold(origin)
+        self._offset = self._next = 0
+        self._before: Usage | None = None
+        self._latest: Usage | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider waits to be asked again."""
+        return self._state is _State.PAUSED
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The turn so far: what it is asked to go on from."""
+        return self._fold.response().parts
+
+    def resumed(self) -> None:
+        """Expect the stream of the next call."""
+        self._state = _State.LATER
+        self._offset = self._next
+        self._before = self._latest
+
+    def passed(self, events: list[Event]) -> list[Event]:
+        """The events as the client's side sees them."""
+        told: list[Event] = []
+        for event in events:
+            if self._state is _State.PAUSED:
+                break
+            if isinstance(event, Stopped) and event.stop.reason is StopReason.PAUSE and self._resumes > 0:
+                self._resumes -= 1
+                self._state = _State.PAUSED
+                break
+            passed = self._joined(event) if self._state is _State.LATER else event
+            if passed is not None:
+                self._note(passed)
+                told.append(passed)
+        return told
+
+    def _joined(self, event: Event) -> Event | None:
+        """An event of a later stream as part of the one answer."""
+        if isinstance(event, Started):
+            return None
+        if isinstance(event, PartStarted):
+            return PartStarted(event.index + self._offset, event.part)
+        if isinstance(event, PartGrew):
+            return PartGrew(event.index + self._offset, event.delta)
+        if isinstance(event, PartEnded):
+            return PartEnded(event.index + self._offset)
+        if isinstance(event, UsageReported):
+            return UsageReported(summed(self._before, event.usage))
+        return event
+
+    def _note(self, event: Event) -> None:
+        self._fold(event)
+        if isinstance(event, PartStarted):
+            self._next = max(self._next, event.index + 1)
+        elif isinstance(event, UsageReported):
+            self._latest = event.usage
+
+
+def summed(before: Usage | None, more: Usage) -> Usage:
+    """The token counts of two calls together; what neither reports stays unreported."""
+    if before is None:
+        return more
+    return replace(
+        more,
+        input=before.input + more.input,
+        output=before.output + more.output,
+        cache_read=_added(before.cache_read, more.cache_read),
+        cache_write=_added(before.cache_write, more.cache_write),
+        thinking=_added(before.thinking, more.thinking),
+        web_searches=_added(before.web_searches, more.web_searches),
+    )
+
+
+def _added(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else one + other
