@@ -238,6 +238,9 @@ class _Source:
         return self._stops is not None and self._stops.matched
 
     def fail(self, failure: Failure) -> list[Event]:
+        if self.pauses is not None and self.pauses.paused:
+            # Nothing goes on: the pause is over, and this is what followed it.
+            self.pauses.resumed()
         return self._noted([Failed(failure)])
 
     def _noted(self, events: list[Event]) -> list[Event]:

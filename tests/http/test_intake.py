@@ -237,6 +237,18 @@ def test_too_many_headers_are_refused_before_their_end(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("header", [b"A: b\0c", b"A: \x1f", b"nonsense", b"Content-Length: x"])
+def test_a_head_that_is_malformed_further_down_still_says_where_it_was_to_go(header: bytes) -> None:
+    async def main() -> None:
+        intake = Intake(Nobody(), Server(echo, refuse, LIMITS), "")
+        intake.feed(b"POST /v1/messages?beta=true HTTP/1.1\r\n" + HOST + header + b"\r\n\r\n")
+        refusal = intake.queue.pop()
+        assert isinstance(refusal, Refusal)
+        assert (refusal.status, refusal.path) == (400, "/v1/messages")
+
+    asyncio.run(main())
+
+
 class Nobody:
     """An owner that does nothing."""
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.cli import documents
-from dragoman.config.reading import find_file, read_settings
+from dragoman.config.reading import find_file, fingerprint, read_settings
 from dragoman.config.settings import Settings
+from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import catalogue
 
@@ -43,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     def read() -> Settings:
         return _overridden(read_settings(file, os.environ, catalogue()), options)
 
+    # Before the reading: a change in between is then seen as one.
+    seen = fingerprint(file) if file is not None else None
     settings = read()
     check_binding(settings, open_to_all=options.open)
     for warning in settings.warnings:
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     listener = bind(settings.server.host, settings.server.port)
     port: int = listener.getsockname()[1]
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
-    duty = Duty(read=read, log=log, open=options.open)
+    duty = Duty(read=read, log=log, open=options.open, seen=seen)
     return serve(duty, settings, listener, lambda: _greet(settings, file, port))
 
 
@@ -72,13 +75,16 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
 
 def _greet(settings: Settings, file: Path | None, port: int) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
-    host = settings.server.host
+    # An address that stands for all of them is none to call.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.server.host, settings.server.host)
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     lines = [f"dragoman listens on {address}" + (f", configured by {file}" if file is not None else "")]
     if settings.keys:
         lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer")
-    else:
+    elif is_loopback(settings.server.host):
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
+    else:
+        lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")
     lines.append("providers:")
     for provider in settings.providers.values():
         protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)

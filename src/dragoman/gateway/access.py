@@ -107,7 +107,8 @@ def hostname(host: bytes) -> str:
     """The name in a Host header, without port and brackets, lower case."""
     text = host.decode("latin-1").strip().lower()
     if text.startswith("["):
-        return text[1:].partition("]")[0]
+        name, _, rest = text[1:].partition("]")
+        return name if not rest or (rest[0] == ":" and rest[1:].isdecimal()) else text
     name, _, port = text.rpartition(":")
     return (name if port.isdecimal() and name else text).rstrip(".")
 
@@ -116,6 +117,6 @@ def credential(request: Request, protocol: str) -> bytes | None:
     """The key a request carries, in either header; on Messages `x-api-key` goes before (mapping.md §2)."""
     plain, bearer = request.header(b"x-api-key"), request.header(b"authorization")
     token = bearer[7:].strip() if bearer is not None and bearer[:7].lower() == _BEARER else None
-    if protocol == MESSAGES:
-        return plain or token
-    return token or plain
+    given = plain or token if protocol == MESSAGES else token or plain
+    # An empty one is none.
+    return given or None

@@ -94,7 +94,8 @@ class App:
             told = replies.told(error, record.dialect, record.id)
             record.status = told.status
             record.failure = told.failure.kind.value if told.failure is not None else ""
-            request.respond(told.status, [JSON, replies.id_header(record.dialect, record.id)], told.body)
+            told_id = replies.id_header(record.dialect, record.id)
+            request.respond(told.status, [JSON, told_id, *service.guard.greeting(request)], told.body)
 
     def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request: in the envelope of the path, as far as one was read."""

@@ -48,11 +48,11 @@ class Asking:
         self.watch = Watch(asyncio.get_running_loop(), service.settings.timeouts, record.started)
         self.flight: Flight | None = None
 
-    async def ask(self, question: Question) -> Flight | Refusal:
-        """Put the question until there is an answer or a final refusal."""
+    async def ask(self, question: Question, again: bytes | None = None) -> Flight | Refusal:
+        """Put the question until there is an answer or a final refusal; `again` is what resumes one that paused."""
         rotation = self._service.rotation(question.aim.provider)
         codec = codec_of(question.aim.endpoint.protocol)
-        body, sealed, others = question.translated.body, True, rotation.count - 1
+        body, sealed, others = again or question.translated.body, True, rotation.count - 1
         while True:
             key = rotation.next()
             flight = await self._call(question, body, key)
@@ -116,7 +116,9 @@ class Asking:
         self._record.attempts += 1
         self.watch.follow(flight)
         await flight.head()
-        self._record.upstream_id = headers.upstream_id(flight.headers)
+        named = headers.upstream_id(flight.headers)
+        # Whatever a provider calls the exchange is logged: not if it is a secret.
+        self._record.upstream_id = named and self._service.redactor(aim.provider).clean_text(named)
         return flight
 
 

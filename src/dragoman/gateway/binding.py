@@ -8,6 +8,8 @@ import socket
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
 
+_LAST_PORT = 65535
+
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address."""
@@ -33,11 +35,14 @@ def check_binding(settings: Settings, *, open_to_all: bool) -> None:
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, to be shared by all workers."""
+    if not 0 <= port <= _LAST_PORT:
+        # The resolver takes larger ones, too, and leaves out what does not fit.
+        raise _unusable(host, port, OSError(f"ports go from 0 to {_LAST_PORT}"))
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise _unusable(host, port, error) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -51,9 +56,10 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+def _unusable(host: str, port: int, error: Exception) -> ConfigError:
+    words = error.strerror if isinstance(error, OSError) else None
     return ConfigError(
         key="server.port",
-        problem=f"cannot listen on {host}:{port}: {error.strerror or error}",
+        problem=f"cannot listen on {host}:{port}: {words or error}",
         remedy="stop what listens there, or choose another with --port",
     )

@@ -69,16 +69,19 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
     record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
     translated = _translated(body, place.protocol, aim, renamed=aim.model != record.asked)
     record.losses = translated.losses
-    counted = None
+    answered = None
     if aim.provider.counts_tokens and aim.endpoint.protocol in _PATHS:
-        counted = await _asked(service, request, place, record, aim, translated)
+        answered = await _asked(service, request, place, record, aim, translated)
+    counted = _count_in(answered) if answered is not None else None
     marks = []
     if counted is None:
-        counted = estimate(decode_object(translated.body))
+        answered, counted = None, estimate(decode_object(translated.body))
         marks = [ESTIMATED]
     told: JsonObject = {"input_tokens": counted}
     if place.protocol == RESPONSES:
         told = {"object": "response.input_tokens", **told}
+    # A count of the client's own protocol is relayed as it is.
+    relayed = answered if place.protocol == aim.endpoint.protocol else None
     record.status = 200
     request.respond(
         200,
@@ -90,7 +93,7 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
             *marks,
             *service.guard.greeting(request),
         ],
-        encode(told),
+        encode(told) if relayed is None else relayed,
     )
 
 
@@ -110,8 +113,8 @@ def _translated(body: bytes, source: str, aim: Aim, *, renamed: bool) -> Transla
 
 async def _asked(
     service: Service, request: Request, place: Place, record: Record, aim: Aim, translated: TranslatedRequest
-) -> int | None:
-    """The provider's own count; None if it has none to give, and an estimate must do."""
+) -> bytes | None:
+    """The provider's own answer; None if it has none to give, and an estimate must do."""
     target = aim.endpoint.protocol
     if place.protocol == target:
         body, passed = translated.body, headers.relayed(request.headers, target, anthropic=aim.provider.anthropic)
@@ -141,8 +144,15 @@ async def _asked(
         finally:
             watch.stop()
             flight.close()
-        counted = decode_object(raw).get("input_tokens") if flight.status == 200 else None
     except DragomanError as error:
         service.log.event("warn", "a provider could not count", provider=aim.provider.name, why=str(error))
         return None
-    return counted if isinstance(counted, int) and counted >= 0 else None
+    return raw if flight.status == 200 else None
+
+
+def _count_in(answer: bytes) -> int | None:
+    try:
+        counted = decode_object(answer).get("input_tokens")
+    except DragomanError:
+        return None
+    return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted >= 0 else None

@@ -16,8 +16,9 @@ _PICTURE = 1600
 _PAGE = 2000
 # A page of a typical document, as base64.
 _PAGE_OCTETS = 60_000
-_PICTURES = frozenset({"image", "image_url", "input_image"})
+_PICTURES = frozenset({"image", "image_url", "input_image", "computer_screenshot"})
 _DOCUMENTS = frozenset({"document", "file", "input_file"})
+_UNREAD = frozenset({"type", "role", "cache_control", "signature", "encrypted_content"})
 _SAID = ("system", "messages", "tools", "instructions", "input", "response_format", "text", "output_config")
 
 
@@ -40,7 +41,10 @@ def _weight(value: JsonValue) -> float:
         elif isinstance(item, list):
             stack.extend(item)
         elif isinstance(item, dict):
+            # In a schema `type` may be a list of types, or a member that somebody calls so.
             kind = item.get("type")
+            if not isinstance(kind, str):
+                kind = ""
             if kind in _PICTURES:
                 total += _PICTURE
             elif kind in _DOCUMENTS:
@@ -48,7 +52,7 @@ def _weight(value: JsonValue) -> float:
             else:
                 total += _PER_MESSAGE if "role" in item else 0.0
                 for name, member in item.items():
-                    if name not in ("type", "role", "cache_control", "signature", "encrypted_content"):
+                    if name not in _UNREAD or (name == "type" and not kind):
                         total += _PER_MEMBER
                         stack.append(member)
         elif item is not None:

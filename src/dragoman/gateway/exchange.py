@@ -25,21 +25,27 @@ from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.service import Service
 from dragoman.gateway.telling import EMPTY, State, Telling, Unspoken
-from dragoman.gateway.whole import relayed_answer, report_comment, with_report
+from dragoman.gateway.whole import is_object, relayed_answer, report_comment, with_report
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Unframer
 from dragoman.providers.transport import transport_of
+from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator
-from dragoman.translate import LossLine, translate_failure, translate_headers, translate_response
+from dragoman.translate import LossLine, TranslatedResponse, translate_failure, translate_headers, translate_response
 
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
 # Statuses by which a provider refuses the gateway's own credential; they say nothing about the client's.
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 # What is told of a client that went away; nobody receives it.
 _GONE = 499
+# No error says more than this; what is longer is told by its beginning.
+_LONGEST_ERROR = 256 * 1024
+# Bytes of a request beyond which it is translated in a thread.
+_LARGE = 2 * 1024 * 1024
 
 
 class Exchange:
@@ -60,7 +66,10 @@ class Exchange:
         try:
             await self._converse(key)
         except Unspoken as error:
-            self._fail(error.failure)
+            if self._telling is not None and self._telling.state is State.FLOWING:
+                self._telling.fail(error.failure)
+            else:
+                self._fail(error.failure)
         except DragomanError as error:
             self._break(error)
         except asyncio.CancelledError:
@@ -76,15 +85,15 @@ class Exchange:
         aim = service.routes.aim(record.asked, self._place.protocol)
         record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
         strict = service.settings.server.strict or aim.strict or (key is not None and key.strict)
-        question = put(
-            self._request,
-            self._place,
-            body,
-            gist,
-            aim,
-            renamed=aim.model != record.asked,
-            strict=strict or asks_strictness(self._request),
-        )
+        strict = strict or asks_strictness(self._request)
+        renamed = aim.model != record.asked
+        if len(body) > _LARGE:
+            # Others are served meanwhile.
+            question = await asyncio.to_thread(
+                put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict
+            )
+        else:
+            question = put(self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
         record.stream = question.stream
         self._question = question
         answered = await self._asking.ask(question)
@@ -95,8 +104,7 @@ class Exchange:
             return
         unframer = self._unframer(question)
         # The answer's content type decides how it is read, not what was asked (S12).
-        kind = (header(answered.headers, b"content-type") or b"").lower()
-        if unframer is None and not kind.startswith(b"text/event-stream"):
+        if unframer is None and not _is_stream(answered):
             await self._answer_whole(question, answered)
         elif question.stream:
             await self._answer_stream(question, answered, unframer)
@@ -127,13 +135,30 @@ class Exchange:
             withhold=codec_of(question.client).withhold_usage if question.metered else None,
         )
         try:
-            await telling.tell(flight, lambda: self._report(question, translator))
+            await telling.tell(
+                flight, lambda blocks: self._go_on(question, blocks), lambda: self._report(question, translator)
+            )
         finally:
             self._note(translator)
 
     async def _answer_collected(self, question: Question, flight: Flight, unframer: Unframer | None) -> None:
         """A stream for a client that did not ask for one."""
         translator = self._translator(question, collect=True)
+        await self._gather(translator, flight, unframer)
+        while translator.paused:
+            flight, unframer = await self._go_on(question, translator.resume or ())
+            translator.go_on()
+            await self._gather(translator, flight, unframer)
+        try:
+            body = translator.close()
+        except DragomanError:
+            raise BadAnswer("the provider's answer could not be read") from None
+        losses = self._note(translator)
+        if translator.failure is not None:
+            raise Unspoken(translator.failure)
+        self._reply(question, flight.headers, [JSON], body, losses)
+
+    async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None) -> None:
         watch, clock = self._asking.watch, self._service.clock
 
         def take(chunk: bytes) -> None:
@@ -144,14 +169,21 @@ class Exchange:
         # Whether the story of a cut stream was complete is the translator's to say (S10).
         with suppress(Truncated):
             await flight.pump(take)
-        try:
-            body = translator.close()
-        except DragomanError:
-            raise BadAnswer("the provider's answer could not be read") from None
-        losses = self._note(translator)
-        if translator.failure is not None:
-            raise Unspoken(translator.failure)
-        self._reply(question, flight.headers, [JSON], body, losses)
+
+    async def _go_on(
+        self, question: Question, blocks: tuple[JsonObject, ...], *, stream: bool = True
+    ) -> tuple[Flight, Unframer | None]:
+        """Ask a provider that paused to go on from what it said (mapping.md §13)."""
+        codec = codec_of(question.aim.endpoint.protocol)
+        if codec.resume_request is None:
+            raise BadAnswer("the provider paused in a protocol that knows no pauses")
+        answered = await self._asking.ask(question, codec.resume_request(question.translated.body, blocks))
+        if isinstance(answered, Refusal):
+            raise Unspoken(self._failure_in(question, answered))
+        unframer = self._unframer(question)
+        if stream is not (unframer is not None or _is_stream(answered)):
+            raise BadAnswer("the provider went on in another form than it began")
+        return answered, unframer
 
     async def _answer_whole(self, question: Question, flight: Flight) -> None:
         raw = await self._asking.read(flight)
@@ -165,22 +197,32 @@ class Exchange:
             else:
                 self._reply(question, flight.headers, [JSON], raw, ())
             return
-        try:
-            told = translate_response(
-                raw,
-                source=source,
-                target=question.client,
-                request=question.translated,
-                stream=question.stream,
-                mint=self._service.mint,
-            )
-        except DragomanError:
-            raise BadAnswer("the provider's answer could not be read") from None
+        earlier: list[bytes] = []
+        told = self._translated(question, raw, earlier)
+        while told.resume is not None and len(earlier) < RESUMES:
+            earlier.append(raw)
+            flight, _ = await self._go_on(question, told.resume, stream=False)
+            raw = await self._asking.read(flight)
+            told = self._translated(question, raw, earlier)
         self._record.usage = told.usage
         if told.failure is not None:
             raise Unspoken(told.failure)
         kind = EVENT_STREAM if question.stream else [JSON]
         self._reply(question, flight.headers, kind, told.body, told.losses)
+
+    def _translated(self, question: Question, raw: bytes, earlier: list[bytes]) -> TranslatedResponse:
+        try:
+            return translate_response(
+                raw,
+                source=question.aim.endpoint.protocol,
+                target=question.client,
+                request=question.translated,
+                stream=question.stream,
+                mint=self._service.mint,
+                earlier=earlier,
+            )
+        except DragomanError:
+            raise BadAnswer("the provider's answer could not be read") from None
 
     def _translator(self, question: Question, *, collect: bool) -> StreamTranslator:
         return StreamTranslator(
@@ -190,6 +232,7 @@ class Exchange:
             mint=self._service.mint,
             collect=collect,
             limit=self._service.settings.limits.event,
+            resumes=RESUMES,
         )
 
     def _report(self, question: Question, translator: StreamTranslator) -> bytes:
@@ -254,16 +297,19 @@ class Exchange:
 
     def _refuse(self, question: Question, refusal: Refusal) -> None:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
-        source = question.aim.endpoint.protocol
-        failure = codec_of(source).decode_failure(refusal.status, refusal.body)
-        if not question.relay or not refusal.body.lstrip().startswith(b"{"):
-            if failure.kind in _AUTH_KINDS and not question.relay:
-                failure = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
+        failure = self._failure_in(question, refusal)
+        if not question.relay or len(refusal.body) > _LONGEST_ERROR or not is_object(refusal.body):
             self._fail(failure, refusal.headers)
             return
         self._record.failure, self._record.status = failure.kind.value, refusal.status
         body = self._service.redactor(question.aim.provider).clean(refusal.body)
         self._request.respond(refusal.status, self._headers(question, refusal.headers, [JSON]), body)
+
+    def _failure_in(self, question: Question, refusal: Refusal) -> Failure:
+        failure = codec_of(question.aim.endpoint.protocol).decode_failure(refusal.status, refusal.body)
+        if failure.kind in _AUTH_KINDS and not question.relay:
+            return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
+        return failure
 
     def _break(self, error: DragomanError) -> None:
         """Something broke: in the client's stream if that has begun, else as an HTTP error."""
@@ -299,15 +345,23 @@ class Exchange:
             ]
         told = replies.told(failure, self._place.protocol, record.id)
         record.failure, record.status = failure.kind.value, told.status
-        self._request.respond(told.status, [*extra, *headers.written(told.headers)], told.body)
+        own = headers.written(told.headers)
+        # What the table says about trying again goes before what the provider said.
+        kept = [pair for pair in extra if pair[0].decode("latin-1") not in told.headers] if own else extra
+        self._request.respond(told.status, [*kept, *own], told.body)
 
     def _cancelled(self) -> None:
         """The client went away, or the gateway is shutting down under it."""
         telling, record = self._telling, self._record
         record.status, record.failure = record.status or _GONE, "cancelled"
         if self._service.draining:
-            record.failure = "shutdown"
             if telling is not None and telling.state is State.FLOWING:
                 telling.fail(_SHUTTING_DOWN)
             elif not self._request.started:
                 self._fail(_SHUTTING_DOWN)
+            record.failure = "shutdown"
+
+
+def _is_stream(flight: Flight) -> bool:
+    kind = header(flight.headers, b"content-type")
+    return kind is not None and kind.lower().startswith(b"text/event-stream")

@@ -1,7 +1,7 @@
 """Headers: what passes between a client and a provider, by allow-lists in both directions (mapping.md §2).
 
-Never passed on: credentials, cookies, forwarding and proxy headers, ids of organisations, entity headers of a body that
-was read.
+Never passed on: credentials, cookies, forwarding and proxy headers; of answers also ids of organisations and entity
+headers, since the body was read.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _RETRY = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 _LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-fast-", b"x-ratelimit-")
 
 REQUEST_ID = {MESSAGES: b"request-id"}
+# A client's parser gives up on headers that are very long, and names from outside may be.
+_LONGEST = 200
 _UPSTREAM_IDS = (b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id")
 
 
@@ -75,7 +77,8 @@ def upstream_id(headers: HeaderList) -> str:
 
 
 def safe(text: str) -> bytes:
-    """Text from outside as a header value: printable ASCII, everything else percent-encoded."""
+    """Text from outside as a header value: short, printable ASCII, everything else percent-encoded."""
+    text = text[:_LONGEST]
     if text.isascii() and text.isprintable():
         return text.encode()
     return b"".join(

@@ -5,16 +5,20 @@ Whatever came from outside is written so that it cannot end a line, move a curso
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
 from typing import TextIO
 
+from dragoman.errors import WireError
 from dragoman.gateway.record import Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.wire.json import encode
 
 _SHOWN = 120
+# A field of an event may be a sentence, or several.
+_LONGEST = 2000
 
 
 def shown(text: str) -> str:
@@ -31,6 +35,8 @@ class Log:
         self._out = out or sys.stderr
         self._json = not self._out.isatty() if json is None else json
         self._quiet = quiet
+        # Lines that could not be written, to be told of when it works again.
+        self._lost = 0
         self._line: Callable[[Record], str] = self._as_json if self._json else _as_text
 
     def exchange(self, record: Record) -> None:
@@ -41,14 +47,22 @@ class Log:
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does."""
         if self._json:
-            self._write(encode({"time": _now(), "level": level, "event": message, **fields}).decode())
+            self._write(_json_line({"time": _now(), "level": level, "event": message, **_cut(fields)}))
         else:
-            told = " ".join(f"{name}={shown(str(value))}" for name, value in fields.items())
+            told = " ".join(f"{name}={_quoted(str(value))}" for name, value in fields.items())
             self._write(f"{_clock()} {level:5} {message}{' ' if told else ''}{told}")
 
     def _write(self, line: str) -> None:
-        self._out.write(line + "\n")
-        self._out.flush()
+        """Write a line; a full disk, or a reader that is gone, keeps nobody from being served."""
+        try:
+            self._out.write(line + "\n")
+            self._out.flush()
+        except OSError:
+            self._lost += 1
+            return
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            self.event("warn", "lines of the log could not be written", lines=lost)
 
     def _as_json(self, record: Record) -> str:
         usage = record.usage
@@ -59,7 +73,7 @@ class Log:
             "id": record.id,
             "key": record.key,
             "client": record.dialect,
-            "path": record.path,
+            "path": record.path[:_SHOWN],
             "asked": record.asked[:_SHOWN],
             "provider": record.provider,
             "model": record.model[:_SHOWN],
@@ -79,7 +93,42 @@ class Log:
             line["failure"] = record.failure
         if record.upstream_id:
             line["upstream_id"] = record.upstream_id
-        return encode(line).decode()
+        return _json_line(line)
+
+
+def _json_line(line: JsonObject) -> str:
+    """One line for a machine that a terminal may still show: what JSON allows but is not printable is escaped."""
+    try:
+        text = encode(line).decode()
+    except WireError:
+        # A lone surrogate, as in the name of a file that is not UTF-8.
+        text = encode({name: _mended(value) for name, value in line.items()}).decode()
+    return text if text.isprintable() else _unprintable(_escape, text)
+
+
+def _mended(value: JsonValue) -> JsonValue:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+# Only characters beyond ASCII are left to be found, and those only inside strings.
+_unprintable = re.compile(r"[^\x20-\x7e]").sub
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[0].isprintable():
+        return found[0]
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _cut(fields: JsonObject) -> JsonObject:
+    return {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _quoted(text: str) -> str:
+    """A field of an event on one line: words in quotes, which they cannot end."""
+    text = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+    return '"' + text.replace('"', "'") + '"' if not text or " " in text or '"' in text else text
 
 
 def _as_text(record: Record) -> str:

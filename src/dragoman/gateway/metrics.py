@@ -16,7 +16,12 @@ from dragoman.gateway.record import Record
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _MODELS_LIMIT = 200
+_LABEL_LENGTH = 120
 OTHER = "other"
+# Statuses of names that their provider does not know: those are not worth a label.
+_UNKNOWN = frozenset({400, 404})
+# More than any exchange takes; a provider may report anything.
+_MOST_TOKENS = 1 << 40
 TOKENS = ("input", "output", "cache_read", "cache_write", "thinking")
 
 
@@ -68,7 +73,7 @@ class Metrics:
 
     def count(self, record: Record) -> None:
         """Count one exchange that has ended."""
-        model = self._bounded(record.provider, record.model)
+        model = self._bounded(record)
         key = (record.dialect, record.provider, record.served, model, record.status)
         cell = self._cells.get(key)
         if cell is None:
@@ -82,11 +87,11 @@ class Metrics:
         usage = record.usage
         if usage is not None:
             tokens = cell.tokens
-            tokens[0] += usage.input
-            tokens[1] += usage.output
-            tokens[2] += usage.cache_read or 0
-            tokens[3] += usage.cache_write or 0
-            tokens[4] += usage.thinking or 0
+            counts = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
+            for at, count in enumerate(counts):
+                if count:
+                    # Counters never go down.
+                    tokens[at] += min(max(0, count), _MOST_TOKENS)
         for loss in record.losses:
             named = (record.dialect, record.served, loss["feature"], loss["fate"])
             self._losses[named] = self._losses.get(named, 0) + 1
@@ -103,11 +108,16 @@ class Metrics:
             in_flight=self.in_flight,
         )
 
-    def _bounded(self, provider: str, model: str) -> str:
+    def _bounded(self, record: Record) -> str:
+        """The label for a model; what would be shown alike is the same label, so that no series stands there twice."""
+        provider, model = record.provider, record.model
         if (provider, model) in self._models:
             return model
-        if len(self._models) >= _MODELS_LIMIT:
-            return OTHER
+        model = _printable(model)
+        if (provider, model) in self._models:
+            return model
+        if len(self._models) >= _MODELS_LIMIT or record.status in _UNKNOWN:
+            return OTHER if model else ""
         self._models.add((provider, model))
         return model
 
@@ -199,6 +209,10 @@ def _labels(cell: Cell) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A label's value: short, printable, with Prometheus' three escapes."""
-    clean = "".join(character if character.isprintable() else "?" for character in text[:120])
-    return clean.replace("\\", "\\\\").replace('"', '\\"')
+    """A label's value with Prometheus' escapes; its third one, for line breaks, is never needed."""
+    return _printable(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _printable(text: str) -> str:
+    text = text[:_LABEL_LENGTH]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -71,7 +71,8 @@ async def pass_on(service: Service, request: Request, place: Place, record: Reco
     try:
         watch.follow(flight)
         await flight.head()
-        record.upstream_id = headers.upstream_id(flight.headers)
+        named = headers.upstream_id(flight.headers)
+        record.upstream_id = named and service.redactor(aim.provider).clean_text(named)
         await _hand_over(service, request, record, aim, flight, watch)
     finally:
         watch.stop()
@@ -84,7 +85,7 @@ async def _hand_over(
     """The answer as it comes; an error without the provider's secrets."""
     if 300 <= flight.status < 400:
         raise BadAnswer("the provider answered with a redirect, which is not followed")
-    own = len(aim.provider.keys) <= 1
+    own = len(aim.provider.keys) <= 1 or service.settings.server.pooled_limits
     told: HeaderList = [
         (b"content-type", header(flight.headers, b"content-type") or b"application/octet-stream"),
         id_header(record.dialect, record.id),
@@ -121,7 +122,8 @@ async def _hand_over(
 
 def _aim(service: Service, request: Request, place: Place, body: bytes, kind: bytes) -> tuple[Aim, bytes]:
     """Whom a request of another path goes to, and its body with the model's name as known there."""
-    is_json = b"json" in kind or body[:1] == b"{"
+    # SDKs name a type also where they send no body.
+    is_json = bool(body) and (b"json" in kind or body[:1] == b"{")
     field = None if is_json else _form_model(body[:_FORM_LIMIT])
     name = field[1].decode("utf-8", "replace") if field is not None else _model_in(body) if is_json else ""
     if name:

@@ -105,7 +105,9 @@ def _read(path: str) -> Place:
         return Place(kind=Kind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
     # Without a prefix only what is known to be of an API goes to a provider: browsers ask for icons.
     named = len(segments) < depth or (segments and segments[0] in _OTHERS)
-    return Place(kind=Kind.OTHER if named else Kind.NOWHERE, protocol=family or _family_of(rest), rest=rest)
+    if not named:
+        return Place(kind=Kind.NOWHERE, protocol=family, rest=rest)
+    return Place(kind=Kind.OTHER, protocol=family or _family_of(rest), rest=rest)
 
 
 def _family_of(rest: str) -> str:

@@ -15,9 +15,10 @@ from dragoman.http.coding import decode_body
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.protocols.registry import codec_of
-from dragoman.translate import TranslatedRequest, translate_request
+from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
-from dragoman.wire.splice import with_stream
+from dragoman.wire.spans import object_members, without
+from dragoman.wire.splice import named, with_stream
 
 _NULL = Raw(b"null")
 _ON = (b"1", b"true", b"yes")
@@ -97,10 +98,11 @@ def asks_strictness(request: Request) -> bool:
 
 def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, renamed: bool, strict: bool) -> Question:
     """Write a request for the provider it leads to."""
-    source = place.protocol
+    source, usage = place.protocol, None
     if source == CHAT and gist.messages == _NULL and gist.input != _NULL:
         # Some editors send Responses bodies to the Chat path and expect Chat answers (pitfall 207).
         source = RESPONSES
+        body, usage = _without_options(body)
     stream = bytes(gist.stream) == b"true"
     streams = {"always": True, "never": False}.get(aim.provider.streams, stream)
     target = aim.endpoint.protocol
@@ -114,11 +116,8 @@ def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, re
             metered, translated = True, msgspec.structs.replace(translated, body=asking)
         passed = headers.relayed(request.headers, source, anthropic=aim.provider.anthropic)
     else:
-        wire = decode_object(body)
-        if streams is not stream:
-            wire["stream"] = streams
         translated = translate_request(
-            wire,
+            body if streams is stream else with_stream(body, streams),
             source=source,
             target=target,
             model=aim.model,
@@ -127,6 +126,11 @@ def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, re
             strict=strict,
         )
         passed = headers.written(translated.headers)
+    if usage is not None:
+        asked = asked_by(translated, codec_of(target))
+        asked = msgspec.structs.replace(asked, request=msgspec.structs.replace(asked.request, include_usage=usage))
+        translated = msgspec.structs.replace(translated, asked=asked)
+        metered = target == CHAT and streams and not usage
     return Question(
         aim=aim,
         client=place.protocol,
@@ -140,14 +144,27 @@ def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, re
     )
 
 
+def _without_options(body: bytes) -> tuple[bytes, bool]:
+    """A Responses body of a Chat client without its options of a Chat stream, and whether they ask for usage."""
+    options = decode_object(body).get("stream_options")
+    cut = without(body, [member.whole for member in named(object_members(body), "stream_options")])
+    return cut, isinstance(options, dict) and options.get("include_usage") is True
+
+
 def _relayed(body: bytes, aim: Aim, *, renamed: bool, resay: bool | None, strict: bool) -> TranslatedRequest:
     """The same protocol on both sides: the bytes as they are, but for the closed list of repairs (mapping.md §1)."""
     protocol = aim.endpoint.protocol
     codec = codec_of(protocol)
-    translated = translate_request(body, source=protocol, target=protocol, model=aim.model if renamed else None)
+    translated = same_request(body, protocol=protocol, model=aim.model if renamed else None)
     sent = codec.repair_request(translated.body, translated.ledger)
     if strict and len(translated.ledger):
         raise StrictError(translated.ledger.losses)
     if resay is not None:
         sent = with_stream(sent, resay)
+        if resay:
+            # What a stream costs is told only when asked for, and a whole answer always tells.
+            sent = codec.ask_usage(sent) or sent
+        else:
+            # Options of a stream are refused where there is none.
+            sent = without(sent, [member.whole for member in named(object_members(sent), "stream_options")])
     return translated if sent is translated.body else msgspec.structs.replace(translated, body=sent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.errors import ClientError, DragomanError, TimedOut, UpstreamError
+from dragoman.errors import ClientError, ConfigError, DragomanError, TimedOut, UpstreamError
 from dragoman.gateway.headers import safe
 from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.gateway.routes import UnknownModel
@@ -49,6 +49,9 @@ def failure_of(error: DragomanError) -> Failure | None:
         return Failure(kind=FailureKind.TIMEOUT, status=504, message=str(error))
     if isinstance(error, UpstreamError):
         return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
+    if isinstance(error, ConfigError):
+        # Its words name files and settings, which are the operator's alone.
+        return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider is not configured completely")
     return None
 
 
@@ -65,7 +68,9 @@ def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:
 
 def route_header(provider: str, model: str, protocol: str) -> tuple[bytes, bytes]:
     """Who answered: provider, model and the protocol it was asked in."""
-    return (_ROUTE, b"%b/%b; dialect=%b" % (safe(provider), safe(model), protocol.encode()))
+    # A model's name must not pose as the dialect.
+    named = safe(f"{provider}/{model}").replace(b";", b"%3B")
+    return (_ROUTE, b"%b; dialect=%b" % (named, protocol.encode()))
 
 
 def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:

@@ -16,7 +16,9 @@ from dragoman.errors import DragomanError
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.provider import Endpoint, Provider
 
+# How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
 _KNOWN_LIMIT = 4096
+_KNOWN_LENGTH = 256
 _NEAREST = 3
 _SPOKEN = tuple(codec.name for codec in PROTOCOLS)
 
@@ -50,9 +52,10 @@ class Routes:
         known = self._known.get((name, protocol))
         if known is None:
             known = self._find(name, protocol)
-            if len(self._known) >= _KNOWN_LIMIT:
-                self._known.clear()
-            self._known[name, protocol] = known
+            if len(name) <= _KNOWN_LENGTH:
+                if len(self._known) >= _KNOWN_LIMIT:
+                    self._known.clear()
+                self._known[name, protocol] = known
         return known
 
     def names(self) -> list[str]:
@@ -71,6 +74,8 @@ class Routes:
             raise UnknownModel(self._unknown(name))
         provider = self._providers[route.provider]
         model, endpoint = self._endpoint(provider, model, protocol)
+        if not model:
+            raise UnknownModel(self._unknown(name))
         return Aim(provider=provider, endpoint=endpoint, model=model, strict=route.strict)
 
     def _endpoint(self, provider: Provider, model: str, protocol: str) -> tuple[str, Endpoint]:

@@ -64,5 +64,5 @@ async def _ask(path: Path) -> Snapshot | None:
                 return _DECODER.decode(await reader.read())
             finally:
                 writer.close()
-    except (OSError, TimeoutError, msgspec.DecodeError):
+    except (OSError, TimeoutError, msgspec.DecodeError, UnicodeError):
         return None

@@ -13,8 +13,9 @@ provider's socket.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
+from typing import TypeAlias
 
 from dragoman.errors import DragomanError, Truncated
 from dragoman.gateway.record import Record
@@ -23,11 +24,16 @@ from dragoman.gateway.watch import Overstayed, Watch
 from dragoman.http.flight import Flight, HeaderList
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Unframer
 from dragoman.streaming import StreamTranslator
 
 _NATIVE_FAILURE = b"response.failed"
 EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's answer was empty")
+
+
+# Asks the provider to go on from these blocks.
+Again: TypeAlias = Callable[[tuple[JsonObject, ...]], Awaitable[tuple[Flight, Unframer | None]]]
 
 
 class State(Enum):
@@ -70,6 +76,7 @@ class Telling:
         self._request = request
         self._translator = translator
         self._feed = translator.feed if withhold is None else lambda chunk: withhold(translator.feed(chunk))
+        self._withhold = withhold
         self._headers = headers
         self._relay = relay
         self._redactor = redactor
@@ -81,19 +88,17 @@ class Telling:
         self._ending: Callable[[], bytes] = bytes
         self.state = State.HOLDING
 
-    async def tell(self, flight: Flight, ending: Callable[[], bytes]) -> None:
-        """Hand on the whole stream; `ending` gives what may follow its last frame."""
-        request, watch = self._request, self._watch
+    async def tell(self, flight: Flight, again: Again, ending: Callable[[], bytes]) -> None:
+        """Hand on the whole stream; `again` resumes one that paused, `ending` gives what may follow its last frame."""
+        request, watch, translator = self._request, self._watch, self._translator
         self._ending = ending
-        request.on_pause, request.on_resume = flight.pause, flight.resume
-        if request.paused:
-            flight.pause()
         watch.alive = self._keep_alive
-        watch.hearing()
         try:
-            await flight.pump(self.take)
-            if self._unframer is not None:
-                self.take(self._unframer.close(), framed=True)
+            await self._hear(flight)
+            while translator.paused:
+                flight, self._unframer = await again(translator.resume or ())
+                translator.go_on()
+                await self._hear(flight)
             self._close()
         except (_Cut, Overstayed):
             self._close()
@@ -104,6 +109,21 @@ class Telling:
             request.on_pause = request.on_resume = None
             watch.alive = None
         self._finish()
+
+    async def _hear(self, flight: Flight) -> None:
+        request = self._request
+        request.on_pause, request.on_resume = flight.pause, flight.resume
+        if request.paused:
+            flight.pause()
+        self._watch.hearing()
+        try:
+            await flight.pump(self.take)
+            if self._unframer is not None:
+                self.take(self._unframer.close(), framed=True)
+        except Truncated:
+            # A turn that paused has said all it had to say.
+            if not self._translator.paused:
+                raise
 
     def take(self, chunk: bytes, *, framed: bool = False) -> None:
         """Take what the provider sent, from the reading callback."""
@@ -135,7 +155,7 @@ class Telling:
         if failure is not None and self.state is not State.OVER:
             self._note(failure)
             out = self._redactor.clean(out)
-            if self.state is State.HOLDING and not self._is_native(out):
+            if self.state is State.HOLDING and not self._is_native(failure, out):
                 raise Unspoken(failure)
         if self.state is State.HOLDING:
             if not translator.speaking:
@@ -153,9 +173,11 @@ class Telling:
                 raise _Cut
             self._watch.ending()
 
-    def _is_native(self, out: bytes) -> bool:
+    def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
-        return self._relay and _NATIVE_FAILURE in out
+        # Of bytes that nobody can read the translator makes such an answer too, which has no name of the provider's.
+        own = failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native)
+        return own and self._relay and _NATIVE_FAILURE in out
 
     def _commit(self, now: float) -> None:
         """From here on the status is 200."""
@@ -169,6 +191,8 @@ class Telling:
     def _close(self) -> None:
         """The provider's side is over: end the client's as its protocol demands."""
         out = self._translator.close()
+        if self._withhold is not None:
+            out = self._withhold(out)
         failure = self._translator.failure
         if failure is not None:
             self._note(failure)

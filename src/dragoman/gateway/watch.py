@@ -10,6 +10,7 @@ always    the exchange as a whole: `total`
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from enum import Enum
 
@@ -37,7 +38,20 @@ _LINGER = 1.0
 class Watch:
     """Ends a flight that takes too long. `heard` and `told` are set by those who read and write."""
 
-    __slots__ = ("_flight", "_handle", "_loop", "_since", "_started", "_timeouts", "alive", "heard", "phase", "told")
+    __slots__ = (
+        "_flight",
+        "_handle",
+        "_loop",
+        "_since",
+        "_soonest",
+        "_started",
+        "_timeouts",
+        "_when",
+        "alive",
+        "heard",
+        "phase",
+        "told",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, started: float) -> None:
         self._loop = loop
@@ -46,6 +60,8 @@ class Watch:
         self._since = started
         self._flight: Flight | None = None
         self._handle: asyncio.TimerHandle | None = None
+        self._when = started
+        self._soonest = min(timeouts.first_byte, timeouts.idle, timeouts.total)
         self.phase = Phase.WAITING
         # When the provider was last heard, and when the client was last told something.
         self.heard = started
@@ -59,7 +75,8 @@ class Watch:
         self._enter(Phase.WAITING)
 
     def hearing(self) -> None:
-        """The answer has begun."""
+        """The answer has begun; before that there is no status to be kept alive (decision 15)."""
+        self.told = self._loop.time()
         self._enter(Phase.HEARING)
 
     def ending(self) -> None:
@@ -95,15 +112,17 @@ class Watch:
             return total, TimedOut(f"the exchange took longer than {timeouts.total:g} s")
         return due, TimedOut(words)
 
-    def _arm(self, now: float) -> None:
-        due, _ = self._due(now)
-        if self.alive is not None and self.phase is Phase.HEARING:
+    def _arm(self, now: float, limit: float = math.inf) -> None:
+        # No limit of any phase but the last is nearer: the timer fires no later than needed, and looks again then.
+        due = min(now + (_LINGER if self.phase is Phase.ENDING else self._soonest), limit)
+        if self.alive is not None and self.phase is not Phase.ENDING:
             due = min(due, self.told + self._timeouts.keep_alive)
         if self._handle is not None:
-            if now < self._handle.when() <= due:
-                # It fires no later than needed, and looks again then.
+            if now < self._when <= due:
                 return
             self._handle.cancel()
+        # A handle does not always know its time: in uvloop, none that is due at once.
+        self._when = due
         self._handle = self._loop.call_at(due, self._look)
 
     def _look(self) -> None:
@@ -117,7 +136,7 @@ class Watch:
             self._flight = None
             flight.abort(error)
             return
-        if self.alive is not None and self.phase is Phase.HEARING and now >= self.told + self._timeouts.keep_alive:
+        if self.alive is not None and now >= self.told + self._timeouts.keep_alive:
             self.told = now
             self.alive()
-        self._arm(now)
+        self._arm(now, due)

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.errors import BadAnswer
+from dragoman.errors import BadAnswer, DragomanError, WireError
+from dragoman.gateway.paths import RESPONSES
 from dragoman.model.failure import Failure
+from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Codec
-from dragoman.translate import LossLine, as_json
-from dragoman.wire.json import decode, encode
+from dragoman.translate import LossLine, as_json, asked_by
+from dragoman.wire.json import decode_object, encode
 from dragoman.wire.spans import with_member
 from dragoman.wire.sse import comment
 
@@ -38,13 +40,32 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
     """
     try:
         gist = _GIST.decode(raw)
+        # What the reader passes over it does not look into, and no client reads JSON that is not UTF-8.
+        raw.decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadAnswer("the provider's answer is not JSON of its protocol") from None
-    if gist.error != _NULL and bytes(gist.status) != b'"failed"':
-        return None, codec.decode_failure(0, raw)
+    # Only Responses tells a failure as an answer of its own, which is passed on (S1).
+    if gist.error != _NULL and (codec.name != RESPONSES or bytes(gist.status) != b'"failed"'):
+        # Only the protocol knows what an error without a status of its own means.
+        try:
+            told = codec.decode_response(decode_object(raw), asked_by(None, codec), Ledger())
+        except DragomanError:
+            raise BadAnswer("the provider's answer could not be read") from None
+        if isinstance(told, Failure):
+            return None, told
     if gist.usage == _NULL:
         return None, None
-    return codec.usage_of({"usage": decode(bytes(gist.usage))}), None
+    # Counts that cannot be read are no reason to fail.
+    return codec.usage_of(bytes(gist.usage)), None
+
+
+def is_object(raw: bytes) -> bool:
+    """Whether a body is a JSON object to its end, and may be passed on as one."""
+    try:
+        decode_object(raw)
+    except WireError:
+        return False
+    return True
 
 
 def with_report(body: bytes, losses: Sequence[LossLine]) -> bytes:

@@ -2,7 +2,8 @@
 
 SIGTERM, SIGINT   stop accepting, let running exchanges end within `timeouts.drain`, then end them in their own form
 SIGHUP            read the configuration again
-the file changes  likewise; a bad one is told and the old one stays
+the file changes  likewise, once it rests; a bad one is told and the old one stays
+lifeline ends     whoever watches over this process is gone: as SIGTERM
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
+from weakref import WeakSet
 
 from msgspec import Struct
 
 from dragoman.config.reading import fingerprint
 from dragoman.config.settings import Limits, Settings, Timeouts
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.app import App
 from dragoman.gateway.binding import check_binding
 from dragoman.gateway.logs import Log
@@ -27,10 +30,14 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.siblings import Siblings
 from dragoman.http.server import Server, ServerLimits
 
-_LOOK_EVERY = 1.0
+# A file that was found changed is read at the next look, if it rests by then: editors write in several steps.
+_LOOK_EVERY = 0.5
 _LAST_MOMENTS = 5.0
 # Most values of an exchange die young and without cycles: the collector runs seldom, and never over what is loaded.
 _GC_THRESHOLDS = (50_000, 20, 50)
+
+
+Fingerprint: TypeAlias = tuple[int, int, int]
 
 
 class Duty(Struct, frozen=True, kw_only=True):
@@ -41,6 +48,10 @@ class Duty(Struct, frozen=True, kw_only=True):
     open: bool = False
     name: str = "0"
     siblings: Path | None = None
+    # The file as it was before the settings were read, so that no change is missed.
+    seen: Fingerprint | None = None
+    # A pipe that ends with the process at its other side.
+    lifeline: int | None = None
 
 
 class Worker:
@@ -55,8 +66,10 @@ class Worker:
         self._server = Server(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
         self._stop = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
+        # Services of former configurations, as long as exchanges run under them.
+        self._former: WeakSet[Service] = WeakSet()
         self._file = Path(settings.file) if settings.file else None
-        self._seen = fingerprint(self._file) if self._file is not None else None
+        self._read = self._seen = duty.seen or (fingerprint(self._file) if self._file is not None else None)
 
     async def run(self, listener: socket.socket, ready: Callable[[], None]) -> None:
         """Serve; return when everything that was under way has ended."""
@@ -64,6 +77,11 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
+        if self._duty.lifeline is not None:
+            loop.add_reader(self._duty.lifeline, self._cut_loose)
+        if self._file is not None and fingerprint(self._file) != self._read:
+            # A worker that is started anew begins with what its predecessor was started with.
+            self.reload()
         if self._siblings is not None:
             await self._siblings.listen()
         accepting = await loop.create_server(self._server, sock=listener, backlog=1024)
@@ -80,21 +98,41 @@ class Worker:
 
     def reload(self) -> None:
         """Apply the configuration as it is now; what is under way goes on under the old one."""
-        log = self._duty.log
-        old = self._service.settings
+        log, old = self._duty.log, self._service
+        if self._file is not None:
+            self._read = self._seen = fingerprint(self._file)
         try:
             settings = self._duty.read()
             check_binding(settings, open_to_all=self._duty.open)
         except ConfigError as error:
-            log.event("error", "the configuration was not changed: the new one has errors", problem=str(error))
+            self._refuse(error)
             return
-        if (settings.server.host, settings.server.port) != (old.server.host, old.server.port):
-            log.event("warn", "host and port change only with a restart")
-        before, self._service = self._service, Service(settings, self._metrics, log)
-        self._app.service = self._service
+        if _fixed(settings) != _fixed(old.settings):
+            log.event("warn", "host, port and workers change only with a restart")
+        self._former.add(old)
+        self._app.service = self._service = Service(settings, self._metrics, log)
         self._server.limits = server_limits(settings.limits, settings.timeouts)
-        self._closing = asyncio.get_running_loop().create_task(before.close())
+        self._closing = asyncio.get_running_loop().create_task(old.close())
         log.event("info", "the configuration was changed", providers=len(settings.providers))
+
+    def _refuse(self, error: ConfigError) -> None:
+        """Tell every problem of a configuration that is not applied."""
+        for problem in error.problems if isinstance(error, ConfigErrors) else (error,):
+            self._duty.log.event(
+                "error",
+                "the configuration was not changed: the new one has errors",
+                file=problem.file,
+                line=problem.line,
+                key=problem.key,
+                problem=problem.problem,
+                remedy=problem.remedy,
+            )
+
+    def _cut_loose(self) -> None:
+        """Stop, because nobody watches over this process any more."""
+        assert self._duty.lifeline is not None
+        asyncio.get_running_loop().remove_reader(self._duty.lifeline)
+        self._stop.set()
 
     async def _until_stopped(self) -> None:
         while not self._stop.is_set():
@@ -104,17 +142,18 @@ class Worker:
                 self._look()
 
     def _look(self) -> None:
-        """Read the file again if it is another one than before, by its time, size or place on the disk."""
+        """Read the file again if it is another one than was read, by its time, size or place on the disk, and rests."""
         if self._file is None:
             return
         now = fingerprint(self._file)
-        if now != self._seen:
-            self._seen = now
+        if now == self._seen and now != self._read:
             self.reload()
+        self._seen = now
 
     async def _drain(self) -> None:
         service, log = self._service, self._duty.log
-        service.draining = True
+        for running in (service, *self._former):
+            running.draining = True
         self._server.retire()
         if self._server.busy:
             log.event("info", "stopping when running exchanges have ended", running=self._server.busy)
@@ -122,6 +161,11 @@ class Worker:
             log.event("warn", "ending exchanges that still run", running=self._server.busy)
             self._server.cancel_all()
             await self._server.wait_idle(_LAST_MOMENTS)
+
+
+def _fixed(settings: Settings) -> tuple[str, int, int]:
+    """What a running gateway cannot change."""
+    return settings.server.host, settings.server.port, settings.server.workers
 
 
 def server_limits(limits: Limits, timeouts: Timeouts) -> ServerLimits:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
+from httptools import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserInvalidURLError,
+    HttpParserUpgrade,
+    HttpRequestParser,
+)
 from msgspec import Struct
 
 from dragoman.errors import ClientError
@@ -96,6 +102,9 @@ class Intake:
                 raise
             self._break(self._failure)
         except HttpParserError as error:
+            if isinstance(error, HttpParserInvalidURLError):
+                # How much of it was told depends on how the bytes were cut.
+                self._url = b""
             if self.final and self.incoming is None:
                 self.stray = True
             elif self._parser.get_method() == b"PRI":
@@ -128,7 +137,9 @@ class Intake:
             request.closes = True
             request.content.fail(error)
         else:
-            self.queue.append(Refusal(status=error.status, message=error.message, path=self._path, mute=mute))
+            # A head that is too large or malformed further down still says where it was to go.
+            path = self._path or self._url.decode("latin-1").partition("?")[0]
+            self.queue.append(Refusal(status=error.status, message=error.message, path=path, mute=mute))
         self.in_head = False
 
     def _refused(self, status: int, message: str) -> ClientError:

@@ -1,0 +1,119 @@
+"""Paths: base URLs are pasted in every form, and each means one endpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.gateway import paths
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Kind, place_of
+
+ENDPOINTS = {
+    "/v1/messages": (Kind.CONVERSATION, MESSAGES),
+    "/v1/chat/completions": (Kind.CONVERSATION, CHAT),
+    "/v1/responses": (Kind.CONVERSATION, RESPONSES),
+    "/v1/messages/count_tokens": (Kind.COUNT, MESSAGES),
+    "/v1/responses/input_tokens": (Kind.COUNT, RESPONSES),
+    "/v1/models": (Kind.MODELS, ""),
+    "/metrics": (Kind.METRICS, ""),
+    "/healthz": (Kind.HEALTH, ""),
+    "/readyz": (Kind.READY, ""),
+    "/": (Kind.HOME, ""),
+}
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_the_path_selects_the_endpoint_and_the_clients_protocol(path: str) -> None:
+    place = place_of(path)
+    assert (place.kind, place.protocol) == ENDPOINTS[path]
+
+
+FORMS = {
+    "without a version": "/messages",
+    "with the version twice": "/v1/v1/messages",
+    "with the version three times": "/v1/v1/v1/messages",
+    "with a slash at the end": "/v1/messages/",
+    "with doubled slashes": "//v1//messages",
+    "behind its family": "/anthropic/v1/messages",
+    "behind its family without a version": "/anthropic/messages",
+    "behind the other family": "/openai/v1/messages",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_pasted_base_url_means_the_same_in_every_form(form: str) -> None:
+    place = place_of(FORMS[form])
+    assert (place.kind, place.protocol, place.rest) == (Kind.CONVERSATION, MESSAGES, "/messages")
+    assert place.methods == ("POST",)
+
+
+@pytest.mark.parametrize(
+    ("path", "protocol"),
+    [
+        ("/v1/models", ""),
+        ("/openai/v1/models", CHAT),
+        ("/anthropic/v1/models", MESSAGES),
+        ("/anthropic/models", MESSAGES),
+    ],
+)
+def test_pitfall_209_the_family_in_the_path_decides_the_shape_of_the_list(path: str, protocol: str) -> None:
+    # Without one the headers decide: "" says so.
+    assert place_of(path).protocol == protocol
+
+
+@pytest.mark.parametrize(
+    ("path", "rest"),
+    [
+        ("/v1/models/gpt-5.1", "/models/gpt-5.1"),
+        ("/v1/models/openai/gpt-5.1", "/models/openai/gpt-5.1"),
+        ("/v1/models/openai%2Fgpt-5.1", "/models/openai%2Fgpt-5.1"),
+        ("/anthropic/v1/models/claude-x", "/models/claude-x"),
+    ],
+)
+def test_a_models_name_keeps_its_slashes(path: str, rest: str) -> None:
+    place = place_of(path)
+    assert (place.kind, place.rest) == (Kind.MODEL, rest)
+
+
+OTHERS = {
+    "/v1/embeddings": CHAT,
+    "/embeddings": CHAT,
+    "/openai/anything": CHAT,
+    "/v1/messages/batches": MESSAGES,
+    "/anthropic/v1/files": MESSAGES,
+    "/v1/responses/resp_1": RESPONSES,
+    "/v1/conversations/conv_1": RESPONSES,
+    "/v1/chat/completions/chatcmpl-1": CHAT,
+}
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_other_paths_of_an_api_belong_to_a_provider_and_have_its_envelope(path: str) -> None:
+    place = place_of(path)
+    assert (place.kind, place.protocol) == (Kind.OTHER, OTHERS[path])
+
+
+@pytest.mark.parametrize(
+    "path", ["/favicon.ico", "/robots.txt", "/.env", "/admin", "/Messages", "*", "/v1messages", "/V1/messages"]
+)
+def test_what_belongs_to_nobody_goes_to_nobody(path: str) -> None:
+    assert place_of(path).kind is Kind.NOWHERE
+
+
+def test_paths_without_number_are_not_remembered() -> None:
+    before = len(paths._KNOWN)
+    for count in range(1000):
+        place_of(f"/v1/models/m{count}")
+        place_of(f"/v1/files/f{count}")
+        place_of(f"/nowhere{count}")
+    assert len(paths._KNOWN) == before
+
+
+def test_spellings_without_number_of_one_endpoint_are_remembered_within_a_limit() -> None:
+    known = dict(paths._KNOWN)
+    try:
+        for count in range(2000):
+            assert place_of("/" * (count + 1) + "v1/messages").kind is Kind.CONVERSATION
+        assert len(paths._KNOWN) == paths._KNOWN_LIMIT
+    finally:
+        paths._KNOWN.clear()
+        paths._KNOWN.update(known)
