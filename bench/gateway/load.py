@@ -1,0 +1,143 @@
+"""The load: clients that ask, verify the answer and ask again, until a given number of answers was heard.
+
+A closed loop: as many questions are open as there are clients. Each client keeps its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+import httptools
+from msgspec import Struct
+
+from bench.gateway.hearing import complaint
+from bench.gateway.questions import Question, new_mark
+
+
+class LoadError(Exception):
+    """An answer was wrong, late or missing; a benchmark of wrong answers says nothing."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """Verified answers, the seconds that each took, in order of their ends, and how many reads brought them all."""
+
+    answers: int
+    latencies: list[float]
+    reads: int
+
+
+class Clients:
+    """Clients that share one number of questions."""
+
+    def __init__(self, asked: Question, answers: int) -> None:
+        self.asked = asked
+        self._unasked = answers
+        self._unheard = answers
+        self.latencies: list[float] = []
+        self.reads = 0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def next_mark(self) -> bytes | None:
+        """The mark of the next question, None if all were asked."""
+        if not self._unasked:
+            return None
+        self._unasked -= 1
+        return new_mark(self.asked.mode)
+
+    def heard(self, mark: bytes, status: int, body: bytes, took: float) -> None:
+        """Verify an answer."""
+        wrong = complaint(self.asked.client, self.asked.mode, mark, status, body)
+        if wrong is not None:
+            self.failed(wrong)
+            return
+        self.latencies.append(took)
+        self._unheard -= 1
+        if not self._unheard and not self.done.done():
+            self.done.set_result(None)
+
+    def failed(self, problem: str) -> None:
+        """Stop: something is wrong."""
+        if not self.done.done():
+            self.done.set_exception(LoadError(problem))
+
+
+class Connection(asyncio.Protocol):
+    """One client: asks, hears, asks the next."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._mark: bytes | None = None
+        self._body: list[bytes] = []
+        self._asked = 0.0
+
+    # A stream's transport is always one that can write, though uvloop's is none of asyncio's classes.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Ask the first question."""
+        self._transport = transport
+        self._ask()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Complain if an answer was still to come."""
+        if self._mark is not None:
+            self._clients.failed(f"the connection was lost after {sum(map(len, self._body))} bytes of the body")
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        self._clients.reads += 1
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._clients.failed(f"not HTTP: {error}")
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """Take the answer in, and ask the next question."""
+        if self._mark is None:
+            self._clients.failed("an answer to no question")
+            return
+        took = perf_counter() - self._asked
+        body = b"".join(self._body)
+        self._body.clear()
+        mark, self._mark = self._mark, None
+        self._clients.heard(mark, self._parser.get_status_code(), body, took)
+        self._ask()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._mark = None
+        if self._transport is not None:
+            self._transport.close()
+
+    def _ask(self) -> None:
+        assert self._transport is not None
+        self._mark = self._clients.next_mark()
+        if self._mark is not None:
+            self._asked = perf_counter()
+            self._transport.write(self._clients.asked.marked(self._mark))
+
+
+async def drive(asked: Question, port: int, *, answers: int, concurrent: int, limit: float = 120.0) -> Outcome:
+    """Ask until that many answers were heard and verified; more than `limit` seconds are an error."""
+    loop = asyncio.get_running_loop()
+    clients = Clients(asked, answers)
+    connections: list[Connection] = []
+    try:
+        async with asyncio.timeout(limit):
+            for _ in range(min(concurrent, answers)):
+                _, connection = await loop.create_connection(lambda: Connection(clients), "127.0.0.1", port)
+                connections.append(connection)
+            await clients.done
+    except TimeoutError:
+        raise LoadError(f"{len(clients.latencies)} of {answers} answers after {limit:g} s") from None
+    finally:
+        for connection in connections:
+            connection.close()
+        if not clients.done.done():
+            clients.done.cancel()
+    return Outcome(answers=len(clients.latencies), latencies=clients.latencies, reads=clients.reads)

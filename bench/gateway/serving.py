@@ -1,0 +1,170 @@
+"""Who is served: the mock provider, the gateway as an operator would run it, and nginx as a plain reverse proxy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from bench.gateway.process import ProcessError, Served, free_port
+from bench.gateway.questions import GATEWAY_KEY
+from bench.workloads import CHAT, MESSAGES, MODELS
+
+# One key opens the gateway; metrics and the exchange log are on because they always are.
+_GATEWAY = """
+[server]
+host = "127.0.0.1"
+port = {port}
+
+[providers.chat]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:{provider}/v1"
+api_key = "sk-mock-chat"
+
+[providers.messages]
+protocol = "anthropic-messages"
+base_url = "http://127.0.0.1:{provider}"
+api_key = "sk-mock-messages"
+
+[providers.responses]
+protocol = "openai-responses"
+base_url = "http://127.0.0.1:{provider}/v1"
+api_key = "sk-mock-responses"
+{secure}
+[models]
+"{chat}" = "chat/{chat}"
+"{messages}" = "messages/{messages}"
+{secure_models}
+[keys.bench]
+key = "{key}"
+"""
+_SECURE = """
+[providers.chat-tls]
+protocol = "openai-chat"
+base_url = "https://127.0.0.1:{port}/v1"
+api_key = "sk-mock-chat"
+
+[providers.messages-tls]
+protocol = "anthropic-messages"
+base_url = "https://127.0.0.1:{port}"
+api_key = "sk-mock-messages"
+"""
+_SECURE_MODELS = """"{chat}-tls" = "chat-tls/{chat}-tls"
+"{messages}-tls" = "messages-tls/{messages}-tls"
+"""
+_NGINX = """
+{user}
+worker_processes 1;
+daemon off;
+pid {place}/nginx.pid;
+error_log {place}/nginx-error.log;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {place}/client;
+    proxy_temp_path {place}/proxy;
+    fastcgi_temp_path {place}/fastcgi;
+    uwsgi_temp_path {place}/uwsgi;
+    scgi_temp_path {place}/scgi;
+    client_max_body_size 32m;
+    client_body_buffer_size 1m;
+    keepalive_requests 1000000;
+    upstream provider {{
+        server 127.0.0.1:{provider};
+        keepalive 64;
+        keepalive_requests 1000000;
+    }}
+    server {{
+        listen 127.0.0.1:{port} backlog=1024;
+        location / {{
+            proxy_pass http://provider;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffering off;
+        }}
+    }}
+}}
+"""
+
+
+class Secured(Struct, frozen=True, kw_only=True):
+    """A certificate for the mock provider, the authority behind it, and the port that it is shown on."""
+
+    certificate: Path
+    authority: Path
+    port: int
+
+
+def secured(place: Path) -> Secured:
+    """A certificate for 127.0.0.1 that a fresh authority issued."""
+    # Only here, because it is a tool of development and only those who ask for TLS need it.
+    import trustme
+
+    authority = trustme.CA()
+    certificate, trusted = place / "certificate.pem", place / "authority.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    authority.cert_pem.write_to_path(str(trusted))
+    return Secured(certificate=certificate, authority=trusted, port=free_port())
+
+
+def provider(place: Path, core: int, tls: Secured | None = None) -> Served:
+    """The mock provider, started."""
+    port = free_port()
+    command = [sys.executable, "-m", "bench.gateway.provider", str(port)]
+    if tls is not None:
+        command += [str(tls.port), str(tls.certificate)]
+    return Served(command, port, place / "provider.log", core=core)
+
+
+def gateway(place: Path, core: int, provider_port: int, tls: Secured | None = None) -> Served:
+    """The gateway, started: one worker, one key, everything else as it comes."""
+    port = free_port()
+    file = place / "dragoman.toml"
+    file.write_text(gateway_settings(port, provider_port, tls), encoding="utf-8")
+    command = [sys.executable, "-m", "dragoman", "serve", "--config", str(file), "--port", str(port)]
+    trusted = {} if tls is None else {"SSL_CERT_FILE": str(tls.authority)}
+    return Served(command, port, place / "gateway.log", core=core, variables=trusted)
+
+
+def gateway_settings(port: int, provider_port: int, tls: Secured | None) -> str:
+    """The gateway's configuration file."""
+    chat, messages = MODELS[CHAT], MODELS[MESSAGES]
+    return _GATEWAY.format(
+        port=port,
+        provider=provider_port,
+        key=GATEWAY_KEY,
+        chat=chat,
+        messages=messages,
+        secure="" if tls is None else _SECURE.format(port=tls.port),
+        secure_models="" if tls is None else _SECURE_MODELS.format(chat=chat, messages=messages),
+    )
+
+
+def nginx_program() -> str | None:
+    """Where nginx is; system directories are often missing from a user's path."""
+    return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def nginx(place: Path, core: int, provider_port: int) -> Served | None:
+    """The program nginx, started, or None if it is not there."""
+    program = nginx_program()
+    if program is None:
+        return None
+    port = free_port()
+    file = place / "nginx.conf"
+    # Started by root, its workers would become somebody who may not look into the directory.
+    user = "user root;" if os.geteuid() == 0 else ""
+    file.write_text(_NGINX.format(user=user, place=place, port=port, provider=provider_port), encoding="utf-8")
+    command = [program, "-p", str(place), "-e", str(place / "nginx-error.log"), "-c", str(file)]
+    return Served(command, port, place / "nginx.log", core=core)
+
+
+def install_nginx() -> None:
+    """Install nginx with the system's packages; only root can."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise ProcessError("only root can install nginx, and only with apt-get; install it by hand")
+    subprocess.run(["apt-get", "install", "-y", "-qq", "nginx-light"], check=True, timeout=600)

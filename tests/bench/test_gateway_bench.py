@@ -1,0 +1,342 @@
+"""The gateway's benchmark measures what it says: marks come back to their askers, wrong answers end it, tables add up.
+
+Times are not asserted: they measure the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import pairwise, product
+from pathlib import Path
+
+import pytest
+import uvloop
+from anthropic.types import Message, RawMessageStreamEvent
+from msgspec import json, structs
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from bench.gateway import report, run, serving
+from bench.gateway.answers import CHUNKS, PLACE, streamed, streamed_text, whole, whole_text
+from bench.gateway.cases import CASES, PACED, TLS_CASES, WHOLE, Case, chosen
+from bench.gateway.hearing import complaint
+from bench.gateway.load import LoadError, drive
+from bench.gateway.metronome import TURNS, Metronome
+from bench.gateway.process import ProcessError, Served, cores, free_port
+from bench.gateway.questions import MARK_LENGTH, SIGN, body, find_mark, new_mark, question
+from bench.gateway.report import PAGE, Result, Standing, tables, verdict
+from bench.gateway.rounds import APART, TOGETHER, Cost, Delay, Effort, Quantiles, sample
+from bench.gateway.standing import pace
+from bench.workloads import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from dragoman.translate import translate_request
+
+ANSWER_TYPES: dict[str, TypeAdapter[object]] = {
+    MESSAGES: TypeAdapter(Message),
+    CHAT: TypeAdapter(ChatCompletion),
+    RESPONSES: TypeAdapter(Response),
+}
+EVENT_TYPES: dict[str, TypeAdapter[object]] = {
+    MESSAGES: TypeAdapter(RawMessageStreamEvent),
+    CHAT: TypeAdapter(ChatCompletionChunk),
+    RESPONSES: TypeAdapter(ResponseStreamEvent),
+}
+CASE_IDS = [case.label for case in CASES]
+MODES = (WHOLE, PACED)
+
+
+def said(protocol: str, mode: str, mark: bytes) -> bytes:
+    """The body of the mock provider's answer to that mark."""
+    answer = whole(protocol) if mode == WHOLE else streamed(protocol)
+    body = b"".join(answer.filled(mark)).partition(b"\r\n\r\n")[2]
+    if mode == WHOLE:
+        return body
+    return b"".join(re.split(rb"[0-9a-f]+\r\n", body.replace(b"\n\n\r\n", b"\n\n").removesuffix(b"0\r\n\r\n")))
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The mock provider as a process."""
+    with serving.provider(tmp_path_factory.mktemp("provider"), cores().apart) as served:
+        served.wait_ready()
+        yield served
+
+
+def test_the_cases_are_those_with_bounds_and_nginx_stands_beside_the_relays() -> None:
+    assert [case.label for case in CASES] == [
+        *("S1", "S2", "S3 burst", "S3 paced", "S4 burst", "S4 paced"),
+        *("S5 burst", "S5 paced", "S6", "S7 burst", "S7 paced"),
+    ]
+    assert all(case.aim < case.must for case in CASES)
+    assert {case.name for case in CASES if case.floor is not None} == {"S1", "S7"}
+    assert all(case.client == case.provider for case in CASES if case.floor is not None)
+
+
+def test_names_choose_cases() -> None:
+    assert [case.label for case in chosen(("s1", "S7"), tls=False)] == ["S1", "S7 burst", "S7 paced"]
+    assert [case.label for case in chosen(("S1",), tls=True)] == ["S1", "S1 TLS"]
+    assert chosen((), tls=False) == list(CASES)
+    assert chosen(("S99",), tls=True) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_IDS)
+def test_a_request_carries_its_mark_in_the_users_words(case: Case) -> None:
+    mark = new_mark(case.mode)
+    written = question(case, 1).marked(mark)
+    head, _, sent = written.partition(b"\r\n\r\n")
+    assert b"content-length: %d\r\n" % len(sent) in head + b"\r\n"
+    assert sent.count(SIGN) == 1
+    assert find_mark(sent) == mark
+    assert json.decode(sent).get("stream", False) is (case.mode != WHOLE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_IDS)
+def test_a_mark_survives_translation_to_the_provider(case: Case) -> None:
+    mark = new_mark(case.mode)
+    translated = translate_request(body(case).replace(SIGN, mark), source=case.client, target=case.provider)
+    assert find_mark(translated.body) == mark
+
+
+def test_no_two_marks_are_alike() -> None:
+    marks = {new_mark(WHOLE) for _ in range(100)}
+    assert len(marks) == 100
+    assert {len(mark) for mark in marks} == {MARK_LENGTH} == {len(PLACE)}
+    assert find_mark(b"nothing of the kind") is None
+
+
+@pytest.mark.parametrize(("protocol", "mode"), list(product(PROTOCOLS, MODES)))
+def test_an_answer_of_the_mock_is_legal_and_passes(protocol: str, mode: str) -> None:
+    mark = new_mark(mode)
+    told = said(protocol, mode, mark)
+    assert complaint(protocol, mode, mark, 200, told) is None
+    assert PLACE.encode() not in told
+    if mode == WHOLE:
+        ANSWER_TYPES[protocol].validate_json(told)
+        assert whole_text(mark.decode()).startswith(mark.decode())
+        return
+    frames = [frame.split(b"data: ", 1)[1] for frame in told.split(b"\n\n") if frame]
+    assert CHUNKS < len(frames) < CHUNKS + 12
+    for data in frames:
+        # The types know neither the terminator nor pings: the SDKs pass over both.
+        if data not in (b"[DONE]", b'{"type":"ping"}'):
+            EVENT_TYPES[protocol].validate_json(data)
+
+
+@pytest.mark.parametrize(("protocol", "mode"), list(product(PROTOCOLS, MODES)))
+def test_a_wrong_answer_is_complained_about(protocol: str, mode: str) -> None:
+    mark = new_mark(mode)
+    told = said(protocol, mode, mark)
+    last = told.rstrip(b"\n").rfind(b"\n\n")
+    wrong = {
+        "another's answer": (200, said(protocol, mode, new_mark(mode))),
+        "a failure": (502, told),
+        "no JSON": (200, b"data: {\n\n" if mode != WHOLE else b"{"),
+        "nothing": (200, b""),
+        "a cut": (200, told[: last if mode != WHOLE else -10]),
+    }
+    for name, (status, heard) in wrong.items():
+        assert complaint(protocol, mode, mark, status, heard) is not None, name
+
+
+def test_a_responses_stream_may_end_as_chat_does() -> None:
+    mark = new_mark(PACED)
+    assert complaint(RESPONSES, PACED, mark, 200, said(RESPONSES, PACED, mark) + b"data: [DONE]\n\n") is None
+
+
+def test_a_stream_that_was_joined_into_fewer_chunks_is_complained_about() -> None:
+    mark = new_mark(PACED)
+    told = said(CHAT, PACED, mark)
+    frames = told.split(b"\n\n")
+    text = json.encode(streamed_text(mark.decode()))
+    joined = frames[1].replace(b'"%b"' % mark, text)
+    assert joined != frames[1]
+    fewer = b"\n\n".join([frames[0], joined, *frames[CHUNKS + 1 :]])
+    assert complaint(CHAT, PACED, mark, 200, fewer) == "came in 1 chunks"
+
+
+@pytest.mark.parametrize("case", CASES, ids=CASE_IDS)
+def test_the_load_hears_its_own_answers_from_the_provider(case: Case, provider: Served) -> None:
+    outcome = uvloop.run(drive(question(case, provider.port), provider.port, answers=4, concurrent=4, limit=60))
+    assert outcome.answers == len(outcome.latencies) == 4
+    assert outcome.reads >= 4
+
+
+def test_the_load_stops_at_the_first_wrong_answer(provider: Served) -> None:
+    asked = question(CASES[0], provider.port)
+    lost = structs.replace(asked, head=asked.head.replace(b"/v1/chat", b"/v1/chit"))
+    with pytest.raises(LoadError, match="status 404"):
+        uvloop.run(drive(lost, provider.port, answers=5, concurrent=2, limit=60))
+
+
+def test_the_load_gives_up_in_time(provider: Served) -> None:
+    paced = next(case for case in CASES if case.mode == PACED)
+    with pytest.raises(LoadError, match="answers after"):
+        uvloop.run(drive(question(paced, provider.port), provider.port, answers=50, concurrent=1, limit=0.3))
+
+
+def test_the_metronome_gives_each_stream_its_own_turn() -> None:
+    async def beat() -> list[int]:
+        turns: list[int] = []
+        done = asyncio.Event()
+        metronome = Metronome(asyncio.get_running_loop())
+
+        def stream(number: int) -> None:
+            def step() -> bool:
+                turns.append(number)
+                more = turns.count(number) < 3
+                if len(turns) == 3 * TURNS:
+                    done.set()
+                return more
+
+            metronome.add(step)
+
+        for number in range(TURNS):
+            stream(number)
+        async with asyncio.timeout(30):
+            await done.wait()
+        return turns
+
+    turns = asyncio.run(beat())
+    assert len(turns) == 3 * TURNS
+    assert sorted(turns[:TURNS]) == list(range(TURNS))
+    assert all(before != after for before, after in pairwise(turns))
+
+
+def test_a_process_has_a_cost_and_a_memory_and_ends_with_its_children(tmp_path: Path) -> None:
+    child = "import time; time.sleep(60)"
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    served = Served([sys.executable, "-c", parent], free_port(), tmp_path / "log", core=cores().measured)
+    try:
+        for _ in range(2000):
+            if len(served.pids()) == 2:
+                break
+            uvloop.run(asyncio.sleep(0.01))
+        assert len(served.pids()) == 2
+        assert served.cpu() > 0
+        assert served.memory() > 5
+        served.move(cores().apart)
+    finally:
+        for pid in served.pids()[1:]:
+            os.kill(pid, 15)
+        served.stop()
+
+
+def test_a_process_that_does_not_start_says_its_last_words(tmp_path: Path) -> None:
+    words = "import sys; sys.exit('no such luck')"
+    with (
+        Served([sys.executable, "-c", words], free_port(), tmp_path / "log", core=cores().measured) as served,
+        pytest.raises(ProcessError, match="status 1: no such luck"),
+    ):
+        served.wait_ready()
+
+
+def test_the_gateways_settings_are_toml_and_name_every_model(tmp_path: Path) -> None:
+    tls = serving.Secured(certificate=tmp_path / "c", authority=tmp_path / "a", port=3)
+    settings = tomllib.loads(serving.gateway_settings(1, 2, tls))
+    assert settings["server"]["port"] == 1
+    asked = {json.decode(body(case))["model"] for case in (*CASES, *TLS_CASES)}
+    assert set(settings["models"]) == asked
+    assert {route.split("/")[0] for route in settings["models"].values()} <= set(settings["providers"])
+    assert len(tomllib.loads(serving.gateway_settings(1, 2, None))["models"]) == 2
+
+
+def test_the_machine_has_a_pace() -> None:
+    assert pace(2) > 0
+
+
+def test_an_effort_has_one_exchange_for_each_client_at_least() -> None:
+    effort = Effort(rounds=1, share=0.01, starts=1)
+    assert effort.exchanges(3000, 16) == 30
+    assert effort.exchanges(100, 16) == 16
+
+
+def test_a_verdict_names_how_far_off_a_figure_is() -> None:
+    assert [verdict(value, 10, 5) for value in (5, 10, 12.5)] == ["aim", "yes", "no, 1.25×"]
+
+
+def result() -> Result:
+    """A run that found one figure of each kind."""
+    slow, fast = sample([30.0, 20.0, 40.0]), sample([10.0])
+    times = Quantiles(median=100, p95=200)
+    return Result(
+        costs=[
+            Cost(layout=APART, case=CASES[0], gateway=slow, nginx=fast),
+            Cost(layout=TOGETHER, case=CASES[0], gateway=fast, nginx=None),
+            Cost(layout=TOGETHER, case=CASES[2], gateway=fast, nginx=None),
+        ],
+        delays=[
+            Delay(
+                layout=APART,
+                case=CASES[0],
+                concurrent=32,
+                taken={"direct": times, "gateway": Quantiles(median=150, p95=290)},
+            )
+        ],
+        standing=Standing(cold_start=0.5, install=None, idle=70.0, loaded=80.0),
+        pace=2.0,
+        rounds=3,
+        paced_chunks_a_read=1.0,
+        exchanges=10,
+        log_lines=10,
+        versions={"Python": "3"},
+    )
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_tables_show_what_was_measured_beside_what_must_be() -> None:
+    shown = [cells(line) for line in tables(result()).splitlines() if line.startswith("| S")]
+    assert shown[0][1:] == ["request", "30.0", "20.0–40.0", "15.0", "240", "70", "aim", "aim", "10.0", "3.0"]
+    assert shown[1][1:] == ["32", "100 / 200", "–", "150 / 290", "50 / 90"]
+    assert shown[2][-2:] == ["not installed", "–"]
+    assert shown[3][1:] == ["chunk", "10.0", "10.0–10.0", "5.00", "8", "7", "no, 1.25×", "aim", "–", "–"]
+
+
+def test_the_tables_show_what_costs_once() -> None:
+    lines = tables(result()).splitlines()
+    once = {cells(line)[0].split(",")[0]: cells(line)[1:] for line in lines if re.match(r"\| (cold|mem|inst)", line)}
+    assert once["cold start to the first 200 on /healthz"] == ["0.50", "0.25", "0.7", "0.4", "yes", "aim"]
+    assert once["memory when idle"] == ["70.0", "", "60", "45", "no, 1.17×", "no, 1.17×"]
+    assert once["installation"] == ["not measured", "", "60", "40", "", ""]
+
+
+def test_a_log_that_was_off_is_said_aloud() -> None:
+    assert "flatter" not in tables(result())
+    assert "flatter" in tables(structs.replace(result(), log_lines=3))
+
+
+def test_the_page_keeps_its_words_and_gets_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(report, "PAGE", page)
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "gateway.json")
+    report.write(result())
+    once = page.read_text(encoding="utf-8")
+    report.write(result())
+    assert page.read_text(encoding="utf-8") == once
+    assert tables(result()) in once
+    assert once.startswith("# What the gateway costs\n")
+    assert once.rstrip().endswith(PAGE.read_text(encoding="utf-8").rstrip()[-80:])
+    assert json.decode((tmp_path / "gateway.json").read_bytes(), type=Result) == result()
+
+
+def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--case", "S99"]) == 2
+    assert "no case is called S99" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(find_spec("dragoman.cli.serve") is None, reason="there is no server yet")
+def test_a_quick_look_at_the_gateway_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    status = run.main(["--quick", "--case", "S2", "--layout", TOGETHER, "--no-cold-start"])
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert "| S2: Chat client, Messages provider " in printed.out
+    assert "flatter" not in printed.out
