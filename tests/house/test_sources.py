@@ -21,6 +21,9 @@ PLAIN = {
     "protocols/anthropic_messages/shapes.py",
     "protocols/openai_chat/shapes.py",
     "protocols/openai_responses/shapes.py",
+    "http/flight.py",
+    "providers/provider.py",
+    "gateway/record.py",
     "__main__.py",
 }
 

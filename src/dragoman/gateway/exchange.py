@@ -20,7 +20,7 @@ from dragoman.errors import BadAnswer, ConfigError, DragomanError, Truncated, Up
 from dragoman.gateway import headers, replies
 from dragoman.gateway.asking import Asking, Refusal
 from dragoman.gateway.paths import Place
-from dragoman.gateway.question import Question, asks_strictness, gist_of, put, receive
+from dragoman.gateway.question import Question, able, asks_strictness, gist_of, put, receive
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.service import Service
@@ -82,7 +82,7 @@ class Exchange:
         service, record = self._service, self._record
         body = await receive(self._request, service.settings.limits.body)
         gist, record.asked = gist_of(body)
-        aim = service.routes.aim(record.asked, self._place.protocol)
+        aim = able(service.routes.aim(record.asked, self._place.protocol), gist)
         record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
         strict = service.settings.server.strict or aim.strict or (key is not None and key.strict)
         strict = strict or asks_strictness(self._request)

@@ -15,6 +15,7 @@ from dragoman.http.coding import decode_body
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.protocols.registry import codec_of
+from dragoman.rules.abilities import abilities_of
 from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.spans import object_members, without
@@ -31,6 +32,8 @@ class Gist(Struct):
     stream: Raw = _NULL
     messages: Raw = _NULL
     input: Raw = _NULL
+    tools: Raw = _NULL
+    reasoning_effort: Raw = _NULL
 
 
 _GIST = msgspec.json.Decoder(Gist)
@@ -94,6 +97,21 @@ def asks_strictness(request: Request) -> bool:
     """Whether the client demands that nothing is lost."""
     asked = request.header(b"x-dragoman-strict")
     return asked is not None and asked.lower() in _ON
+
+
+_NO_TOOLS = (b"null", b"[]")
+_NO_EFFORT = (b"null", b'"none"')
+
+
+def able(aim: Aim, gist: Gist) -> Aim:
+    """The same aim, at the endpoint that takes the request: newest models refuse tools with reasoning on Chat."""
+    if aim.endpoint.protocol != CHAT or bytes(gist.reasoning_effort) in _NO_EFFORT or bytes(gist.tools) in _NO_TOOLS:
+        return aim
+    other = aim.provider.endpoint_for(RESPONSES)
+    known = abilities_of(CHAT, aim.model, aim.provider.upstream, aim.provider.rows)
+    if known.tools_with_reasoning or other.protocol != RESPONSES:
+        return aim
+    return msgspec.structs.replace(aim, endpoint=other)
 
 
 def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, renamed: bool, strict: bool) -> Question:

@@ -9,9 +9,6 @@ from functools import partial
 
 from dragoman.http.connection import Connection
 
-# After so long at rest the other side may well have hung up; a look into the socket then costs less than a failed call.
-DOUBTFUL = 1.0
-
 
 class Pool:
     """Connections to one origin, last in first out: the fewest stay warm, the others run out of time."""
@@ -33,9 +30,8 @@ class Pool:
         """A connection at rest that can be used, if there is one."""
         while self._resting:
             connection = self._resting.pop()
-            rested = self._loop.time() - connection.idle_since
-            fit = rested < self._idle and (connection.alive() if rested > DOUBTFUL else not connection.closing())
-            if fit:
+            # The other side may have hung up just now: a look into the socket costs less than a failed call.
+            if self._loop.time() - connection.idle_since < self._idle and connection.alive():
                 return connection
             connection.drop()
         return None

@@ -48,6 +48,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     forced_choice: bool = True
     # Whether a forced choice and reasoning may be asked together.
     forced_with_thinking: bool = False
+    # Whether function tools and a reasoning effort may be asked together; where not, Responses is asked (§1, rule 7).
+    tools_with_reasoning: bool = True
     custom_tools: bool = False
     output_schema: bool = True
     json_mode: bool = True
@@ -209,6 +211,10 @@ ROWS: tuple[Row, ...] = (
     *(
         Row(protocol=_C, model=pattern, changes={"max_completion_tokens": True, "stop_limit": 0, "reasons": True})
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
+    ),
+    *(
+        Row(protocol=_C, model=pattern, upstream="openai", changes={"tools_with_reasoning": False})
+        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*")
     ),
     *(
         Row(protocol=_R, model=pattern, changes={"reasons": True})

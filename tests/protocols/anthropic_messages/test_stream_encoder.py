@@ -132,6 +132,15 @@ def test_a_refusal_marks_the_turn() -> None:
     assert at(last, "delta", "stop_details", "explanation") == "no"
 
 
+def test_a_refusal_of_white_space_only_makes_no_block_and_takes_no_number() -> None:
+    stop = Stop(reason=StopReason.REFUSAL)
+    parts = (Refusal(text=" "), Refusal(text=" \n no"), Text(text="hi"))
+    told = frames(encoded_stream(list(unfold(Response(origin="openai-chat", id="", model="", parts=parts, stop=stop)))))
+    starts = [at(event, "index") for event in told if event["type"] == "content_block_start"]
+    texts = [at(event, "delta", "text") for event in told if event["type"] == "content_block_delta"]
+    assert (starts, texts) == ([0, 1], [" \n no", "hi"])
+
+
 def test_citations_are_attached_to_the_open_block() -> None:
     cited = Citation(origin="openai-chat", native={}, url="https://x", span=(0, 2))
     events: list[Event] = [

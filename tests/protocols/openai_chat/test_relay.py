@@ -43,8 +43,9 @@ def test_what_needs_no_repair_keeps_every_byte(message: bytes) -> None:
         (ENTRY % (OURS, b"unknown"), "messages[1].parts[0]"),
         (ENTRY % (OURS, b"gw-turn-v1"), "messages[1].turn"),
         (b'{"signature":"' + OURS + b'"}', "messages[1].parts[0]"),
+        (b'{"type":"reasoning.text","format":"anthropic-claude-v1","model":"claude-opus-5"}', "messages[1].parts[0]"),
     ],
-    ids=["reasoning", "a turn", "a signature"],
+    ids=["reasoning", "a turn", "a signature", "another protocol's proof"],
 )
 def test_entries_that_were_minted_for_another_are_cut_out(entry: bytes, at: str) -> None:
     ledger = Ledger()
@@ -53,6 +54,16 @@ def test_entries_that_were_minted_for_another_are_cut_out(entry: bytes, at: str)
         == HEAD + MESSAGE % (NATIVE + b" ") + TAIL
     )
     assert told(ledger) == [("dropped", "thinking_seal", at)]
+
+
+def test_the_text_goes_with_the_proof_that_we_minted_and_a_routers_own_entries_stay() -> None:
+    minted = b'{"format":"openai-responses-v1","model":"gpt-5","data":"x"}'
+    thought = b'{"role":"assistant","reasoning_content":"hm","content":"yes","reasoning_details":[%b]}'
+    assert repair_request(HEAD + thought % minted + TAIL, Ledger()) == (
+        HEAD + b'{"role":"assistant","content":"yes"}' + TAIL
+    )
+    routed = thought % b'{"format":"anthropic-claude-v1","signature":"x"}'
+    assert repair_request(HEAD + routed + TAIL, Ledger()) == HEAD + routed + TAIL
 
 
 def test_the_member_goes_with_its_last_entry_and_the_message_with_its_last_word() -> None:

@@ -156,6 +156,29 @@ class _TextWriter(_Writer):
         return "".join(self._pieces)
 
 
+class _RefusalWriter(_TextWriter):
+    """Words of refusal; a block only once they are more than white space, as in a whole answer."""
+
+    __slots__ = ("opened",)
+
+    def __init__(self, index: int, part: int, ledger: Ledger) -> None:
+        super().__init__(index, part, ledger)
+        self.opened = False
+
+    def grow(self, delta: Delta) -> bytes:
+        frames = super().grow(delta)
+        if self.opened:
+            return frames
+        text = self.text
+        if not text.strip():
+            return b""
+        self.opened = True
+        return _start(self.index, {"type": "text", "text": ""}) + self._prefix + _encode_string(text) + _ENDING
+
+    def close(self) -> bytes:
+        return _stop(self.index) if self.opened else b""
+
+
 class _ThinkingWriter(_Writer):
     """Thinking: always one signature before its end, possibly an empty one (pitfall 80)."""
 
@@ -309,10 +332,14 @@ class MessagesStreamEncoder:
         report_call_extras(extras, ("parts", self._part), self._ledger)
 
     def _start_text(self, part: Text | Refusal) -> bytes:
-        writer = _TextWriter(self._index, self._part, self._ledger)
         self._lose_members(part.extras)
         if isinstance(part, Refusal):
-            self._refusals.append(writer)
+            refusal = _RefusalWriter(self._index, self._part, self._ledger)
+            self._refusals.append(refusal)
+            self._writer = refusal
+            self._index += 1
+            return refusal.grow(TextDelta(part.text)) if part.text else b""
+        writer = _TextWriter(self._index, self._part, self._ledger)
         frames = self._open(writer, {"type": "text", "text": ""})
         return frames + writer.grow(TextDelta(part.text)) if part.text else frames
 
@@ -357,6 +384,9 @@ class MessagesStreamEncoder:
 
     def _write_end(self, _event: Event) -> bytes:
         writer, self._writer = self._writer, None
+        if isinstance(writer, _RefusalWriter) and not writer.opened:
+            # Its number is the next block's.
+            self._index -= 1
         return writer.close() if writer is not None else b""
 
     def _keep_usage(self, event: Event) -> bytes:

@@ -1,6 +1,7 @@
 """A request on its way from a Chat client to a Chat provider, and its stream: the repairs of the relay (§1, rule 1).
 
-    reasoning_details        entries with an envelope of ours: cut out
+    reasoning_details        entries that we minted of another protocol's proofs, or with an envelope of ours: cut out,
+                             with the reasoning text that went with them
     stream_options           `include_usage` is added where usage is counted
     the chunk that answers   withheld from a client that did not ask for it
 
@@ -13,9 +14,15 @@ import re
 
 from dragoman.errors import WireError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
-from dragoman.protocols.openai_chat.shapes import DETAILS, FORMAT_TURN
+from dragoman.protocols.openai_chat.shapes import (
+    DETAILS,
+    FORMAT_ANTHROPIC,
+    FORMAT_RESPONSES,
+    FORMAT_TURN,
+    REASONING_FIELDS,
+)
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient
 from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without
@@ -32,10 +39,10 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
         if not foreign:
             return None
         if len(foreign) == len(entries):
-            foreign = _details(message)
+            foreign = _members(message, DETAILS, *REASONING_FIELDS)
         return _unless_silent(without(message, foreign))
 
-    return rewritten(body, "messages", has_envelope, rewrite) or body
+    return rewritten(body, "messages", _is_suspect, rewrite) or body
 
 
 def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
@@ -46,7 +53,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
             return None
         note = "the provider refused proof of reasoning in this conversation"
         ledger.dropped(Feature.THINKING_SEAL, _thinking(number), note)
-        return _unless_silent(without(message, _details(message)))
+        return _unless_silent(without(message, _members(message, DETAILS)))
 
     return rewritten(body, "messages", _may_have_details, rewrite)
 
@@ -113,14 +120,27 @@ def _tells_only_usage(frame: bytes) -> bool:
 
 def _is_foreign(message: bytes, span: Span, number: int, ledger: Ledger) -> bool:
     """Whether an entry of the details holds an envelope of ours; if so that is noted."""
-    if not has_envelope(message, span.start, span.end):
+    if not _is_suspect(message, span.start, span.end):
         return False
     entry = decode(message[span.start : span.end])
-    if not isinstance(entry, dict) or not any(is_ours(entry.get(key)) for key in ("data", "signature")):
+    if not isinstance(entry, dict) or not (_is_minted(entry) or any(is_ours(entry.get(key)) for key in _PROOFS)):
         return False
     at = ("messages", number, "turn") if entry.get("format") == FORMAT_TURN else _thinking(number)
     ledger.dropped(Feature.THINKING_SEAL, at, "this provider did not issue it")
     return True
+
+
+_PROOFS = ("data", "signature")
+_ABROAD = (FORMAT_ANTHROPIC, FORMAT_RESPONSES)
+
+
+def _is_suspect(body: bytes, start: int, end: int) -> bool:
+    return has_envelope(body, start, end) or any(body.find(word.encode(), start, end) >= 0 for word in _ABROAD)
+
+
+def _is_minted(entry: JsonObject) -> bool:
+    """Whether we wrote an entry for a client of ours: nobody else says whose model it was of (§11)."""
+    return entry.get("format") in _ABROAD and isinstance(entry.get("model"), str)
 
 
 def _thinking(number: int) -> Place:
@@ -128,8 +148,9 @@ def _thinking(number: int) -> Place:
     return ("messages", number, "parts", 0)
 
 
-def _details(message: bytes) -> list[Span]:
-    return [member.whole for member in named(object_members(message), DETAILS)]
+def _members(message: bytes, *names: str) -> list[Span]:
+    members = object_members(message)
+    return [member.whole for name in names for member in named(members, name)]
 
 
 def _may_have_details(body: bytes, start: int, end: int) -> bool:
