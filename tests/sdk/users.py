@@ -43,11 +43,10 @@ class Heard:
         self.final = ""
 
 
-def messages_user(handler: Handler, streamed: bool) -> Heard:
+def messages_loop(client: anthropic.Anthropic, streamed: bool, model: str = "claude-opus-5") -> Heard:
     """Anthropic's users append `message.content` as it is."""
-    client = anthropic_client(handler)
     history: list[MessageParam] = [{"role": "user", "content": QUESTION}]
-    first = _message(client, history, streamed)
+    first = ask_message(client, history, streamed, model)
     history.append({"role": "assistant", "content": first.content})
     results: list[ToolResultBlockParam] = []
     heard = Heard([], "", "")
@@ -65,18 +64,19 @@ def messages_user(handler: Handler, streamed: bool) -> Heard:
                 result["content"] = RESULTS[block.name]
             results.append(result)
     history.append({"role": "user", "content": results})
-    last = _message(client, history, streamed)
+    last = ask_message(client, history, streamed, model)
     heard.final = "".join(block.text for block in last.content if block.type == "text")
     return heard
 
 
-def _message(client: anthropic.Anthropic, history: list[MessageParam], streamed: bool) -> Message:
+def ask_message(client: anthropic.Anthropic, history: list[MessageParam], streamed: bool, model: str) -> Message:
+    """Anthropic's SDK, asked once with everything it has."""
     tools: list[ToolParam] = [
         {"name": name, "description": f"Runs {name}.", "input_schema": schema} for name, schema in TOOLS.items()
     ]
     if streamed:
         with client.messages.stream(
-            model="claude-opus-5",
+            model=model,
             max_tokens=4096,
             messages=history,
             tools=tools,
@@ -85,7 +85,7 @@ def _message(client: anthropic.Anthropic, history: list[MessageParam], streamed:
         ) as stream:
             return stream.get_final_message()
     return client.messages.create(
-        model="claude-opus-5",
+        model=model,
         max_tokens=4096,
         messages=history,
         tools=tools,
@@ -94,11 +94,10 @@ def _message(client: anthropic.Anthropic, history: list[MessageParam], streamed:
     )
 
 
-def chat_user(handler: Handler, streamed: bool) -> Heard:
+def chat_loop(client: openai.OpenAI, streamed: bool, model: str = "gpt-5") -> Heard:
     """Users of Chat append the message, as a dictionary without what is null."""
-    client = openai_client(handler)
     history: list[ChatCompletionMessageParam] = [{"role": "user", "content": QUESTION}]
-    first = _completion(client, history, streamed)
+    first = ask_completion(client, history, streamed, model)
     history.append(first.model_dump(exclude_none=True))  # type: ignore[arg-type]  # as its users do
     reasoning = (first.model_extra or {}).get("reasoning_content") or ""
     heard = Heard([], str(reasoning), first.content or "")
@@ -107,20 +106,21 @@ def chat_user(handler: Handler, streamed: bool) -> Heard:
         heard.calls.append((call.id, call.function.name, json.loads(call.function.arguments or "{}")))
         result = RESULTS.get(call.function.name, "a photo, saved as photo.png")
         history.append({"role": "tool", "tool_call_id": call.id, "content": result})
-    heard.final = _completion(client, history, streamed).content or ""
+    heard.final = ask_completion(client, history, streamed, model).content or ""
     return heard
 
 
-def _completion(
-    client: openai.OpenAI, history: list[ChatCompletionMessageParam], streamed: bool
+def ask_completion(
+    client: openai.OpenAI, history: list[ChatCompletionMessageParam], streamed: bool, model: str
 ) -> ChatCompletionMessage:
+    """The SDK's Chat side, asked likewise."""
     tools: list[ChatCompletionToolParam] = [
         {"type": "function", "function": {"name": name, "description": f"Runs {name}.", "parameters": schema}}
         for name, schema in TOOLS.items()
     ]
     if streamed:
         with client.chat.completions.stream(
-            model="gpt-5",
+            model=model,
             messages=history,
             tools=tools,
             reasoning_effort="medium",
@@ -133,7 +133,7 @@ def _completion(
             return stream.get_final_completion().choices[0].message
     return (
         client.chat.completions.create(
-            model="gpt-5",
+            model=model,
             messages=history,
             tools=tools,
             reasoning_effort="medium",
@@ -147,11 +147,10 @@ def _completion(
     )
 
 
-def responses_user(handler: Handler, streamed: bool) -> Heard:
+def responses_loop(client: openai.OpenAI, streamed: bool, model: str = "gpt-5") -> Heard:
     """Users of Responses add `response.output` to the input."""
-    client = openai_client(handler)
     history: list[ResponseInputItemParam] = [{"role": "user", "content": QUESTION}]
-    first = _response(client, history, streamed)
+    first = ask_response(client, history, streamed, model)
     history += first.output  # type: ignore[arg-type]  # as its users do
     heard = Heard([], "", first.output_text)
     for item in first.output:
@@ -166,18 +165,19 @@ def responses_user(handler: Handler, streamed: bool) -> Heard:
             else:
                 output["output"] = RESULTS[item.name]
             history.append(output)
-    heard.final = _response(client, history, streamed).output_text
+    heard.final = ask_response(client, history, streamed, model).output_text
     return heard
 
 
-def _response(client: openai.OpenAI, history: list[ResponseInputItemParam], streamed: bool) -> Response:
+def ask_response(client: openai.OpenAI, history: list[ResponseInputItemParam], streamed: bool, model: str) -> Response:
+    """The SDK's Responses side, asked likewise."""
     tools: list[FunctionToolParam] = [
         {"type": "function", "name": name, "description": f"Runs {name}.", "parameters": schema, "strict": False}
         for name, schema in TOOLS.items()
     ]
     if streamed:
         with client.responses.stream(
-            model="gpt-5",
+            model=model,
             input=history,
             tools=tools,
             reasoning={"effort": "medium", "summary": "auto"},
@@ -187,7 +187,7 @@ def _response(client: openai.OpenAI, history: list[ResponseInputItemParam], stre
         ) as stream:
             return stream.get_final_response()
     return client.responses.create(
-        model="gpt-5",
+        model=model,
         input=history,
         tools=tools,
         reasoning={"effort": "medium", "summary": "auto"},
@@ -198,7 +198,7 @@ def _response(client: openai.OpenAI, history: list[ResponseInputItemParam], stre
 
 
 USERS: dict[str, Callable[[Handler, bool], Heard]] = {
-    MESSAGES: messages_user,
-    CHAT: chat_user,
-    RESPONSES: responses_user,
+    MESSAGES: lambda handler, streamed: messages_loop(anthropic_client(handler), streamed),
+    CHAT: lambda handler, streamed: chat_loop(openai_client(handler), streamed),
+    RESPONSES: lambda handler, streamed: responses_loop(openai_client(handler), streamed),
 }

@@ -1,0 +1,116 @@
+"""`dragoman serve` as far as it goes without serving: what it refuses, and the lines it gives to try."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.cli.serve import curl_lines
+from tests.cli.machine import clean
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean(tmp_path, monkeypatch)
+
+
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """What is said by a gateway that does not start."""
+    assert main(["serve", *arguments]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err.splitlines()
+
+
+@contextmanager
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+# A file that cannot be used, and what has to be said of it, line by line.
+BAD_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "no TOML": ("[server\n", ("dragoman.toml:1: is not TOML",)),
+    "a wrong value": ("[server]\nport = 99999\n", ("dragoman.toml:2: server.port: ",)),
+    "two problems": (
+        "[server]\nprot = 1\n[limits]\nbody = 'big'\n",
+        ("dragoman.toml:2: server.prot: ", "dragoman.toml:4: limits.body: "),
+    ),
+    "a variable that is not set": ("[keys.a]\nkey = '$NOT_SET_HERE'\n", ("dragoman.toml:2: keys.a.key: ",)),
+    "an address for others without keys": ("[server]\nhost = '::'\n", ("dragoman.toml: server.host: ",)),
+}
+
+
+@pytest.mark.parametrize("file", BAD_FILES)
+def test_a_file_that_cannot_be_used_is_told_with_its_place_and_a_remedy(
+    capfd: pytest.CaptureFixture[str], file: str
+) -> None:
+    text, places = BAD_FILES[file]
+    Path("dragoman.toml").write_text(text)
+    said = refused(capfd, "--port", "0")
+    assert len(said) == len(places)
+    for line, place in zip(said, places, strict=True):
+        assert place in line
+        assert line.endswith(")")
+
+
+# Options that cannot be used, and what has to be said of them.
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "a file that is not there": (("--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
+    "a port beyond all ports": (("--port", "65536"), "--port: 65536 is no port"),
+    "no workers": (("--workers", "0"), "--workers: "),
+    "an address for others without keys": (("--host", "0.0.0.0", "--port", "0"), "no gateway key is configured"),
+    "a name for others without keys": (("--host", "gateway.example.org", "--port", "0"), "insist with --open"),
+    "no host at all": (("--host", "", "--port", "0"), "no gateway key is configured"),
+    "a host that is no host": (("--host", "no host", "--port", "0", "--open"), "cannot listen on no host:0"),
+    "an address of another machine": (("--host", "192.0.2.1", "--port", "0", "--open"), "cannot listen on 192.0.2.1:0"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_options_that_cannot_be_used_are_told_in_one_line(capfd: pytest.CaptureFixture[str], wrong: str) -> None:
+    arguments, words = WRONG[wrong]
+    (line,) = refused(capfd, *arguments)
+    assert words in line
+
+
+def test_a_port_in_use_is_said_with_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
+    with taken() as port:
+        (line,) = refused(capfd, "--port", str(port))
+    assert f"cannot listen on 127.0.0.1:{port}" in line
+    assert "in use" in line
+    assert "--port" in line
+
+
+def test_what_works_but_should_be_known_is_told_before_the_start(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("dragoman.toml").write_text("[keys.short]\nkey = 'abc'\n")
+    Path("dragoman.toml").chmod(0o600)
+    with taken() as port:
+        first, last = refused(capfd, "--port", str(port))
+    assert "keys.short" in first
+    assert "abc" not in first
+    assert "cannot listen" in last
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "with keys"])
+def test_the_lines_to_try_are_commands_of_a_shell_with_json_in_them(keyed: bool) -> None:
+    lines = curl_lines("http://127.0.0.1:1", keyed=keyed)
+    assert [shlex.split(line)[1] for line in lines] == [
+        "http://127.0.0.1:1/v1/messages",
+        "http://127.0.0.1:1/v1/chat/completions",
+        "http://127.0.0.1:1/v1/responses",
+    ]
+    for line in lines:
+        words = shlex.split(line)
+        assert words[0] == "curl"
+        assert json.loads(words[words.index("-d") + 1])["model"].startswith("echo/")
+        assert ("x-api-key: $DRAGOMAN_KEY" in words) is keyed

@@ -1,0 +1,256 @@
+"""The front door: every form of every path, our own pages, and errors in the envelope of whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dragoman import __version__
+from dragoman.config.settings import Limits, Server, Settings
+from dragoman.gateway.routes import Routes
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROTOCOLS,
+    RESPONSES,
+    Answer,
+    House,
+    Received,
+    Reply,
+    running,
+    settings_for,
+    whole,
+)
+from tests.gateway.says import failure_of, log_lines, message_of, question, tells, text_of
+from tests.sdk.digging import dig_objects, dig_text
+
+BARE = {MESSAGES: "/messages", CHAT: "/chat/completions", RESPONSES: "/responses"}
+# People paste base URLs in every form, and SDKs add their own path to it.
+PREFIXES = (
+    "/v1",
+    "",
+    "/anthropic/v1",
+    "/anthropic",
+    "/openai/v1",
+    "/openai",
+    "/v1/v1",
+    "/anthropic/v1/v1",
+    "/openai/v1/v1",
+    "//v1/",
+    "/v1//",
+    "//openai//v1",
+)
+ODDITIES = ("", "/", "?beta=true", "/?beta=true&x=1", "?")
+
+
+def any_protocol(received: Received) -> Reply:
+    """A provider of all protocols at once."""
+    if "count_tokens" in received.target:
+        return whole({"input_tokens": 12})
+    return tells(next(name for name, path in PATHS.items() if received.target.partition("?")[0] == path))
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    """One gateway for all that only asks and looks."""
+    with running(any_protocol) as found:
+        yield found
+
+
+@pytest.mark.parametrize("oddity", ODDITIES)
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_pitfall_208_every_endpoint_is_found_in_every_form(house: House, client: str, prefix: str, oddity: str) -> None:
+    told = house.post(prefix + BARE[client] + oddity, question(client, CHAT))
+    assert told.status == 200, told.body
+    assert text_of(client, told.json())
+
+
+@pytest.mark.parametrize("oddity", ODDITIES)
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_pitfall_182_208_counting_is_found_in_every_form(house: House, prefix: str, oddity: str) -> None:
+    told = house.post(f"{prefix}/messages/count_tokens{oddity}", question(MESSAGES, MESSAGES))
+    assert told.status == 200, told.body
+    assert isinstance(told.json()["input_tokens"], int)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_models_are_found_in_every_form(house: House, prefix: str) -> None:
+    listed = house.get(f"{prefix}/models")
+    assert listed.status == 200, listed.body
+    assert "echo/text" in {model["id"] for model in dig_objects(listed.json(), "data")}
+    assert house.get(f"{prefix}/models/echo/text").json()["id"] == "echo/text"
+
+
+def test_the_home_page_answers_politely(house: House) -> None:
+    told = house.get("/")
+    assert told.status == 200
+    assert told.json()["version"] == __version__
+    for path in ("/", "/v1", "/v1/", "/anthropic", "/openai/v1/"):
+        silent = house.ask("HEAD", path, b"")
+        assert (silent.status, silent.body) == (200, b""), path
+        assert int(silent.header("content-length") or 0) > 0
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_the_pages_of_an_operator_answer_to_get_and_head(house: House, path: str) -> None:
+    assert house.get(path).status == 200
+    silent = house.ask("HEAD", path, b"")
+    assert (silent.status, silent.body) == (200, b"")
+
+
+def test_a_draining_gateway_is_well_but_not_ready() -> None:
+    with running() as house:
+        assert house.get("/readyz").body == b"ready\n"
+        house.app.service.draining = True
+        assert (house.get("/readyz").status, house.get("/healthz").status) == (503, 200)
+
+
+def test_metrics_count_what_was_asked(house: House) -> None:
+    house.post("/v1/messages", question(MESSAGES, CHAT))
+    told = house.get("/metrics")
+    assert (told.header("content-type") or "").startswith("text/plain; version=0.0.4")
+    assert b'client="anthropic-messages"' in told.body or b'"anthropic-messages"' in told.body
+    assert b"dragoman_" in told.body
+
+
+@pytest.mark.parametrize(
+    ("path", "client"),
+    [
+        ("/v1/messages", MESSAGES),
+        ("/anthropic/v1/messages", MESSAGES),
+        ("/v1/chat/completions", CHAT),
+        ("/openai/responses", RESPONSES),
+        ("/v1/messages/count_tokens", MESSAGES),
+    ],
+)
+def test_pitfall_187_a_wrong_method_is_told_in_the_envelope_of_the_path(house: House, path: str, client: str) -> None:
+    told = house.get(path)
+    assert (told.status, told.header("allow")) == (405, "POST")
+    assert "POST" in message_of(client, told)
+
+
+def test_a_path_of_nobody_is_a_404_in_the_envelope_of_the_caller(house: House) -> None:
+    for headers, client in (({}, CHAT), ({"anthropic_version": "2023-06-01"}, MESSAGES)):
+        told = house.get("/favicon.ico", **headers)
+        assert told.status == 404
+        assert failure_of(client, told)["type"] in ("not_found_error", "invalid_request_error")
+
+
+BROKEN: dict[str, bytes] = {
+    "no JSON": b"hello",
+    "half a body": b'{"model": "chat/served", "messa',
+    "a list": b"[]",
+    "nothing": b"",
+    "no model": b'{"messages": []}',
+    "a model that is no text": b'{"model": 5}',
+    "an empty model": b'{"model": ""}',
+    "no Unicode": b'{"model": "\xff"}',
+    "nesting without end": b'{"model": "chat/served", "messages": ' + b"[" * 100_000,
+    "bad members": b'{"model": "chat/served", "messages": 5, "input": 7, "max_tokens": "many"}',
+    "two documents": b'{"model": "chat/served"}{}',
+}
+
+
+@pytest.mark.parametrize("shape", BROKEN)
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_pitfall_187_a_broken_body_is_a_400_in_the_clients_envelope(house: House, client: str, shape: str) -> None:
+    # The provider of another protocol: on the relay a body is the provider's to judge.
+    body = BROKEN[shape].replace(b"chat/served", b"messages/served" if client == CHAT else b"chat/served")
+    told = house.post(PATHS[client], body)
+    assert told.status == 400, told.body
+    assert failure_of(client, told)["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/responses/input_tokens"])
+@pytest.mark.parametrize("shape", ["no JSON", "no model", "nesting without end", "bad members"])
+def test_a_broken_body_to_be_counted_is_a_400(house: House, path: str, shape: str) -> None:
+    told = house.post(path, BROKEN[shape])
+    assert told.status == 400, told.body
+    assert failure_of(MESSAGES if "messages" in path else RESPONSES, told)["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_an_error_of_our_own_is_a_500_in_the_clients_envelope(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret thoughts of the machine")
+
+    with running() as house:
+        monkeypatch.setattr(Routes, "aim", broken)
+        told = house.post(PATHS[client], question(client, CHAT))
+        assert told.status == 500
+        assert "secret" not in message_of(client, told)
+        line = log_lines(house)[-1]
+        assert (line["status"], line["level"]) == (500, "error")
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_missing_or_wrong_key_is_a_401_in_the_clients_envelope(client: str) -> None:
+    with running([tells(client)], lambda port: settings_for(port, keys=("sesame-open",))) as house:
+        for headers in ({}, {"x_api_key": "wrong-key-0000"}, {"authorization": "Bearer wrong-key-0000"}):
+            told = house.post(PATHS[client], question(client, client), **headers)
+            assert (told.status, told.header("www-authenticate")) == (401, "Bearer")
+            error = failure_of(client, told)
+            assert error["type"] == ("authentication_error" if client == MESSAGES else "invalid_request_error")
+        assert "wrong-key" not in house.log.getvalue()
+        assert not house.provider.received
+        assert house.get("/metrics").status == 401
+        assert (house.get("/healthz").status, house.get("/").status) == (200, 200)
+        assert house.post(PATHS[client], question(client, client), authorization="Bearer sesame-open").status == 200
+
+
+def test_a_page_of_another_site_is_refused_in_the_envelope_of_the_path(house: House) -> None:
+    told = house.post("/v1/messages", question(MESSAGES, CHAT), origin="https://evil.example")
+    assert (told.status, failure_of(MESSAGES, told)["type"]) == (403, "permission_error")
+    told = house.post("/v1/responses", question(RESPONSES, CHAT), host="evil.example")
+    assert (told.status, failure_of(RESPONSES, told)["code"]) == (403, "permission_denied")
+
+
+def test_an_allowed_page_may_read_answers_and_errors_of_every_endpoint() -> None:
+    page = "https://app.example"
+
+    def settings(port: int) -> Settings:
+        return settings_for(port, server=Server(allowed_origins=(page,)))
+
+    asks: list[Callable[[House], Answer]] = [
+        lambda house: house.post("/v1/messages", question(MESSAGES, CHAT), origin=page),
+        lambda house: house.post("/v1/messages", b"broken", origin=page),
+        lambda house: house.post("/v1/messages/count_tokens", question(MESSAGES, CHAT), origin=page),
+        lambda house: house.post("/v1/messages/count_tokens", b"broken", origin=page),
+        lambda house: house.get("/v1/models", origin=page),
+        lambda house: house.get("/v1/models/unknown", origin=page),
+        lambda house: house.get("/v1/messages", origin=page),
+    ]
+    with running(any_protocol, settings) as house:
+        for ask in asks:
+            told = ask(house)
+            assert ("access-control-allow-origin", page) in told.headers, told
+        preflight = house.ask(
+            "OPTIONS",
+            "/v1/messages",
+            b"",
+            origin=page,
+            access_control_request_method="POST",
+            access_control_request_headers="content-type, x-api-key",
+        )
+        assert preflight.status == 204
+        assert preflight.header("access-control-allow-headers") == "content-type, x-api-key"
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_too_many_headers_are_a_431_in_the_envelope_of_the_path(client: str) -> None:
+    def settings(port: int) -> Settings:
+        return settings_for(port, limits=Limits(header_count=20))
+
+    with running((), settings) as house:
+        told = house.post(PATHS[client], question(client, CHAT), **{f"x_{count}": "1" for count in range(40)})
+        assert told.status == 431
+        assert failure_of(client, told)
+
+
+def test_every_answer_has_an_id_of_its_own(house: House) -> None:
+    ids = {house.post("/v1/messages", question(MESSAGES, CHAT)).header("request-id") for _ in range(20)}
+    assert len(ids) == 20
+    assert dig_text({"id": next(iter(ids))}, "id").startswith("req_")

@@ -1,0 +1,248 @@
+"""Calls until one is answered: keys that take turns, and one more try without reasoning that was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from dragoman.config.settings import Settings
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROTOCOLS,
+    RESPONSES,
+    Received,
+    Reply,
+    running,
+    settings_for,
+    whole,
+)
+from tests.gateway.says import (
+    ABROAD,
+    NAMES,
+    PAIRS,
+    SAID,
+    error_body,
+    failure_of,
+    headers_named,
+    log_lines,
+    message_of,
+    question,
+    streamed_text,
+    streams,
+    tells,
+    text_of,
+)
+from tests.sdk.digging import Object, dig_object, dig_objects
+from tests.sdk.providers import SIGNATURE, Turn, answer
+
+FIRST, SECOND, THIRD = (f"sk-{name}-0123456789abcdef" for name in ("first", "second", "third"))
+
+
+def pool(*keys: str) -> Callable[[int], Settings]:
+    """A gateway whose providers have several keys."""
+    return lambda port: settings_for(port, provider_keys=keys)
+
+
+def key_of(received: Received) -> str:
+    """The key that a call was made with."""
+    return received.header("x-api-key") or (received.header("authorization") or "").removeprefix("Bearer ")
+
+
+def refused(provider: str, status: int, message: str = "not with this key", **headers: str) -> Reply:
+    """A refusal in the provider's own words."""
+    kind = "rate_limit_error" if status == 429 else "authentication_error"
+    return whole(error_body(provider, kind, message), status, **headers)
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 429])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_a_key_that_is_refused_makes_room_for_the_next(client: str, provider: str, status: int) -> None:
+    with running([refused(provider, status), streams(provider), tells(provider)], pool(FIRST, SECOND)) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True))
+        assert (told.status, streamed_text(client, told.body)) == (200, SAID)
+        assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND]
+        assert house.provider.received[0].body == house.provider.received[1].body
+        assert log_lines(house)[0]["attempts"] == 2
+        # The first key rests.
+        assert house.post(PATHS[client], question(client, provider)).status == 200
+        assert key_of(house.provider.received[2]) == SECOND
+
+
+def test_keys_take_turns() -> None:
+    with running(lambda received: tells(CHAT), pool(FIRST, SECOND, THIRD)) as house:
+        for _ in range(6):
+            house.post("/v1/messages", question(MESSAGES, CHAT))
+        assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND, THIRD] * 2
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_191_when_all_keys_are_refused_the_last_error_is_told(client: str, provider: str) -> None:
+    limits = {"x_ratelimit_remaining_requests": "0", "anthropic_ratelimit_requests_remaining": "0"}
+    replies = [
+        refused(provider, 401, "the first is unknown"),
+        refused(provider, 403, "the second is not allowed"),
+        refused(provider, 429, "the third is tired", retry_after="9", **limits),
+    ]
+    with running(replies, pool(FIRST, SECOND, THIRD)) as house:
+        told = house.post(PATHS[client], question(client, provider))
+        assert (told.status, told.header("retry-after")) == (429, "9")
+        assert message_of(client, told) == "the third is tired"
+        assert headers_named(told, "x-ratelimit", "anthropic-ratelimit") == {}, "limits of one key of several"
+        assert len(house.provider.received) == 3
+        log = house.log.getvalue() + str(told)
+        assert not any(key in log for key in (FIRST, SECOND, THIRD))
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 500, 503, 529])
+def test_an_error_that_is_not_about_the_key_is_not_tried_with_another(status: int) -> None:
+    with running([refused(CHAT, status)], pool(FIRST, SECOND)) as house:
+        assert house.post("/v1/chat/completions", question(CHAT, CHAT)).status == status
+        assert len(house.provider.received) == 1
+
+
+def test_one_key_is_asked_once() -> None:
+    with running([refused(CHAT, 429)]) as house:
+        assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 429
+        assert len(house.provider.received) == 1
+
+
+# V11: reasoning that the provider refuses.
+
+REFUSALS: dict[str, Object] = {
+    MESSAGES: error_body(
+        MESSAGES, "invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block"
+    ),
+    CHAT: error_body(CHAT, "invalid_request_error", "Invalid `signature` in `thinking` block"),
+    RESPONSES: error_body(
+        RESPONSES,
+        "invalid_request_error",
+        "The encrypted content for item rs_1 could not be verified.",
+        "invalid_encrypted_content",
+    ),
+}
+# What a client sends again of the turn before.
+REPLAYED: dict[str, Object] = {
+    MESSAGES: {
+        "messages": [
+            {"role": "user", "content": "Hello."},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "a secret thought", "signature": SIGNATURE},
+                    {"type": "text", "text": "Hi."},
+                ],
+            },
+            {"role": "user", "content": "Go on."},
+        ]
+    },
+    CHAT: {
+        "messages": [
+            {"role": "user", "content": "Hello."},
+            {
+                "role": "assistant",
+                "content": "Hi.",
+                "reasoning_details": [
+                    {"type": "reasoning.text", "text": "a secret thought", "signature": SIGNATURE, "index": 0}
+                ],
+            },
+            {"role": "user", "content": "Go on."},
+        ]
+    },
+    RESPONSES: {
+        "input": [
+            {"role": "user", "content": "Hello."},
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "a secret thought"}],
+                "encrypted_content": "gAAAAA==",
+            },
+            {"role": "assistant", "content": "Hi."},
+            {"role": "user", "content": "Go on."},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_reasoning_that_is_refused_on_the_relay_is_left_out_once(protocol: str, streaming: bool) -> None:
+    body = question(protocol, protocol, stream=streaming) | REPLAYED[protocol]
+    with running([whole(REFUSALS[protocol], 400), (streams if streaming else tells)(protocol)]) as house:
+        told = house.post(PATHS[protocol], body)
+        assert told.status == 200, told.body
+        first, second = (received.body for received in house.provider.received)
+        assert b"a secret thought" in first
+        assert b"a secret thought" not in second and b"Hi." in second and b"Go on." in second
+        assert "dropped:thinking" in (told.header("x-dragoman-losses") or "")
+        assert log_lines(house)[0]["attempts"] == 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_second_refusal_is_the_clients(protocol: str) -> None:
+    body = question(protocol, protocol) | REPLAYED[protocol]
+    with running([whole(REFUSALS[protocol], 400), whole(REFUSALS[protocol], 400)]) as house:
+        told = house.post(PATHS[protocol], body)
+        assert (told.status, told.json()) == (400, REFUSALS[protocol])
+        assert len(house.provider.received) == 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_where_there_is_no_reasoning_to_leave_out_nothing_is_tried_again(protocol: str) -> None:
+    with running([whole(REFUSALS[protocol], 400)]) as house:
+        assert house.post(PATHS[protocol], question(protocol, protocol)).status == 400
+        assert len(house.provider.received) == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_another_bad_request_is_not_tried_again(protocol: str) -> None:
+    body = question(protocol, protocol) | REPLAYED[protocol]
+    with running([whole(error_body(protocol, "invalid_request_error", "temperature is too high"), 400)]) as house:
+        assert house.post(PATHS[protocol], body).status == 400
+        assert len(house.provider.received) == 1
+
+
+@pytest.mark.parametrize(("client", "provider"), [pair for pair in ABROAD if pair[1] != CHAT])
+def test_reasoning_that_is_refused_in_translation_is_left_out_once(client: str, provider: str) -> None:
+    stop = {MESSAGES: "end_turn", RESPONSES: "completed"}[provider]
+    thinking = Turn(stop=stop, text="Hi.", reasoning="a secret thought")
+    replies = [whole(answer(provider, thinking)), whole(REFUSALS[provider], 400), tells(provider)]
+    with running(replies) as house:
+        more = {"include": ["reasoning.encrypted_content"]} if client == RESPONSES else {}
+        told = house.post(PATHS[client], question(client, provider) | more)
+        told = house.post(PATHS[client], next_turn(client, provider, told.json()) | more)
+        assert (told.status, text_of(client, told.json())) == (200, SAID), told.body
+        _, first, second = (received.body for received in house.provider.received)
+        assert b"a secret thought" in first
+        assert b"a secret thought" not in second and b"Hi." in second
+        assert "dropped:thinking" in (told.header("x-dragoman-losses") or "")
+
+
+def next_turn(client: str, provider: str, told: Mapping[str, object]) -> Object:
+    """The next request of a client that replays what it was told."""
+    if client == RESPONSES:
+        said: list[object] = [{"role": "user", "content": "Hello."}, *dig_objects(told, "output")]
+        return question(client, provider) | {"input": [*said, {"role": "user", "content": "Go on."}]}
+    turn: Object = {"role": "assistant", "content": told.get("content")}
+    if client == CHAT:
+        turn = dig_object(told, "choices", 0, "message")
+    said = [{"role": "user", "content": "Hello."}, turn, {"role": "user", "content": "Go on."}]
+    return question(client, provider) | {"messages": said}
+
+
+def test_a_refused_key_and_refused_reasoning_may_meet() -> None:
+    body = question(MESSAGES, MESSAGES) | REPLAYED[MESSAGES]
+    replies = [refused(MESSAGES, 429), whole(REFUSALS[MESSAGES], 400), tells(MESSAGES)]
+    with running(replies, pool(FIRST, SECOND)) as house:
+        assert house.post("/v1/messages", body).status == 200
+        assert b"a secret thought" not in house.provider.received[2].body
+
+
+def test_pitfall_191_the_error_of_the_only_provider_is_never_replaced_by_a_summary() -> None:
+    with running([refused(CHAT, 429, "slow down, this is the reason")]) as house:
+        told = house.post("/v1/messages", question(MESSAGES, CHAT))
+        assert failure_of(MESSAGES, told)["message"] == "slow down, this is the reason"
+        assert told.header("x-dragoman-route") == f"{NAMES[CHAT]}/served; dialect={CHAT}"

@@ -1,0 +1,612 @@
+"""Whole exchanges in all nine pairs: answers, errors, headers, and what must never get out."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from dragoman.config.settings import Limits, Server, Settings
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROTOCOLS,
+    PROVIDER_KEY,
+    RESPONSES,
+    Reply,
+    running,
+    settings_for,
+    whole,
+)
+from tests.gateway.says import (
+    ABROAD,
+    NAMES,
+    PAIRS,
+    SAID,
+    error_body,
+    failure_of,
+    headers_named,
+    is_finished,
+    log_lines,
+    message_of,
+    question,
+    streamed_text,
+    streams,
+    tells,
+    text_of,
+    with_provider,
+)
+from tests.sdk.digging import dig, dig_object, dig_objects, dig_text
+from tests.sdk.oracles import check_answer
+from tests.sdk.providers import Turn, answer
+from tests.sdk.samples import events_of
+
+# What a Messages client is told of a kind of error, and what an OpenAI client is told (mapping.md §21).
+MESSAGES_TOLD = {
+    400: (400, "invalid_request_error"),
+    401: (502, "api_error"),
+    402: (402, "billing_error"),
+    403: (502, "api_error"),
+    404: (404, "not_found_error"),
+    409: (409, "conflict_error"),
+    413: (413, "request_too_large"),
+    429: (429, "rate_limit_error"),
+    500: (500, "api_error"),
+    502: (502, "api_error"),
+    503: (529, "overloaded_error"),
+    504: (504, "timeout_error"),
+    529: (529, "overloaded_error"),
+}
+OPENAI_TOLD = {
+    400: (400, "invalid_request_error", None),
+    401: (502, "server_error", "upstream_auth"),
+    402: (429, "insufficient_quota", "insufficient_quota"),
+    403: (502, "server_error", "upstream_auth"),
+    404: (404, "invalid_request_error", "model_not_found"),
+    409: (409, "invalid_request_error", "conflict"),
+    413: (413, "invalid_request_error", "request_too_large"),
+    429: (429, "rate_limit_error", "rate_limit_exceeded"),
+    500: (500, "server_error", None),
+    502: (502, "server_error", "upstream_error"),
+    503: (503, "service_unavailable_error", "server_is_overloaded"),
+    504: (504, "server_error", "timeout"),
+    529: (503, "service_unavailable_error", "server_is_overloaded"),
+}
+# The types under which providers tell those.
+MESSAGES_TYPES = {status: kind for status, (_, kind) in MESSAGES_TOLD.items()} | {
+    401: "authentication_error",
+    403: "permission_error",
+}
+
+
+def refusal(provider: str, status: int, message: str = "no, said the provider", **headers: str) -> Reply:
+    """A provider's error in its own words."""
+    kind = MESSAGES_TYPES[status] if provider == MESSAGES else "some_error"
+    return whole(error_body(provider, kind, message), status, **headers)
+
+
+# Answers.
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_an_answer_arrives_in_the_clients_own_form(client: str, provider: str, streaming: bool) -> None:
+    with running([(streams if streaming else tells)(provider)]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=streaming))
+        assert told.status == 200, told.body
+        if streaming:
+            assert (told.header("content-type") or "").startswith("text/event-stream")
+            assert (streamed_text(client, told.body), is_finished(client, told.body)) == (SAID, True)
+            assert told.complete
+        else:
+            assert told.header("content-type") == "application/json"
+            check_answer(client, told.json())
+            assert text_of(client, told.json()) == SAID
+        received = house.provider.received[0]
+        assert received.target == PATHS[provider]
+        assert received.json()["model"] == "served"
+        assert bool(received.json().get("stream")) is streaming
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_206_a_whole_answer_becomes_a_stream(client: str, provider: str) -> None:
+    with running([tells(provider)]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True))
+        assert (told.header("content-type") or "").startswith("text/event-stream")
+        assert (streamed_text(client, told.body), is_finished(client, told.body)) == (SAID, True)
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_206_a_stream_becomes_a_whole_answer(client: str, provider: str) -> None:
+    with running([streams(provider)]) as house:
+        told = house.post(PATHS[client], question(client, provider))
+        assert (told.status, told.header("content-type")) == (200, "application/json")
+        check_answer(client, told.json())
+        assert text_of(client, told.json()) == SAID
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_206_a_provider_that_always_streams_is_asked_to(client: str, provider: str) -> None:
+    with running([streams(provider)], with_provider(streams="always")) as house:
+        told = house.post(PATHS[client], question(client, provider))
+        assert text_of(client, told.json()) == SAID
+        assert house.provider.received[0].json()["stream"] is True
+        assert house.provider.received[0].header("accept") == "text/event-stream"
+        # What the answer cost is known although a stream of Chat tells it only when asked.
+        usage = dig_object(told.json(), "usage")
+        assert usage["prompt_tokens" if client == CHAT else "input_tokens"] == 11
+        if provider == CHAT:
+            assert house.provider.received[0].json()["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_206_a_provider_that_never_streams_is_not_asked_to(client: str, provider: str) -> None:
+    more = {"stream_options": {"include_usage": True}} if client == CHAT else {}
+    with running([tells(provider)], with_provider(streams="never")) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True, **more))
+        assert (streamed_text(client, told.body), is_finished(client, told.body)) == (SAID, True)
+        sent = house.provider.received[0].json()
+        assert not sent.get("stream")
+        # Options of a stream are refused where there is none.
+        assert "stream_options" not in sent
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_pitfall_207_a_responses_body_on_the_chat_path_is_answered_as_chat(provider: str, streaming: bool) -> None:
+    tools = [
+        {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}},
+        {"type": "custom", "name": "patch"},
+    ]
+    body = question(RESPONSES, provider, stream=streaming, tools=tools, instructions="Be brief.")
+    with running([(streams if streaming else tells)(provider)]) as house:
+        told = house.post("/v1/chat/completions", body)
+        assert told.status == 200, told.body
+        if streaming:
+            assert streamed_text(CHAT, told.body) == SAID
+            assert told.body.endswith(b"data: [DONE]\n\n")
+            assert all(event["object"] == "chat.completion.chunk" for event in events_of(told.body))
+        else:
+            check_answer(CHAT, told.json())
+            assert text_of(CHAT, told.json()) == SAID
+        sent = house.provider.received[0]
+        assert sent.target == PATHS[provider]
+        assert ("input" if provider == RESPONSES else "messages") in sent.json()
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["not asked for", "asked for"])
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_pitfall_207_usage_is_told_as_to_any_chat_client(provider: str, asked: bool) -> None:
+    more = {"stream_options": {"include_usage": True}} if asked else {}
+    with running([streams(provider)]) as house:
+        told = house.post("/v1/chat/completions", question(RESPONSES, provider, stream=True) | more)
+        assert streamed_text(CHAT, told.body) == SAID
+        assert any(event["choices"] == [] for event in events_of(told.body)) is asked
+        assert (b"prompt_tokens" in told.body) is asked
+        assert "stream_options" not in (told.header("x-dragoman-losses") or "")
+        # Responses has no such option, and Chat is always asked.
+        sent = house.provider.received[0].json().get("stream_options")
+        assert sent == ({"include_usage": True} if provider == CHAT else None)
+        assert log_lines(house)[0]["input"] == 11
+
+
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_pitfall_207_errors_of_such_a_body_are_in_chat_form_too(provider: str) -> None:
+    with running([refusal(provider, 429)]) as house:
+        told = house.post("/v1/chat/completions", question(RESPONSES, provider))
+        assert (told.status, failure_of(CHAT, told)["message"]) == (429, "no, said the provider")
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("status", MESSAGES_TOLD)
+@pytest.mark.parametrize(("client", "provider"), ABROAD)
+def test_pitfall_187_188_a_providers_error_is_told_by_the_table(client: str, provider: str, status: int) -> None:
+    for streaming in (False, True):
+        with running([refusal(provider, status)]) as house:
+            told = house.post(PATHS[client], question(client, provider, stream=streaming))
+        error = failure_of(client, told)
+        if client == MESSAGES:
+            assert (told.status, error["type"]) == MESSAGES_TOLD[status]
+        elif status == 503 and provider == MESSAGES:
+            # Overload is a 529 there, so a 503 is something else.
+            assert (told.status, error["type"]) == (503, "service_unavailable_error")
+        else:
+            assert (told.status, error["type"], error["code"]) == OPENAI_TOLD[status]
+        assert error["message"] == "no, said the provider"
+
+
+@pytest.mark.parametrize("status", MESSAGES_TOLD)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_providers_error_is_relayed_as_it_is(protocol: str, status: int) -> None:
+    reply = refusal(protocol, status)
+    with running([reply]) as house:
+        told = house.post(PATHS[protocol], question(protocol, protocol))
+    assert (told.status, told.body) == (status, reply.steps[0])
+    assert told.header("content-type") == "application/json"
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_184_185_an_error_inside_a_success_is_an_error(client: str, provider: str, streaming: bool) -> None:
+    body = error_body(provider, "rate_limit_error", "slow down, please", "rate_limit_exceeded")
+    with running([whole(body)]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=streaming))
+    assert told.status == 429
+    assert failure_of(client, told)["message"] == "slow down, please"
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(503, 503), (400, 400), ("429", 429), ("invalid_prompt", 400), ("whatever", 500), (None, 500)]
+)
+def test_an_error_inside_a_success_has_the_status_that_it_names(code: object, status: int) -> None:
+    body = {"error": {"message": "odd", "code": code, "type": None}}
+    for client in (CHAT, RESPONSES):
+        with running([whole(body)]) as house:
+            assert house.post(PATHS[client], question(client, CHAT)).status == status
+
+
+@pytest.mark.parametrize("client", [MESSAGES, CHAT])
+def test_a_whole_responses_answer_that_failed_is_an_error(client: str) -> None:
+    body = {**answer(RESPONSES, Turn(stop="failed")), "error": {"code": "rate_limit_exceeded", "message": "slow down"}}
+    with running([whole(body)]) as house:
+        told = house.post(PATHS[client], question(client, RESPONSES))
+    assert (told.status, failure_of(client, told)["message"]) == (429, "slow down")
+
+
+def test_a_whole_responses_answer_that_failed_is_relayed_as_it_is() -> None:
+    body = json.dumps({**answer(RESPONSES, Turn(stop="failed")), "error": {"code": "server_error", "message": "oh"}})
+    with running([whole(body.encode())]) as house:
+        told = house.post(PATHS[RESPONSES], question(RESPONSES, RESPONSES))
+    assert (told.status, told.body) == (200, body.encode())
+
+
+PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Welcome to the wifi</body></html>"
+NO_ANSWERS: dict[str, Reply] = {
+    "nothing": whole(b""),
+    "white space": whole(b" \n\n"),
+    "a page": whole(PAGE, content_type="text/html"),
+    "a page that says it is JSON": whole(PAGE),
+    "half an answer": whole(b'{"id": "x", "choices": [{"index": 0, "mess'),
+    "a list": whole(b"[1, 2]"),
+    "a word": whole(b'"hello"'),
+    "null": whole(b"null"),
+    "a redirect": whole(b"{}", 302, location="https://elsewhere.example/v1"),
+    "a permanent redirect": whole(b"", 308, location="/v2"),
+    "not modified": Reply(status=304),
+    "a body that breaks off": Reply(
+        raw=True,
+        steps=(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{"id": "x"', None),
+    ),
+    "a chunked body that breaks off": Reply(
+        raw=True,
+        steps=(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+            b"10\r\n" + b'{"id":"x","a":1}' + b"\r\n",
+            None,
+        ),
+    ),
+    "no HTTP": Reply(raw=True, steps=(b"SSH-2.0-OpenSSH_9.6\r\n", None)),
+    "a connection that closes": Reply(raw=True, steps=(None,)),
+    "half a head": Reply(raw=True, steps=(b"HTTP/1.1 200 OK\r\ncontent-ty", None)),
+    "broken gzip": whole(b"this is not gzip at all", content_encoding="gzip"),
+    "an unknown coding": whole(b"{}", content_encoding="rot13"),
+    "a picture": whole(b"\x89PNG\r\n\x1a\n\x00", content_type="image/png"),
+}
+
+
+@pytest.mark.parametrize("shape", NO_ANSWERS)
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_185_what_is_no_answer_is_a_502(client: str, provider: str, shape: str) -> None:
+    for streaming in (False, True):
+        with running([NO_ANSWERS[shape], NO_ANSWERS[shape]]) as house:
+            told = house.post(PATHS[client], question(client, provider, stream=streaming))
+            assert told.status == 502, told
+            error = failure_of(client, told)
+            assert error["type"] == ("api_error" if client == MESSAGES else "server_error")
+            assert "127.0.0.1" not in str(error) and "elsewhere.example" not in str(told)
+            assert headers_named(told, "location") == {}
+
+
+def test_a_redirect_is_never_followed() -> None:
+    with running([whole(b"{}", 307, location="/v1/messages")]) as house:
+        assert house.post("/v1/messages", question(MESSAGES, MESSAGES)).status == 502
+        assert len(house.provider.received) == 1
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_an_answer_beyond_the_limit_is_a_502(client: str) -> None:
+    def settings(port: int) -> Settings:
+        return settings_for(port, limits=Limits(answer=10_000))
+
+    with running([tells(CHAT, "x" * 20_000)], settings) as house:
+        assert house.post(PATHS[client], question(client, CHAT)).status == 502
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_187_a_page_as_an_error_keeps_its_status_and_never_its_form(client: str, provider: str) -> None:
+    page = whole(PAGE, 500, content_type="text/html")
+    with running([page]) as house:
+        told = house.post(PATHS[client], question(client, provider))
+    assert told.status == 500
+    assert "Welcome to the wifi" in message_of(client, told)
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_187_an_error_without_words_gets_some(client: str, provider: str) -> None:
+    with running([whole(b"", 429), whole({"error": {"message": ""}}, 429)]) as house:
+        told = house.post(PATHS[client], question(client, provider))
+        assert (told.status, message_of(client, told)) == (429, "upstream answered 429")
+        if client != provider:
+            told = house.post(PATHS[client], question(client, provider))
+            assert (told.status, message_of(client, told)) == (429, "upstream answered 429")
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("provider", [CHAT, RESPONSES])
+def test_pitfall_190_a_context_that_is_too_long_is_told_in_the_words_agents_know(
+    provider: str, streaming: bool
+) -> None:
+    words = "This model's maximum context length is 8192 tokens, however you requested 9000 tokens."
+    body = error_body(provider, "invalid_request_error", words, "context_length_exceeded")
+    with running([whole(body, 400)]) as house:
+        told = house.post("/v1/messages", question(MESSAGES, provider, stream=streaming))
+    assert (told.status, failure_of(MESSAGES, told)["type"]) == (400, "invalid_request_error")
+    assert message_of(MESSAGES, told).startswith("prompt is too long: 9000 tokens > 8192 maximum")
+
+
+@pytest.mark.parametrize("client", [CHAT, RESPONSES])
+def test_pitfall_190_and_in_the_code_of_the_other_protocols(client: str) -> None:
+    body = error_body(MESSAGES, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
+    with running([whole(body, 400)]) as house:
+        told = house.post(PATHS[client], question(client, MESSAGES))
+    assert (told.status, failure_of(client, told)["code"]) == (400, "context_length_exceeded")
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_an_unknown_model_is_a_404_with_the_nearest_names(client: str) -> None:
+    with running() as house:
+        told = house.post(PATHS[client], question(client, CHAT) | {"model": "ehco/text"})
+        error = failure_of(client, told)
+        assert (told.status, "echo/text" in dig_text(error, "message")) == (404, True)
+        assert error["type"] == ("not_found_error" if client == MESSAGES else "invalid_request_error")
+        if client != MESSAGES:
+            assert (error["code"], error["param"]) == ("model_not_found", "model")
+        told = house.post(PATHS[client], question(client, CHAT) | {"model": "zzzzzzzz"})
+        assert "messages, chat, responses, all, echo" in message_of(client, told)
+
+
+# Headers.
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_an_answer_says_its_id_its_route_and_its_losses(client: str, provider: str) -> None:
+    for streaming in (False, True):
+        with running([(streams if streaming else tells)(provider, request_id="up_1", x_request_id="up_2")]) as house:
+            told = house.post(PATHS[client], question(client, provider, stream=streaming))
+            mine, other = ("request-id", "x-request-id") if client == MESSAGES else ("x-request-id", "request-id")
+            assert (told.header(mine) or "").startswith("req_")
+            assert told.header(other) is None
+            assert told.header("x-dragoman-route") == f"{NAMES[provider]}/served; dialect={provider}"
+            assert told.header("x-dragoman-losses") is not None
+            line = log_lines(house)[0]
+            assert (line["id"], line["upstream_id"]) == (told.header(mine), "up_1")
+
+
+LOSSY = {"logit_bias": {"50256": -100}, "seed": 7}
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+def test_pitfall_212_what_is_lost_is_named_in_a_header(streaming: bool) -> None:
+    with running([(streams if streaming else tells)(MESSAGES)]) as house:
+        told = house.post("/v1/chat/completions", question(CHAT, MESSAGES, stream=streaming, **LOSSY))
+        losses = told.header("x-dragoman-losses") or ""
+        assert "dropped:" in losses and "seed" in losses
+        assert dig(log_lines(house)[0], "losses") == len(losses.split(", "))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_relay_loses_nothing(protocol: str) -> None:
+    with running([tells(protocol)]) as house:
+        told = house.post(PATHS[protocol], question(protocol, protocol, unknown_member=1))
+        assert told.header("x-dragoman-losses") == "none"
+
+
+@pytest.mark.parametrize(("client", "provider"), ABROAD)
+def test_the_full_ledger_is_told_at_the_end_of_a_whole_answer(client: str, provider: str) -> None:
+    with running([tells(provider), streams(provider)]) as house:
+        for _ in range(2):
+            told = house.post(PATHS[client], question(client, provider, unheard_of=1), x_dragoman_report="full")
+            assert told.status == 200, told.body
+            *_, (name, report) = told.json().items()
+            lost = dig_objects(report, "losses")
+            assert name == "dragoman" and "unheard_of" in json.dumps(lost)
+            assert all(set(line) == {"fate", "feature", "at", "note"} for line in lost)
+
+
+@pytest.mark.parametrize(("client", "provider"), ABROAD)
+def test_the_full_ledger_is_a_comment_at_the_end_of_a_stream(client: str, provider: str) -> None:
+    with running([streams(provider), tells(provider)]) as house:
+        for _ in range(2):
+            body = question(client, provider, stream=True, unheard_of=1)
+            told = house.post(PATHS[client], body, x_dragoman_report="full")
+            *_, last, empty = told.body.split(b"\n\n")
+            assert empty == b"" and last.startswith(b": dragoman {")
+            assert dig_objects(json.loads(last.removeprefix(b": dragoman ")), "losses")
+            assert streamed_text(client, told.body) == SAID
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_relay_has_no_report_in_its_bytes(protocol: str) -> None:
+    reply = tells(protocol)
+    with running([reply]) as house:
+        told = house.post(PATHS[protocol], question(protocol, protocol), x_dragoman_report="full")
+        assert told.body == reply.steps[0]
+
+
+LIMITS = {
+    MESSAGES: {
+        "anthropic_ratelimit_requests_limit": "50",
+        "anthropic_ratelimit_requests_remaining": "49",
+        "anthropic_ratelimit_tokens_remaining": "1000",
+    },
+    CHAT: {
+        "x_ratelimit_limit_requests": "50",
+        "x_ratelimit_remaining_requests": "49",
+        "x_ratelimit_remaining_tokens": "1000",
+    },
+}
+LIMITS[RESPONSES] = LIMITS[CHAT]
+LEAKS = {
+    "set_cookie": "session=1",
+    "anthropic_organization_id": "org-1",
+    "openai_organization": "org-1",
+    "openai_project": "proj-1",
+    "server": "provider",
+    "via": "1.1 provider",
+    "cf_ray": "1",
+    "location": "/there",
+    "x_internal": "1",
+}
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_189_202_limits_come_under_the_clients_names_and_nothing_else(
+    client: str, provider: str, streaming: bool
+) -> None:
+    given = {**LIMITS[provider], **LEAKS, "retry_after": "7", "x_should_retry": "false"}
+    with running([(streams if streaming else tells)(provider, **given)]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=streaming))
+    for name, value in LIMITS[client].items():
+        assert told.header(name.replace("_", "-")) == value
+    assert (told.header("retry-after"), told.header("x-should-retry")) == ("7", "false")
+    mine = {"content-type", "content-length", "transfer-encoding", "cache-control", "x-accel-buffering", "connection"}
+    mine |= {"date", "request-id", "x-request-id", "x-dragoman-route", "x-dragoman-losses", "retry-after"}
+    mine |= {"x-should-retry", *(name.replace("_", "-") for name in LIMITS[client])}
+    assert {name for name, _ in told.headers} <= mine
+
+
+@pytest.mark.parametrize("status", [429, 503, 529, 500, 400])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_189_when_to_try_again_is_told_as_the_provider_told_it(client: str, provider: str, status: int) -> None:
+    moment = "Wed, 21 Oct 2026 07:28:00 GMT"
+    for value in ("30", "0", moment):
+        with running([refusal(provider, status, retry_after=value, x_should_retry="true")]) as house:
+            told = house.post(PATHS[client], question(client, provider))
+        assert (told.header("retry-after"), told.header("x-should-retry")) == (value, "true")
+    with running([refusal(provider, status)]) as house:
+        told = house.post(PATHS[client], question(client, provider))
+        assert told.header("retry-after") is None, "none is invented"
+
+
+def test_pitfall_189_milliseconds_become_seconds_for_a_messages_client() -> None:
+    with running([refusal(CHAT, 429, retry_after_ms="1500")]) as house:
+        assert house.post("/v1/messages", question(MESSAGES, CHAT)).header("retry-after") == "2"
+
+
+def test_pitfall_189_resets_are_told_in_the_clients_own_units() -> None:
+    with running([tells(CHAT, x_ratelimit_reset_requests="6m0s")]) as house:
+        told = house.post("/v1/messages", question(MESSAGES, CHAT)).header("anthropic-ratelimit-requests-reset") or ""
+    seconds = time.mktime(time.strptime(told, "%Y-%m-%dT%H:%M:%SZ")) - time.mktime(time.gmtime())
+    assert 300 < seconds < 400
+
+
+@pytest.mark.parametrize("client", [CHAT, RESPONSES])
+def test_a_spent_quota_is_not_tried_again(client: str) -> None:
+    with running([refusal(MESSAGES, 402, x_should_retry="true")]) as house:
+        told = house.post(PATHS[client], question(client, MESSAGES))
+    assert (told.status, failure_of(client, told)["code"]) == (429, "insufficient_quota")
+    assert [value for name, value in told.headers if name == "x-should-retry"] == ["false"]
+
+
+# What must not get out.
+
+WORDS = (
+    f"Incorrect API key provided: {PROVIDER_KEY}. Called http://127.0.0.1:PORT/v1/internal?x=1, "
+    f"header 'Authorization: Bearer {PROVIDER_KEY}', shown as {PROVIDER_KEY[:14]}***cdef"
+)
+
+
+@pytest.mark.parametrize("status", [401, 400, 500])
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_202_a_key_or_a_host_never_gets_out(client: str, provider: str, streaming: bool, status: int) -> None:
+    with running() as house:
+        words = WORDS.replace("PORT", str(house.provider.port))
+        kind = MESSAGES_TYPES[status] if provider == MESSAGES else "some_error"
+        replies = iter(
+            [
+                whole(error_body(provider, kind, words), status, x_request_id=f"at-{PROVIDER_KEY}"),
+                whole(words.encode(), status, content_type="text/plain"),
+                whole(error_body(provider, kind, words)),
+            ]
+        )
+        house.provider._script = lambda received: next(replies)
+        for _ in range(3):
+            told = house.post(PATHS[client], question(client, provider, stream=streaming))
+            assert told.status >= 400
+            everything = told.body.decode() + str(told.headers) + house.log.getvalue()
+            assert PROVIDER_KEY[:14] not in everything
+            assert f":{house.provider.port}" not in everything
+            assert "/v1/internal" not in everything
+            assert "Incorrect API key provided" in message_of(client, told)
+
+
+def test_a_provider_that_cannot_be_reached_is_a_502_without_its_address() -> None:
+    for client in PROTOCOLS:
+        with running(settings=lambda port: settings_for(1)) as house:
+            told = house.post(PATHS[client], question(client, CHAT))
+            assert told.status == 502
+            assert "127.0.0.1" not in message_of(client, told)
+
+
+def test_a_provider_that_is_not_configured_completely_is_a_502_and_a_line_in_the_log() -> None:
+    with running(settings=with_provider(keys=("bad\nkey-of-a-provider",))) as house:
+        told = house.post("/v1/messages", question(MESSAGES, CHAT))
+        assert told.status == 502
+        assert "bad" not in message_of(MESSAGES, told)
+        assert log_lines(house, "a provider cannot be called")
+        assert "key-of-a-provider" not in house.log.getvalue()
+
+
+def test_a_log_line_has_neither_prompt_nor_answer_and_cannot_be_forged() -> None:
+    evil = 'x"}\n{"event":"forged"\u2028\x1b[2J'
+    with running([tells(CHAT, "the answer is secret"), tells(CHAT)]) as house:
+        secret = [{"role": "user", "content": "the prompt is secret"}]
+        house.post("/v1/messages", question(MESSAGES, CHAT) | {"messages": secret})
+        house.post("/v1/messages", question(MESSAGES, CHAT) | {"model": evil})
+        house.post("/v1/messages", question(MESSAGES, CHAT) | {"model": f"chat/{evil}"})
+        log = house.log.getvalue()
+        assert "secret" not in log
+        assert len(log_lines(house)) == 3 == len(log.splitlines())
+        assert not log_lines(house, "forged")
+
+
+# Records.
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_every_exchange_is_one_line_with_its_tokens(client: str, provider: str, streaming: bool) -> None:
+    with running([(streams if streaming else tells)(provider)]) as house:
+        house.post(PATHS[client], question(client, provider, stream=streaming))
+        [line] = log_lines(house)
+        assert (line["client"], line["dialect"], line["provider"]) == (client, provider, NAMES[provider])
+        assert (line["status"], line["stream"], line["attempts"]) == (200, streaming, 1)
+        assert (line["input"], line["output"]) == (11, 7)
+
+
+def test_limits_of_a_pool_can_be_passed_on_if_configured() -> None:
+    keys = ("sk-first-0123456789", "sk-second-0123456789")
+    for pooled, told in ((False, None), (True, "49")):
+
+        def settings(port: int, pooled: bool = pooled) -> Settings:
+            return settings_for(port, provider_keys=keys, server=Server(pooled_limits=pooled))
+
+        with running([tells(CHAT, **LIMITS[CHAT])], settings) as house:
+            answer = house.post("/v1/chat/completions", question(CHAT, CHAT))
+            assert answer.header("x-ratelimit-remaining-requests") == told

@@ -1,0 +1,134 @@
+"""Models, listed and shown in the shape of whoever asks."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Route, Settings
+from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
+from tests.gateway.says import failure_of, log_lines, with_provider
+from tests.sdk.digging import dig_objects
+
+# Who asks how, and whose shape is expected (mapping.md §23).
+CALLERS: dict[str, tuple[str, dict[str, str], str]] = {
+    "nobody in particular": ("/v1/models", {}, CHAT),
+    "a bearer": ("/v1/models", {"authorization": "Bearer some-key-1"}, CHAT),
+    "a version": ("/v1/models", {"anthropic_version": "2023-06-01"}, MESSAGES),
+    "a version and a bearer": (
+        "/v1/models",
+        {"anthropic_version": "2023-06-01", "authorization": "Bearer some-key-1"},
+        MESSAGES,
+    ),
+    "an api key": ("/v1/models", {"x_api_key": "some-key-1"}, MESSAGES),
+    "both keys": ("/v1/models", {"x_api_key": "some-key-1", "authorization": "Bearer some-key-1"}, CHAT),
+    "the prefix of Anthropic": ("/anthropic/v1/models", {}, MESSAGES),
+    "the prefix of OpenAI": ("/openai/v1/models", {"anthropic_version": "2023-06-01"}, CHAT),
+    "a page of a list": ("/v1/models?limit=1000&after_id=x", {"anthropic_version": "2023-06-01"}, MESSAGES),
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_pitfall_209_the_list_has_the_shape_that_the_caller_expects(caller: str) -> None:
+    path, headers, shape = CALLERS[caller]
+    with running() as house:
+        told = house.get(path, **headers)
+    assert told.status == 200
+    body, models = told.json(), dig_objects(told.json(), "data")
+    names = [model["id"] for model in models]
+    assert {"messages/served", "chat/served", "all/served", "echo/text"} <= set(names)
+    assert len(set(names)) == len(names)
+    if shape == MESSAGES:
+        assert set(body) == {"data", "has_more", "first_id", "last_id"}
+        assert (body["has_more"], body["first_id"], body["last_id"]) == (False, names[0], names[-1])
+        assert all(set(model) >= {"type", "id", "display_name", "created_at"} for model in models)
+        assert all(model["type"] == "model" for model in models)
+        assert told.header("request-id")
+    else:
+        assert (set(body), body["object"]) == ({"object", "data"}, "list")
+        assert all(set(model) == {"id", "object", "created", "owned_by"} for model in models)
+        assert all(isinstance(model["created"], int) for model in models)
+        assert told.header("x-request-id")
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_pitfall_209_and_so_has_a_single_model(caller: str) -> None:
+    path, headers, shape = CALLERS[caller]
+    path = path.partition("?")[0]
+    with running() as house:
+        for name in ("echo/text", "echo%2Ftext", "claude-sonnet-9", "chat/anything/at-all"):
+            told = house.get(f"{path}/{name}", **headers)
+            assert told.status == 200, told.body
+            assert told.json()["id"] == name.replace("%2F", "/")
+            assert ("display_name" in told.json()) == (shape == MESSAGES)
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_an_unknown_model_is_a_404_with_the_nearest_names(caller: str) -> None:
+    path, headers, shape = CALLERS[caller]
+    with running() as house:
+        told = house.get(f"{path.partition('?')[0]}/ehco/text", **headers)
+        error = failure_of(shape, told)
+        assert (told.status, "echo/text" in str(error["message"])) == (404, True)
+        assert error["type"] == ("not_found_error" if shape == MESSAGES else "invalid_request_error")
+        assert house.get(f"{path.partition('?')[0]}/echo/no-such-model", **headers).status == 404
+
+
+def test_a_list_can_be_asked_for_without_its_body() -> None:
+    with running() as house:
+        told = house.ask("HEAD", "/v1/models", b"")
+        assert (told.status, told.body) == (200, b"")
+
+
+def test_names_of_the_configuration_come_first() -> None:
+    def settings(port: int) -> Settings:
+        routes = (
+            Route(pattern="fast", provider="chat", model="served"),
+            Route(pattern="x-*", provider="chat", model="*"),
+        )
+        return replace(settings_for(port), routes=routes)
+
+    with running((), settings) as house:
+        names = [model["id"] for model in dig_objects(house.get("/v1/models").json(), "data")]
+    assert names[0] == "fast"
+    assert not any("*" in str(name) for name in names)
+
+
+def listing(received: Received) -> Reply:
+    """A provider that lists its models in its own shape."""
+    assert received.method == "GET"
+    if received.target == "/v1/models?limit=1000":
+        assert received.header("x-api-key") == PROVIDER_KEY
+        assert received.header("anthropic-version")
+        return whole({"data": [{"type": "model", "id": "claude-x"}], "has_more": False})
+    assert received.target == "/v1/models"
+    assert received.header("authorization") == f"Bearer {PROVIDER_KEY}"
+    return whole({"object": "list", "data": [{"id": "gpt-x"}, {"id": ""}, {"odd": 1}, 5]})
+
+
+def test_a_provider_without_configured_models_is_asked_once_in_a_while() -> None:
+    with running(listing, with_provider(models=None)) as house:
+        for _ in range(3):
+            names = {model["id"] for model in dig_objects(house.get("/v1/models").json(), "data")}
+            assert {"messages/claude-x", "chat/gpt-x", "responses/gpt-x", "all/claude-x"} <= names
+        assert len(house.provider.received) == 4
+
+
+BROKEN: dict[str, Reply] = {
+    "an error": whole({"error": {"message": f"bad key {PROVIDER_KEY}"}}, 401),
+    "a page": whole(b"<html>", content_type="text/html"),
+    "another shape": whole({"models": []}),
+    "a closed connection": Reply(raw=True, steps=(None,)),
+    "a redirect": whole(b"", 302, location="http://127.0.0.1:1/"),
+}
+
+
+@pytest.mark.parametrize("shape", BROKEN)
+def test_a_provider_that_cannot_list_does_not_spoil_the_list(shape: str) -> None:
+    with running(lambda received: BROKEN[shape], with_provider(models=None)) as house:
+        told = house.get("/v1/models")
+        assert told.status == 200
+        assert "echo/text" in {model["id"] for model in dig_objects(told.json(), "data")}
+        if shape != "another shape":
+            assert log_lines(house, "a provider's models could not be listed")
+        assert PROVIDER_KEY not in house.log.getvalue()

@@ -1,0 +1,191 @@
+"""Other paths of a provider: relayed byte for byte, whatever they carry."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings
+from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, RESPONSES, Reply, running, settings_for, stream, whole
+from tests.gateway.says import comes_true, failure_of, headers_named, log_lines
+
+EMBEDDINGS = b'{ "model" : "chat/served",\n "input":["a", "\\u00e9"], "dimensions": 1.0, "x":1, "x":2 }'
+FORM = (
+    b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n'
+    b"RIFF\x00\xff\r\n--not the end\r\n"
+    b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nchat/served\r\n--xyz--\r\n'
+)
+
+
+def only_chat(port: int) -> Settings:
+    """A gateway with one provider that speaks an OpenAI protocol."""
+    made = settings_for(port)
+    return replace(made, providers={name: made.providers[name] for name in ("chat", "messages", "echo")})
+
+
+@pytest.mark.parametrize("prefix", ["/v1", "", "/openai/v1", "/openai", "/v1/v1"])
+def test_embeddings_are_relayed_byte_for_byte(prefix: str) -> None:
+    said = b'{"object":"list", "data":[{"embedding":[1.0,-0,1e-9]}] ,"usage":{"prompt_tokens":1}}\n'
+    with running([whole(said, x_ratelimit_remaining_requests="3", set_cookie="a=b")]) as house:
+        told = house.post(f"{prefix}/embeddings", EMBEDDINGS, content_type="application/json", cookie="c=d")
+        assert (told.status, told.body) == (200, said)
+        received = house.provider.received[0]
+        assert received.body == EMBEDDINGS.replace(b"chat/served", b"served")
+        assert received.target == "/v1/embeddings"
+        assert received.header("authorization") == f"Bearer {PROVIDER_KEY}"
+        assert received.header("cookie") is None
+        assert told.header("set-cookie") is None
+        assert told.header("x-ratelimit-remaining-requests") == "3"
+        assert told.header("x-dragoman-route") == "chat/served; dialect=openai-chat"
+        assert log_lines(house)[0]["path"] == "/embeddings"
+
+
+def test_a_form_is_relayed_byte_for_byte_but_for_the_models_name() -> None:
+    with running([whole({"text": "hello"})]) as house:
+        told = house.post("/v1/audio/transcriptions", FORM, content_type="multipart/form-data; boundary=xyz")
+        assert told.json() == {"text": "hello"}
+        received = house.provider.received[0]
+        assert received.body == FORM.replace(b"chat/served", b"served")
+        assert received.header("content-type") == "multipart/form-data; boundary=xyz"
+        assert received.header("content-length") == str(len(received.body))
+
+
+def test_bytes_of_any_kind_come_back_as_they_are() -> None:
+    sound = bytes(range(256)) * 500
+    reply = Reply(headers=(("content-type", "audio/mpeg"),), steps=(sound[:1000], 0.05, sound[1000:]), chunked=True)
+    with running([reply]) as house:
+        told = house.post("/v1/audio/speech", {"model": "chat/served", "input": "hi"})
+        assert (told.status, told.header("content-type"), told.body, told.complete) == (200, "audio/mpeg", sound, True)
+
+
+def test_a_stream_of_another_path_passes_as_it_comes() -> None:
+    with running([stream(b"data: 1\n\n", 0.05, b"data: [DONE]\n\n")]) as house:
+        told = house.post("/v1/completions", {"model": "chat/served", "prompt": "hi", "stream": True})
+        assert (told.body, told.header("content-type")) == (b"data: 1\n\ndata: [DONE]\n\n", "text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/files?purpose=batch&limit=3"),
+        ("GET", "/v1/responses/resp_1"),
+        ("DELETE", "/v1/files/file-1"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("GET", "/v1/chat/completions/chatcmpl-1"),
+    ],
+)
+def test_a_request_without_a_model_goes_to_the_provider_it_names_or_the_only_one(method: str, path: str) -> None:
+    for settings, headers in ((settings_for, {"x_dragoman_provider": "chat"}), (only_chat, {})):
+        with running([whole({"ok": True})], settings) as house:
+            told = house.ask(method, path, b"", content_type="application/json", **headers)
+            assert (told.status, told.json()) == (200, {"ok": True}), told.body
+            received = house.provider.received[0]
+            assert (received.method, received.target, received.body) == (method, path, b"")
+            assert received.header("x-dragoman-provider") is None
+
+
+def test_a_request_that_names_nobody_among_several_is_a_404() -> None:
+    with running() as house:
+        told = house.get("/v1/files")
+        assert told.status == 404
+        assert "x-dragoman-provider" in str(failure_of(CHAT, told)["message"])
+        assert house.get("/v1/files", x_dragoman_provider="nobody").status == 404
+        assert house.get("/v1/files", x_dragoman_provider="messages").status == 404
+
+
+def test_paths_below_messages_go_to_a_provider_of_messages() -> None:
+    with running([whole({"id": "msgbatch_1"})]) as house:
+        told = house.get("/v1/messages/batches/msgbatch_1", x_dragoman_provider="messages")
+        assert told.json() == {"id": "msgbatch_1"}
+        received = house.provider.received[0]
+        assert (received.target, received.header("x-api-key")) == ("/v1/messages/batches/msgbatch_1", PROVIDER_KEY)
+        told = house.post("/v1/messages/batches", {"model": "chat/served"})
+        assert (told.status, failure_of(MESSAGES, told)["type"]) == (404, "not_found_error")
+
+
+def test_an_unknown_model_is_a_404_with_the_nearest_names() -> None:
+    with running() as house:
+        told = house.post("/v1/embeddings", {"model": "ehco/text", "input": "a"})
+        error = failure_of(CHAT, told)
+        assert (told.status, error["code"], "echo/text" in str(error["message"])) == (404, "model_not_found", True)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"model": 5}', b'{"model": "\xff"}'])
+def test_a_body_that_is_no_json_is_a_400(body: bytes) -> None:
+    with running() as house:
+        told = house.post("/v1/embeddings", body, content_type="application/json")
+        assert (told.status, failure_of(CHAT, told)["type"]) == (400, "invalid_request_error")
+
+
+def test_pitfall_202_an_error_passes_without_secrets() -> None:
+    words = json.dumps({"error": {"message": f"bad key {PROVIDER_KEY} at http://127.0.0.1:7/v1/x"}, "odd": 1.0})
+    with running([whole(words.encode(), 429, retry_after="3", location="/x")]) as house:
+        told = house.post("/v1/embeddings", EMBEDDINGS)
+        assert (told.status, told.header("retry-after"), told.header("location")) == (429, "3", None)
+        assert told.json()["odd"] == 1.0
+        assert PROVIDER_KEY not in told.body.decode() and "127.0.0.1" not in told.body.decode()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        whole(b"", 302, location="http://elsewhere.example/"),
+        Reply(raw=True, steps=(None,)),
+        Reply(raw=True, steps=(b"no HTTP\r\n\r\n", None)),
+    ],
+    ids=["a redirect", "a closed connection", "no HTTP"],
+)
+def test_what_is_no_answer_is_a_502(reply: Reply) -> None:
+    with running([reply, reply]) as house:
+        told = house.post("/v1/embeddings", EMBEDDINGS)
+        assert (told.status, failure_of(CHAT, told)["code"]) == (502, "upstream_error")
+        assert headers_named(told, "location") == {}
+
+
+def test_an_answer_that_is_cut_is_seen_to_be_cut() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 5000\r\n\r\n"
+    with running([Reply(raw=True, steps=(head + b"x" * 100, 0.05, None))]) as house:
+        told = house.post("/v1/audio/speech", {"model": "chat/served"})
+        assert (told.status, told.complete) == (200, False)
+        assert comes_true(lambda: bool(log_lines(house)))
+        assert log_lines(house)[0]["failure"] == "truncated"
+
+
+def test_an_answer_without_a_body_has_none() -> None:
+    with running([Reply(status=204, headers=())]) as house:
+        told = house.ask("DELETE", "/v1/files/1", b"", x_dragoman_provider="chat")
+        assert (told.status, told.body) == (204, b"")
+
+
+@pytest.mark.parametrize("path", ["/v1/files/../../admin", "/v1/files/%2e%2e/x", "/v1/files/a%20b/.."])
+def test_a_path_cannot_leave_its_base(path: str) -> None:
+    with running() as house:
+        told = house.get(path, x_dragoman_provider="chat")
+        assert told.status == 404
+        assert not house.provider.received
+
+
+def test_a_method_that_nobody_has_is_a_405() -> None:
+    with running() as house:
+        told = house.ask("PUT", "/v1/files/1", b"", x_dragoman_provider="chat")
+        assert (told.status, bool(failure_of(CHAT, told))) == (405, True)
+
+
+@pytest.mark.parametrize(
+    "steps", [(30.0,), (b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\n\r\nx", 30.0)], ids=["before", "after"]
+)
+def test_pitfall_201_a_client_that_goes_away_ends_the_call(steps: tuple[bytes | float, ...]) -> None:
+    with running([Reply(raw=True, steps=steps)]) as house:
+        with house.connect() as connection:
+            head = f"POST /v1/embeddings HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(EMBEDDINGS)}\r\n\r\n"
+            connection.sendall(head.encode() + EMBEDDINGS)
+            assert comes_true(lambda: len(house.provider.received) == 1)
+        assert comes_true(lambda: house.provider.hung_up == 1, 2.0)
+
+
+def test_a_responses_path_is_told_in_its_own_envelope() -> None:
+    with running() as house:
+        told = house.get("/v1/responses/resp_1")
+        assert (told.status, bool(failure_of(RESPONSES, told))) == (404, True)

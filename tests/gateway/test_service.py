@@ -1,0 +1,79 @@
+"""The working parts of one configuration: made once, shared by exchanges, let go without harm to those under way."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+
+from dragoman.gateway.logs import Log
+from dragoman.gateway.metrics import Metrics
+from dragoman.gateway.record import Record
+from dragoman.gateway.service import Service
+from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, running, settings_for, whole
+from tests.gateway.says import question, tells
+
+
+def serving(port: int = 1) -> tuple[Service, io.StringIO]:
+    """A service and its log."""
+    log = io.StringIO()
+    return Service(settings_for(port), Metrics(), Log(log, json=True)), log
+
+
+def test_ids_are_long_and_never_the_same() -> None:
+    async def check() -> None:
+        service, _ = serving()
+        ids = {service.new_id() for _ in range(1000)}
+        assert len(ids) == 1000
+        assert all(name.startswith("req_") and len(name) == 28 and name[4:].isalnum() for name in ids)
+        await service.close()
+
+    asyncio.run(check())
+
+
+def test_a_provider_has_one_rotation_and_one_redactor() -> None:
+    async def check() -> None:
+        service, _ = serving()
+        provider = service.settings.providers["chat"]
+        assert service.rotation(provider) is service.rotation(provider)
+        assert service.redactor(provider) is service.redactor(provider)
+        assert PROVIDER_KEY not in service.redactor(provider).clean_text(f"key {PROVIDER_KEY}")
+        await service.close()
+
+    asyncio.run(check())
+
+
+def test_an_exchange_that_ended_is_counted_and_logged_once() -> None:
+    async def check() -> None:
+        service, log = serving()
+        record = Record(request_id=service.new_id(), dialect=CHAT, path="/x", started=service.clock())
+        service.finish(record)
+        [line] = [json.loads(line) for line in log.getvalue().splitlines()]
+        # Only an error of our own leaves no status behind.
+        assert (line["status"], line["id"]) == (500, record.id)
+        assert record.ended >= record.started
+        await service.close()
+
+    asyncio.run(check())
+
+
+def test_the_embedded_provider_needs_no_network() -> None:
+    with running(settings=lambda port: settings_for(1)) as house:
+        for model in ("echo/text", "echo/text@anthropic-messages", "echo/text@openai-responses"):
+            told = house.post("/v1/messages", question(MESSAGES, CHAT) | {"model": model})
+            assert told.status == 200, told.body
+            assert "Hello." in told.body.decode()
+
+
+def test_a_changed_configuration_serves_the_next_request() -> None:
+    with running([tells(CHAT), whole({"error": {"message": "no"}}, 400)]) as house:
+        assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 200
+
+        async def change() -> None:
+            old = house.app.service
+            house.app.service = Service(settings_for(1), old.metrics, old.log)
+            await old.close()
+
+        house.run(change())
+        assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 502
+        assert len(house.provider.received) == 1

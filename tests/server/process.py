@@ -1,0 +1,378 @@
+"""`dragoman serve` as a process of its own, a scripted provider in this one, and clients between them.
+
+    with serving(script) as house:
+        reply = house.post("/v1/messages", question(MESSAGES, CHAT))
+        assert house.stop() == 0
+
+Whatever the process says is read as it comes, so that a test can wait for a line. It is ended by its id in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import pty
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TypeVar
+
+from msgspec.structs import replace
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.providers.catalogue import catalogue
+from tests.gateway.harness import PROVIDER_KEY, Answer, House, Received, Reply, ScriptedProvider, answer_in
+
+T = TypeVar("T")
+# The machine may be busy with other tests; nothing here takes long by itself.
+PATIENCE = 60.0
+ROOT = Path(__file__).parents[2]
+MEBIBYTE = 1024 * 1024
+NO_LINES: tuple[str, ...] = ()
+
+WRITER: ContextVar[asyncio.StreamWriter] = ContextVar("WRITER")
+
+
+class Lines:
+    """What a process writes to one of its streams, line by line, read in a thread."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        # The end of a terminal is an error to those who read from it.
+        with stream, suppress(OSError):
+            for line in stream:
+                with self._news:
+                    self._lines.append(line.decode().rstrip("\r\n"))
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def all(self) -> list[str]:
+        """Every line so far."""
+        with self._news:
+            return list(self._lines)
+
+    def wait(self, text: str, count: int = 1) -> str:
+        """Wait for the line with a text in it, or the `count`-th of them."""
+
+        def found() -> list[str]:
+            return [line for line in self._lines if text in line]
+
+        with self._news:
+            self._news.wait_for(lambda: len(found()) >= count or self._ended, PATIENCE)
+            assert len(found()) >= count, f"{text!r} was not said, but:\n" + "\n".join(self._lines)
+            return found()[count - 1]
+
+    def finish(self) -> list[str]:
+        """Every line, once there are no more."""
+        self._thread.join(PATIENCE)
+        assert self._ended
+        return self.all()
+
+
+class Process:
+    """A gateway process. `port` is known once it listens."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        under: Sequence[str] = NO_LINES,
+        terminal: bool = False,
+    ) -> None:
+        # What the log is read from and written to.
+        ours, theirs = pty.openpty() if terminal else os.pipe()
+        self._process = subprocess.Popen(
+            [*under, sys.executable, "-m", "dragoman", "serve", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            cwd=directory,
+            env={**clean_environment(directory), **(environment or {})},
+        )
+        os.close(theirs)
+        assert self._process.stdout is not None
+        self.pid = self._process.pid
+        self.out, self.log = Lines(self._process.stdout), Lines(os.fdopen(ours, "rb"))
+
+    def listening(self) -> int:
+        """Wait until it listens; give the port."""
+        return port_in(self.out.wait("dragoman listens on "))
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this process."""
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Wait for the end; give the exit status."""
+        status = self._process.wait(PATIENCE)
+        self.out.finish()
+        self.log.finish()
+        return status
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def stop(self) -> int:
+        """Ask it to end, and wait."""
+        if self.running:
+            self.send(signal.SIGTERM)
+        return self.wait()
+
+    def end(self) -> None:
+        """End it if it still runs, in whatever way it takes."""
+        if self.running:
+            self._process.kill()
+        self.wait()
+
+    def events(self, name: str) -> list[JsonObject]:
+        """The log's lines of one kind."""
+        return [line for line in map(as_object, self.log.all()) if line["event"] == name]
+
+
+def read_until(connection: socket.socket, text: bytes) -> bytes:
+    """Read until a text has come."""
+    data = b""
+    while text not in data:
+        piece = connection.recv(65536)
+        assert piece, data
+        data += piece
+    return data
+
+
+def port_in(line: str) -> int:
+    """The port in the greeting's first line."""
+    return int(line.split(",")[0].rsplit(":", 1)[1])
+
+
+def as_object(line: str) -> JsonObject:
+    """A line of the log, which is JSON where it goes to no terminal."""
+    value = json.loads(line)
+    assert isinstance(value, dict), line
+    return value
+
+
+def clean_environment(directory: Path) -> dict[str, str]:
+    """This process's environment without what a configuration could be made of."""
+    known = {name for listing in catalogue().values() for name in listing.env}
+    known |= {"DRAGOMAN_CONFIG", "XDG_CONFIG_HOME", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
+    environment = {name: value for name, value in os.environ.items() if name not in known}
+    paths = [str(ROOT / "src"), environment.get("PYTHONPATH", "")]
+    return environment | {"HOME": str(directory), "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+class Provider(ScriptedProvider):
+    """A scripted provider whose steps can reach the connection they are written to."""
+
+    async def _write(self, reply: Reply, writer: asyncio.StreamWriter) -> bool:
+        WRITER.set(writer)
+        # Each reply is its connection's last, and says so: else the next call may be sent where nobody reads any more.
+        return await super()._write(replace(reply, headers=(*reply.headers, ("connection", "close"))), writer)
+
+
+async def reset() -> None:
+    """A step that breaks the connection so that the other side gets a reset instead of an end."""
+    writer = WRITER.get()
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+class Gate:
+    """A step that holds a reply until it is opened, and knows who waits at it and who left."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened = asyncio.Event()
+        self._news = threading.Condition()
+        self.waiting = 0
+        self.left = 0
+
+    async def __call__(self) -> None:
+        """Wait, as a step of a reply."""
+        self._loop = asyncio.get_running_loop()
+        self._count(1, 0)
+        try:
+            await self._opened.wait()
+        except asyncio.CancelledError:
+            self._count(-1, 1)
+            raise
+        self._count(-1, 0)
+
+    def open(self) -> None:
+        """Let everybody go on, now and later."""
+        assert self._loop is not None, "nobody came to the gate"
+        self._loop.call_soon_threadsafe(self._opened.set)
+
+    def reached(self, count: int = 1) -> None:
+        """Wait until so many replies are held."""
+        self._until(lambda: self.waiting >= count, lambda: f"{self.waiting} of {count} calls came")
+
+    def deserted(self, count: int = 1) -> float:
+        """Wait until so many callers have hung up; give the seconds it took."""
+        begun = time.monotonic()
+        self._until(lambda: self.left >= count, lambda: f"{self.left} of {count} calls were cancelled")
+        return time.monotonic() - begun
+
+    def _count(self, waiting: int, left: int) -> None:
+        with self._news:
+            self.waiting += waiting
+            self.left += left
+            self._news.notify_all()
+
+    def _until(self, reached: Callable[[], bool], words: Callable[[], str]) -> None:
+        with self._news:
+            assert self._news.wait_for(reached, PATIENCE), words()
+
+
+class Script:
+    """What a provider answers, by the model that it is asked for."""
+
+    def __init__(self) -> None:
+        self.replies: dict[str, Reply] = {}
+
+    def __call__(self, received: Received) -> Reply:
+        """The reply to a request."""
+        return self.replies[str(received.json()["model"])]
+
+
+class Served(House):
+    """A gateway process and the provider behind it, with the clients of the gateway's own harness."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, provider: Provider, directory: Path) -> None:
+        super().__init__(loop, provider, io.StringIO())
+        self.directory = directory
+        self.file = directory / "dragoman.toml"
+        self.process: Process
+
+    def run(self, work: Coroutine[None, None, T]) -> T:
+        """Do something on the provider's loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(2 * PATIENCE)
+
+    def stop(self) -> int:
+        """Ask the process to end, and wait; give the exit status."""
+        return self.process.stop()
+
+    def send(self, path: str, body: object, *lines: str) -> socket.socket:
+        """Send a request and leave the reply unread."""
+        connection = self.connect()
+        connection.sendall(self.request(path, body, *lines))
+        return connection
+
+    async def ask_along(self, path: str, body: object) -> Answer:
+        """Send a request and read the reply, beside others."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=MEBIBYTE)
+        try:
+            writer.write(self.request(path, body, "connection: close"))
+            return answer_in(await reader.read())
+        finally:
+            writer.close()
+
+    def request(self, path: str, body: object, *lines: str) -> bytes:
+        """A request's bytes."""
+        data = json.dumps(body).encode()
+        host = f"host: 127.0.0.1:{self.port}"
+        head = "\r\n".join((f"POST {path} HTTP/1.1", host, f"content-length: {len(data)}", *lines, "", ""))
+        return head.encode() + data
+
+    def metric(self, line: str) -> float:
+        """The value of a metric, by its name and labels."""
+        lines = self.get("/metrics").body.decode().splitlines()
+        return next(float(found.rsplit(" ", 1)[1]) for found in lines if found.startswith(line + " "))
+
+    def exchanges(self, count: int) -> list[JsonObject]:
+        """Wait for so many exchanges in the log."""
+        self.process.log.wait('"event":"exchange"', count)
+        return self.process.events("exchange")
+
+
+def config(port: int, more: str = "") -> str:
+    """Providers `messages`, `chat` and `responses` at a port, each of the protocol it is named after."""
+    host = f"http://127.0.0.1:{port}"
+    return f"""
+[providers.messages]
+protocol = "anthropic-messages"
+base_url = "{host}"
+api_key = "{PROVIDER_KEY}"
+models = "served"
+
+[providers.chat]
+protocol = "openai-chat"
+base_url = "{host}/v1"
+api_key = "{PROVIDER_KEY}"
+models = "served"
+
+[providers.responses]
+protocol = "openai-responses"
+base_url = "{host}/v1"
+api_key = "{PROVIDER_KEY}"
+models = "served"
+
+[models]
+"routed" = "chat/served"
+{more}
+"""
+
+
+@contextmanager
+def serving(
+    script: Callable[[Received], Reply],
+    more: str = "",
+    *,
+    arguments: Sequence[str] = NO_LINES,
+    environment: Mapping[str, str] | None = None,
+    under: Sequence[str] = NO_LINES,
+    terminal: bool = False,
+) -> Iterator[Served]:
+    """A gateway process in front of a provider that follows a script; `more` is added to its configuration.
+
+    `under` is a command that starts it, if it is not to be started directly; `terminal` is where its log goes.
+    """
+    with TemporaryDirectory() as name, _looping() as loop:
+        house = Served(loop, Provider(script), Path(name))
+        house.run(house.provider.start())
+        try:
+            house.file.write_text(config(house.provider.port, more))
+            house.file.chmod(0o600)
+            given = ["--config", str(house.file), "--port", "0", *arguments]
+            house.process = Process(given, house.directory, environment, under, terminal)
+            try:
+                house.port = house.process.listening()
+                yield house
+            finally:
+                house.process.end()
+        finally:
+            house.run(house.provider.stop())
+
+
+@contextmanager
+def _looping() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE)
+        loop.close()

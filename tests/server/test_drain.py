@@ -1,0 +1,159 @@
+"""A gateway that is told to stop: what runs ends whole if it can, in the client's own error form if it cannot."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, Answer, Received, Reply, read_answer, whole
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import PAIRS, failure_of, is_finished, question, speaking, stream_failure, text_of, turn
+from tests.sdk.providers import answer as answer_of
+from tests.sdk.providers import stream as stream_of
+from tests.server.process import Gate, Served, config, serving
+
+STOPPING = "stopping when running exchanges have ended"
+ENDING = "ending exchanges that still run"
+
+
+class Holding:
+    """A provider that holds every answer at a gate: streams after their first words, others before their headers."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    def __call__(self, received: Received) -> Reply:
+        """Answer in the protocol and the manner that was asked for."""
+        protocol = next(protocol for protocol, path in PATHS.items() if received.target == path)
+        if received.json().get("stream"):
+            begun = speaking(protocol)
+            return streamed(begun, self.gate, stream_of(protocol, turn(protocol)).removeprefix(begun))
+        reply = whole(answer_of(protocol, turn(protocol)))
+        body = reply.steps[0]
+        assert isinstance(body, bytes)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+        return Reply(raw=True, steps=(self.gate, head + body))
+
+
+# The client, whether it asked for a stream, and its connection.
+Asked = tuple[str, bool, socket.socket]
+
+
+def _ask_all(house: Served, gate: Gate) -> list[Asked]:
+    """Ask in every pair of protocols, streamed and whole; wait until everything is under way."""
+    asked: list[Asked] = []
+    for client, provider in PAIRS:
+        for stream in (True, False):
+            asked.append((client, stream, house.send(PATHS[client], question(client, provider, stream=stream))))
+    gate.reached(len(asked))
+    for _, stream, end in asked:
+        if stream:
+            assert end.recv(1, socket.MSG_PEEK)
+    return asked
+
+
+def _read_all(asked: list[Asked], check: Callable[[str, bool, Answer], None]) -> None:
+    for client, stream, end in asked:
+        with end:
+            told = read_answer(end)
+        assert told.complete, told
+        check(client, stream, told)
+
+
+def _is_whole(client: str, stream: bool, told: Answer) -> None:
+    assert told.status == 200
+    assert is_finished(client, told.body) if stream else text_of(client, told.json())
+
+
+def _is_told_of_the_end(client: str, stream: bool, told: Answer) -> None:
+    assert told.status == (200 if stream else 503)
+    failure = stream_failure(client, told.body) if stream else failure_of(client, told)
+    assert "shutting down" in str(failure["message"])
+
+
+def _refuses(house: Served) -> bool:
+    try:
+        house.connect().close()
+    except ConnectionRefusedError:
+        return True
+    except ConnectionResetError:
+        # The port was closed in the middle of the handshake; whoever comes next is refused.
+        return False
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+def test_what_runs_ends_whole_and_nobody_new_is_let_in(number: signal.Signals, workers: str) -> None:
+    holding = Holding()
+    with serving(holding, arguments=("--workers", workers)) as house:
+        idle = house.connect()
+        asked = _ask_all(house, holding.gate)
+        house.process.send(number)
+        # Each process tells it once it lets nobody in any more; one of two may have nothing to do.
+        house.process.log.wait(STOPPING)
+        with idle:
+            assert idle.recv(1) == b""
+        while not _refuses(house):
+            pass
+        holding.gate.open()
+        _read_all(asked, _is_whole)
+        assert house.process.wait() == 0
+        assert not [line for line in house.process.log.all() if ENDING in line]
+        assert len(house.process.events("exchange")) == len(asked)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+def test_what_still_runs_after_the_limit_ends_in_the_clients_own_error_form(workers: str) -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\ndrain = 0.3\n", arguments=("--workers", workers)) as house:
+        asked = _ask_all(house, holding.gate)
+        house.process.send(signal.SIGTERM)
+        _read_all(asked, _is_told_of_the_end)
+        assert house.process.wait() == 0
+        holding.gate.deserted(len(asked))
+        told = house.process.events("exchange")
+        assert [line["failure"] for line in told] == ["shutdown"] * len(asked)
+
+
+def test_a_limit_of_nothing_ends_everything_at_once() -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\ndrain = 0\n") as house:
+        asked = _ask_all(house, holding.gate)
+        house.process.send(signal.SIGTERM)
+        _read_all(asked, _is_told_of_the_end)
+        assert house.process.wait() == 0
+
+
+def test_what_began_under_a_former_configuration_is_told_of_the_end_too() -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\ndrain = 0.3\n") as house:
+        asked = _ask_all(house, holding.gate)
+        house.file.write_text(config(house.provider.port, '"new" = "chat/served"\n[timeouts]\ndrain = 0.2\n'))
+        house.process.send(signal.SIGHUP)
+        house.process.log.wait("the configuration was changed")
+        house.process.send(signal.SIGTERM)
+        _read_all(asked, _is_told_of_the_end)
+        assert house.process.wait() == 0
+
+
+def test_a_client_that_does_not_read_cannot_keep_the_gateway_from_ending() -> None:
+    piece = stream_of(CHAT, turn(CHAT, "x" * 200_000)).split(b"\n\n")[1] + b"\n\n"
+    gate = Gate()
+    with (
+        serving(lambda received: streamed(*(piece,) * 400, gate), "[timeouts]\ndrain = 0\n") as house,
+        house.send(PATHS[MESSAGES], question(MESSAGES, CHAT, stream=True)) as end,
+    ):
+        assert end.recv(1, socket.MSG_PEEK)
+        house.process.send(signal.SIGTERM)
+        assert house.process.wait() == 0
+
+
+def test_a_gateway_without_work_ends_at_once_and_is_silent_about_it() -> None:
+    with serving(Holding()) as house:
+        assert house.get("/readyz").status == 200
+        assert house.stop() == 0
+        assert house.process.log.all() == []

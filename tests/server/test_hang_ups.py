@@ -1,0 +1,116 @@
+"""A client that goes away: the provider's call is cancelled within two seconds, wherever the exchange stands."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from tests.gateway.harness import PATHS, Reply, Step
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import NAMES, PAIRS, opening, question, speaking
+from tests.server.process import PATIENCE, Gate, Script, Served, read_until, serving
+
+SOON = 2.0
+NUMBERS = count()
+
+
+def _silent(provider: str, gate: Step) -> Reply:
+    return Reply(raw=True, steps=(gate,))
+
+
+def _headers_alone(provider: str, gate: Step) -> Reply:
+    return streamed(gate)
+
+
+def _opened(provider: str, gate: Step) -> Reply:
+    return streamed(opening(provider), gate)
+
+
+def _spoke(provider: str, gate: Step) -> Reply:
+    return streamed(speaking(provider), gate)
+
+
+def _half_a_body(provider: str, gate: Step) -> Reply:
+    return Reply(steps=(b'{"half":', gate, b"1}"))
+
+
+# What the provider said before its caller's client went away: the reply, whether a stream was asked for, and whether
+# the client has got its headers by then.
+MOMENTS: dict[str, tuple[Callable[[str, Step], Reply], bool, bool]] = {
+    "before the provider said anything": (_silent, True, False),
+    "after the provider's headers": (_headers_alone, True, False),
+    "after the opening of a stream": (_opened, True, False),
+    "in the middle of a stream": (_spoke, True, True),
+    "before a whole answer": (_silent, False, False),
+    "in the middle of a whole answer": (_half_a_body, False, False),
+    "in the middle of a stream that is collected": (_spoke, False, False),
+}
+
+
+@pytest.fixture(scope="module")
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture(scope="module")
+def house(script: Script) -> Iterator[Served]:
+    with serving(script) as served:
+        yield served
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("pair", PAIRS, ids=" asks ".join)
+def test_a_hang_up_cancels_the_call_within_two_seconds(
+    house: Served, script: Script, pair: tuple[str, str], moment: str
+) -> None:
+    client, provider = pair
+    reply, stream, answered = MOMENTS[moment]
+    name, gate = f"held-{next(NUMBERS)}", Gate()
+    script.replies[name] = reply(provider, gate)
+    with house.send(PATHS[client], question(client, provider, stream=stream, model=f"{NAMES[provider]}/{name}")) as end:
+        gate.reached()
+        if answered:
+            read_until(end, b"\r\n\r\n")
+    assert gate.deserted() <= SOON
+
+
+def test_a_reset_cancels_the_call_too(house: Served, script: Script) -> None:
+    client, provider = PAIRS[1]
+    gate = Gate()
+    script.replies["reset"] = _spoke(provider, gate)
+    with house.send(PATHS[client], question(client, provider, stream=True, model=f"{NAMES[provider]}/reset")) as end:
+        gate.reached()
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert gate.deserted() <= SOON
+
+
+def test_many_hang_ups_at_once_cancel_every_call_and_leave_nothing_under_way(house: Served, script: Script) -> None:
+    gate = Gate()
+    ends: list[socket.socket] = []
+    try:
+        for client, provider in PAIRS * 10:
+            script.replies["many"] = _spoke(provider, gate)
+            ends.append(
+                house.send(PATHS[client], question(client, provider, stream=True, model=f"{NAMES[provider]}/many"))
+            )
+            gate.reached(len(ends))
+    finally:
+        for end in ends:
+            end.close()
+    assert gate.deserted(len(ends)) <= SOON
+    cancelled = 'dragoman_failures_total{client="openai-chat",provider="chat",kind="cancelled"}'
+    assert house.metric(cancelled) >= 10
+    assert house.metric("dragoman_in_flight") == 0
+    assert house.process.events("exchange")[-1]["failure"] == "cancelled"
+    house.run(_emptied(house))
+
+
+async def _emptied(house: Served) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while house.provider.open:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,163 @@
+"""What a gateway writes: one line per exchange, JSON or readable text, and never what was said or what opens a door."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY, Received, Reply, whole
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import PAIRS, error_body, question, speaking, streams, tells
+from tests.server.process import Served, as_object, serving
+
+GATEWAY_KEY = "dgm_canary-of-the-gateway-0123456789"
+WRONG_KEY = "dgm_canary-of-a-stranger-0123456789"
+PROMPT = "canary-in-the-prompt"
+ANSWER = "canary-in-the-answer"
+QUERY = "canary-in-the-query"
+CANARIES = (GATEWAY_KEY, WRONG_KEY, PROMPT, ANSWER, QUERY, PROVIDER_KEY, "canary")
+KEYS = '[keys.laptop]\nkey = "$LAPTOP_KEY"\n'
+
+
+def _script(received: Received) -> Reply:
+    """A provider that does what the model's name says, and repeats whatever it was sent."""
+    protocol = next(protocol for protocol, path in PATHS.items() if received.target.partition("?")[0] == path)
+    body = received.json()
+    sent = f"{ANSWER} {PROMPT} {dict(received.headers)}"
+    match body["model"]:
+        case "refuses":
+            return whole(error_body(protocol, "authentication_error", f"bad key: {sent}"), 401)
+        case "breaks":
+            return whole(error_body(protocol, "api_error", sent), 500)
+        case "babbles":
+            return whole(f"<html>{sent}</html>".encode())
+        case "cuts":
+            return streamed(speaking(protocol), f"data: {sent}".encode(), None)
+        case "stammers":
+            return streamed(speaking(protocol), f"data: {{{sent}\n\n".encode())
+    return streams(protocol, sent) if body.get("stream") else tells(protocol, sent)
+
+
+MODELS = ("served", "refuses", "breaks", "babbles", "cuts", "stammers")
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[Served]:
+    with serving(_script, KEYS, environment={"LAPTOP_KEY": GATEWAY_KEY}) as served:
+        yield served
+
+
+def _asked(client: str, provider: str, model: str, *, stream: bool) -> dict[str, object]:
+    body = question(client, provider, stream=stream, model=f"{provider.rpartition('-')[2]}/{model}")
+    said = {"input": PROMPT} if "input" in body else {"messages": [{"role": "user", "content": PROMPT}]}
+    return {**body, **said, "metadata": {"user_id": PROMPT}}
+
+
+def test_whatever_happens_no_line_holds_a_prompt_an_answer_or_a_key(house: Served) -> None:
+    exchanges = 0
+    for client, provider in PAIRS:
+        for model in MODELS:
+            for stream in (False, True):
+                house.post(PATHS[client], _asked(client, provider, model, stream=stream), x_api_key=GATEWAY_KEY)
+                exchanges += 1
+    for path in PATHS.values():
+        house.post(path, {"model": "chat/served", PROMPT: PROMPT, "messages": PROMPT}, x_api_key=GATEWAY_KEY)
+        house.post(path, f'{{"model": "{PROMPT}'.encode(), x_api_key=GATEWAY_KEY)
+        house.post(path, f'"{PROMPT}"'.encode(), authorization=f"Bearer {GATEWAY_KEY}")
+        house.post(path, PROMPT.encode(), content_encoding="gzip", x_api_key=GATEWAY_KEY)
+        house.post(f"{path}?key={QUERY}", _asked(CHAT, CHAT, "served", stream=False), x_api_key=GATEWAY_KEY)
+        exchanges += 5
+    # None of these becomes an exchange.
+    for path in PATHS.values():
+        house.post(path, _asked(CHAT, CHAT, "served", stream=False), x_api_key=WRONG_KEY)
+        house.post(path, _asked(CHAT, CHAT, "served", stream=False), authorization=f"Basic {WRONG_KEY}")
+        house.post(path, PROMPT.encode(), x_api_key=GATEWAY_KEY, host=f"{QUERY}.example.org")
+        house.get(f"{path}?{QUERY}", x_api_key=GATEWAY_KEY, cookie=QUERY)
+    with house.connect() as end:
+        end.sendall(f"{PROMPT} {QUERY}\r\n\r\n".encode())
+        assert end.recv(65536)
+    house.exchanges(exchanges)
+    assert house.stop() == 0
+    said = "\n".join((*house.process.out.all(), *house.process.log.all()))
+    assert [canary for canary in CANARIES if canary in said] == []
+    assert len(house.process.events("exchange")) == exchanges
+    assert "Traceback" not in said
+
+
+def test_a_line_tells_who_asked_whom_and_how_it_went() -> None:
+    with serving(_script, KEYS, environment={"LAPTOP_KEY": GATEWAY_KEY}) as house:
+        told = house.post(PATHS[MESSAGES], _asked(MESSAGES, CHAT, "served", stream=True), x_api_key=GATEWAY_KEY)
+        house.exchanges(1)
+        assert house.stop() == 0
+        (line,) = (as_object(line) for line in house.process.log.all())
+    assert line["id"] == told.header("request-id")
+    expected = {
+        "level": "info",
+        "event": "exchange",
+        "key": "laptop",
+        "client": MESSAGES,
+        "path": "/messages",
+        "asked": "chat/served",
+        "provider": "chat",
+        "model": "served",
+        "dialect": CHAT,
+        "stream": True,
+        "status": 200,
+        "attempts": 1,
+        "input": 11,
+        "output": 7,
+    }
+    assert {name: line[name] for name in expected} == expected
+
+
+FORGED = 'x\x1b[2J\n12:00:00 200 {"event":"exchange"}\u2028\u202eforged'
+
+
+@pytest.mark.parametrize(
+    "forced", [None, "json", "text"], ids=["by itself", "when json is asked", "when text is asked"]
+)
+def test_on_a_terminal_lines_are_readable_text(forced: str | None) -> None:
+    arguments = ("--log", forced) if forced is not None else ()
+    with serving(_script, terminal=True, arguments=arguments) as house:
+        for client in PROTOCOLS:
+            assert house.post(PATHS[client], _asked(client, CHAT, "served", stream=True)).status == 200
+        assert house.post(PATHS[CHAT], _asked(CHAT, CHAT, "breaks", stream=False)).status == 500
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT, model=FORGED)).status == 404
+        assert house.get("/nowhere").status == 404
+        assert house.stop() == 0
+        lines = house.process.log.all()
+    assert len(lines) == 6
+    assert all(line.isprintable() for line in lines)
+    assert not any("canary" in line for line in lines)
+    if forced == "json":
+        assert all(json.loads(line)["event"] in ("exchange", "refused") for line in lines)
+        return
+    for client, line in zip(PROTOCOLS, lines[:3], strict=True):
+        assert re.match(rf"\d\d:\d\d:\d\d 200 {client} chat/served -> chat/served openai-chat \d+ ms", line), line
+    assert " 500 openai-chat chat/breaks " in lines[3]
+    assert " 404 openai-chat " in lines[4]
+    assert "refused" in lines[5]
+
+
+def test_text_can_be_asked_for_where_there_is_no_terminal_and_silence_too() -> None:
+    with serving(_script, arguments=("--log", "text")) as house:
+        house.post(PATHS[CHAT], _asked(CHAT, CHAT, "served", stream=False))
+        assert " 200 openai-chat " in house.process.log.wait("chat/served")
+    with serving(_script, arguments=("--log", "off")) as house:
+        assert house.post(PATHS[CHAT], _asked(CHAT, CHAT, "served", stream=False)).status == 200
+        assert house.stop() == 0
+        assert house.process.log.all() == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_a_log_on_a_full_disk_keeps_nobody_from_being_served() -> None:
+    with serving(_script, under=("sh", "-c", 'exec "$@" 2>/dev/full', "sh")) as house:
+        for stream in (False, True):
+            told = house.post(PATHS[CHAT], _asked(CHAT, CHAT, "served", stream=stream))
+            assert (told.status, told.complete) == (200, True)
+            assert house.get("/nowhere").status == 404
+        assert house.stop() == 0

@@ -1,0 +1,212 @@
+"""The file changes while requests run: none of them fails, a good one applies, a bad one is told and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from threading import Event
+
+import pytest
+
+from tests.gateway.harness import CHAT, PATHS, PROTOCOLS, Answer, Received, Reply, read_answer
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import PAIRS, is_finished, question, speaking, streams, tells, text_of, turn
+from tests.sdk.providers import stream as stream_of
+from tests.server.process import Gate, Served, config, serving
+
+CHANGED = "the configuration was changed"
+REFUSED = "the configuration was not changed"
+STEPS = 20
+# Shorter than the time between two looks at the file, which is read only once it rests.
+PACE = 0.05
+
+
+class Provider:
+    """Answers everybody, and holds back whoever asks for the model `held`."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    def __call__(self, received: Received) -> Reply:
+        """Answer in the protocol and the manner that was asked for."""
+        protocol = next(protocol for protocol, path in PATHS.items() if received.target == path)
+        body = received.json()
+        if body["model"] == "held":
+            begun = speaking(protocol)
+            return streamed(begun, self.gate, stream_of(protocol, turn(protocol)).removeprefix(begun))
+        return streams(protocol) if body.get("stream") else tells(protocol)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Provider:
+    return Provider()
+
+
+@pytest.fixture(scope="module")
+def house(provider: Provider) -> Iterator[Served]:
+    with serving(provider) as served:
+        yield served
+
+
+class Load:
+    """What was answered to a crowd that asks all the time."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, bool, Answer]] = []
+        self.over = Event()
+
+
+@contextmanager
+def _under_load(house: Served) -> Iterator[Load]:
+    """Ask in every pair of protocols, whole and streamed, until the block ends; every answer must be a good one."""
+    load = Load()
+
+    async def ask(pairs: tuple[tuple[str, str], ...]) -> None:
+        while not load.over.is_set():
+            for client, provider in pairs:
+                for stream in (False, True):
+                    told = await house.ask_along(PATHS[client], question(client, provider, stream=stream))
+                    load.answers.append((client, stream, told))
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(ask(PAIRS[start::3]) for start in range(3)))
+
+    running = asyncio.run_coroutine_threadsafe(all_of_them(), house.loop)
+    try:
+        yield load
+    finally:
+        load.over.set()
+        running.result(60)
+    for client, stream, told in load.answers:
+        assert (told.status, told.complete) == (200, True), told
+        assert is_finished(client, told.body) if stream else text_of(client, told.json())
+
+
+def _replace(house: Served, text: str) -> None:
+    """Put a new file in the old one's place, in one step."""
+    new = house.file.with_suffix(".new")
+    new.write_text(text)
+    new.chmod(0o600)
+    new.replace(house.file)
+
+
+def _changes(house: Served) -> int:
+    return len(house.process.events(CHANGED))
+
+
+def _routes(house: Served, name: str) -> str:
+    return config(house.provider.port, f'"{name}" = "chat/served"\n')
+
+
+def _asks_for(house: Served, model: str) -> int:
+    return house.post(PATHS[CHAT], question(CHAT, CHAT, model=model)).status
+
+
+def test_a_file_that_is_replaced_applies_and_no_request_fails(house: Served) -> None:
+    with _under_load(house) as load:
+        for number in range(2):
+            name, before = f"replaced-{number}", _changes(house)
+            assert _asks_for(house, name) == 404
+            _replace(house, _routes(house, name))
+            house.process.log.wait(CHANGED, before + 1)
+            assert _asks_for(house, name) == 200
+        assert _asks_for(house, "replaced-0") == 404
+    assert len(load.answers) > len(PAIRS)
+
+
+def test_a_file_that_is_rewritten_in_place_is_read_when_it_rests(house: Served) -> None:
+    before = _changes(house)
+    text = _routes(house, "rewritten")
+    size = len(text) // STEPS + 1
+    with _under_load(house):
+        with house.file.open("w") as file:
+            for start in range(0, len(text), size):
+                file.write(text[start : start + size])
+                file.flush()
+                time.sleep(PACE)
+        house.process.log.wait(CHANGED, before + 1)
+        assert _asks_for(house, "rewritten") == 200
+    assert _changes(house) == before + 1
+    assert not [line for line in house.process.log.all() if REFUSED in line]
+
+
+def test_a_bad_file_is_told_with_its_place_and_remedy_and_the_old_one_stays(house: Served) -> None:
+    good = house.file.read_text()
+    wrong = good + '"nowhere" = "nobody/served"\n[timeouts]\nidle = "soon"\n'
+    with _under_load(house):
+        _replace(house, wrong)
+        house.process.log.wait('"key":"timeouts.idle"')
+        assert _asks_for(house, "routed") == 200
+    told = {str(line["key"]): line for line in map(dict, house.process.events(f"{REFUSED}: the new one has errors"))}
+    assert set(told) == {"models.nowhere", "timeouts.idle"}
+    for key, line in told.items():
+        name = key.partition(".")[2]
+        assert line["level"] == "error"
+        assert line["file"] == str(house.file)
+        assert wrong.splitlines()[int(str(line["line"])) - 1].strip('"').startswith(name)
+        assert line["problem"]
+        assert line["remedy"]
+    before = _changes(house)
+    _replace(house, good + '"mended" = "chat/served"\n')
+    house.process.log.wait(CHANGED, before + 1)
+    assert _asks_for(house, "mended") == 200
+
+
+def test_a_file_that_is_gone_or_no_toml_leaves_everything_as_it_was(house: Served) -> None:
+    good = house.file.read_text()
+    house.file.unlink()
+    house.process.log.wait("cannot be read")
+    assert _asks_for(house, "routed") == 200
+    house.file.write_text("[providers\n")
+    house.process.log.wait("is not TOML")
+    assert _asks_for(house, "routed") == 200
+    before = _changes(house)
+    house.file.write_text(good)
+    house.file.chmod(0o600)
+    house.process.log.wait(CHANGED, before + 1)
+
+
+def test_a_hang_up_signal_reads_the_file_at_once(house: Served) -> None:
+    before = _changes(house)
+    _replace(house, _routes(house, "signalled"))
+    house.process.send(signal.SIGHUP)
+    house.process.log.wait(CHANGED, before + 1)
+    assert _asks_for(house, "signalled") == 200
+
+
+def test_a_stream_goes_on_under_the_configuration_it_began_with(house: Served, provider: Provider) -> None:
+    key = "sk-gateway-key-of-the-reload-test"
+    with house.send(PATHS[CHAT], question(CHAT, CHAT, stream=True, model="chat/held"), "connection: close") as end:
+        provider.gate.reached()
+        before = _changes(house)
+        digest = sha256(key.encode()).hexdigest()
+        # Neither its provider is there any more, nor may it ask without a key.
+        _replace(house, f'[keys.new]\nhash = "sha256:{digest}"\n')
+        house.process.log.wait(CHANGED, before + 1)
+        assert _asks_for(house, "chat/served") == 401
+        told = house.post(PATHS[CHAT], question(CHAT, CHAT, model="chat/served"), x_api_key=key)
+        assert told.status == 404
+        provider.gate.open()
+        told = read_answer(end)
+    assert told.complete
+    assert is_finished(CHAT, told.body)
+
+
+def test_host_and_port_stay_until_a_restart(house: Served) -> None:
+    before = _changes(house)
+    _replace(house, config(house.provider.port, '[server]\nhost = "127.0.0.2"\nworkers = 3\n'))
+    house.process.log.wait(CHANGED, before + 1)
+    house.process.log.wait("change only with a restart")
+    assert all(house.post(PATHS[client], question(client, CHAT)).status == 200 for client in PROTOCOLS)
+
+
+def test_a_file_that_would_open_the_gateway_to_all_is_refused(house: Served) -> None:
+    _replace(house, config(house.provider.port, '[server]\nhost = "0.0.0.0"\n'))
+    line = house.process.log.wait("is reached from other machines")
+    assert REFUSED in line
+    assert "server.host" in line
+    assert house.get("/healthz").status == 200

@@ -1,0 +1,115 @@
+"""A client that asks and does not read: the gateway's memory stays bounded, the provider feels it, others do not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, Reply, read_answer
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import NAMES, is_finished, question, streamed_text, streams, turn
+from tests.sdk.providers import stream as stream_of
+from tests.server.process import PATIENCE, Script, Served, serving
+
+PIECE = "0123456789abcdef" * 4096
+PIECES = 512
+MEBIBYTE = 1024 * 1024
+# Far above what the buffers on the way may hold, far below what the provider has to say.
+MOST_MEMORY = 16 * MEBIBYTE
+
+
+class Counted:
+    """A step that counts how far a provider has come."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self) -> None:
+        """Count."""
+        self.count += 1
+
+
+@pytest.fixture(scope="module")
+def script() -> Script:
+    script = Script()
+    script.replies["served"] = streams(CHAT)
+    return script
+
+
+@pytest.fixture(scope="module")
+def house(script: Script) -> Iterator[Served]:
+    with serving(script) as served:
+        yield served
+
+
+def _flood(counted: Counted) -> Reply:
+    """A provider that says one long thing many times."""
+    *opening, first, _, _, stop, usage, done = stream_of(CHAT, turn(CHAT, PIECE * 3)).split(b"\n\n")[:-1]
+    piece = first + b"\n\n"
+    ends = [frame + b"\n\n" for frame in (stop, usage, done)]
+    return streamed(*(frame + b"\n\n" for frame in opening), *(piece, counted) * PIECES, *ends)
+
+
+def _memory(pid: int) -> int:
+    """The bytes of memory that a process holds; nothing where the system does not tell."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return 0
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def _settled(counted: Counted) -> int:
+    """Wait until the provider comes no further: nothing tells that but the time in which nothing happens."""
+    deadline = time.monotonic() + PATIENCE
+    before = -1
+    while counted.count != before or not before:
+        assert time.monotonic() < deadline
+        before = counted.count
+        time.sleep(0.4)
+    return before
+
+
+# The relay and a translation; a Responses stream says everything four times more at its end, which takes long.
+@pytest.mark.parametrize("client", [CHAT, MESSAGES])
+def test_a_client_that_does_not_read_holds_up_its_own_provider_alone(
+    house: Served, script: Script, client: str
+) -> None:
+    counted = Counted()
+    script.replies["flood"] = _flood(counted)
+    assert house.post(PATHS[client], question(client, CHAT, stream=True)).status == 200
+    before = _memory(house.process.pid)
+    body = question(client, CHAT, stream=True, model=f"{NAMES[CHAT]}/flood")
+    with house.send(PATHS[client], body, "connection: close") as end:
+        stalled = _settled(counted)
+        assert stalled < PIECES
+        assert _memory(house.process.pid) - before < MOST_MEMORY
+        for other in PROTOCOLS:
+            told = house.post(PATHS[other], question(other, CHAT, stream=True))
+            assert is_finished(other, told.body)
+        assert counted.count == stalled
+        told = read_answer(end)
+    assert told.complete
+    assert is_finished(client, told.body)
+    assert streamed_text(client, told.body) == PIECE * PIECES
+    assert counted.count == PIECES
+
+
+def test_fifty_clients_that_do_not_read_take_little_memory_and_leave_none_behind(house: Served, script: Script) -> None:
+    counted = Counted()
+    script.replies["flood"] = _flood(counted)
+    before = _memory(house.process.pid)
+    body = question(CHAT, CHAT, stream=True, model=f"{NAMES[CHAT]}/flood")
+    ends = [house.send(PATHS[CHAT], body) for _ in range(50)]
+    try:
+        assert _settled(counted) < 50 * PIECES
+        assert _memory(house.process.pid) - before < 4 * MOST_MEMORY
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+    finally:
+        for end in ends:
+            end.close()
+    house.process.log.wait('"failure":"cancelled"', len(ends))
+    assert house.metric("dragoman_in_flight") == 0

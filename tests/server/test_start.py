@@ -1,0 +1,137 @@
+"""Starting: what is printed and can be tried at once, where the gateway refuses to listen, and what a crash leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
+from tests.gateway.says import question, tells, text_of
+from tests.server.process import PATIENCE, Process, serving
+
+KEY = "dgm_key-of-the-start-test-0123456789"
+GREETED = {MESSAGES: "Hello from Messages", CHAT: "Hello from Chat", RESPONSES: "Hello from Responses"}
+
+
+@contextmanager
+def started(directory: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
+    """A gateway without a provider but the one it brings along."""
+    process = Process(arguments, directory, environment)
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+def _tried(line: str, environment: Mapping[str, str]) -> str:
+    """What a line of the greeting answers when it is pasted into a shell."""
+    if shutil.which("curl"):
+        command = ["sh", "-c", line.replace("curl ", "curl -sS --fail --max-time 60 ", 1)]
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, check=True, timeout=PATIENCE
+        )
+        return done.stdout.decode()
+    words = shlex.split(line.replace('"$DRAGOMAN_KEY"', environment.get("DRAGOMAN_KEY", "")))
+    headers = (word.partition(": ") for flag, word in pairwise(words) if flag == "-H")
+    given = {name: value for name, _, value in headers}
+    request = urllib.request.Request(words[1], words[words.index("-d") + 1].encode(), given)
+    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+        return str(reply.read().decode())
+
+
+def _try_all(process: Process, environment: Mapping[str, str]) -> None:
+    process.out.wait("/v1/responses")
+    lines = [line.strip() for line in process.out.all() if line.strip().startswith("curl ")]
+    assert len(lines) == len(PROTOCOLS)
+    for protocol, line in zip(PROTOCOLS, lines, strict=True):
+        assert f"{PATHS[protocol]} " in line
+        assert GREETED[protocol] in text_of(protocol, json.loads(_tried(line, environment)))
+
+
+def test_with_nothing_configured_the_printed_lines_work(tmp_path: Path) -> None:
+    with started(tmp_path, "--port", "0") as process:
+        process.listening()
+        _try_all(process, {})
+        said = process.out.all()
+        assert any(line.startswith("keys: none") and "this machine only" in line for line in said)
+        assert any(line.split()[0] == "echo" and "echo/text" in line for line in said if line.startswith("  "))
+        assert process.stop() == 0
+
+
+def test_with_keys_the_printed_lines_work_for_those_who_have_one(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text('[keys.laptop]\nkey = "$LAPTOP_KEY"\n')
+    with started(tmp_path, "--port", "0", environment={"LAPTOP_KEY": KEY}) as process:
+        process.listening()
+        _try_all(process, {"DRAGOMAN_KEY": KEY})
+        with pytest.raises((subprocess.CalledProcessError, OSError)):
+            _try_all(process, {"DRAGOMAN_KEY": "another"})
+        said = "\n".join(process.out.all())
+        assert "configured by dragoman.toml" in said
+        assert KEY not in said
+
+
+def test_providers_and_routes_are_printed_and_no_key_of_theirs() -> None:
+    with serving(lambda received: tells(CHAT)) as house:
+        said = "\n".join(house.process.out.all())
+        for name, protocol in (("messages", MESSAGES), ("chat", CHAT), ("responses", RESPONSES)):
+            assert f"  {name:12} {protocol}: {name}/served" in said
+        assert "  routed -> chat/served" in said
+        assert "sk-" not in said
+
+
+def test_a_key_in_the_environment_is_all_that_a_known_provider_needs(tmp_path: Path) -> None:
+    with started(tmp_path, "--port", "0", environment={"OPENAI_API_KEY": "sk-canary-0123456789"}) as process:
+        process.out.wait("  openai ")
+        process.out.wait("/v1/responses")
+        assert "sk-canary" not in "\n".join(process.out.all())
+
+
+@pytest.mark.parametrize("insists", [True, False], ids=["whoever insists", "whoever has keys"])
+def test_listening_for_others_is_allowed_to(tmp_path: Path, insists: bool) -> None:
+    arguments = ["--host", "0.0.0.0", "--port", "0"]
+    if insists:
+        arguments.append("--open")
+    else:
+        (tmp_path / "dragoman.toml").write_text('[keys.laptop]\nkey = "$LAPTOP_KEY"\n')
+    with started(tmp_path, *arguments, environment={"LAPTOP_KEY": KEY}) as process:
+        process.listening()
+        _try_all(process, {"DRAGOMAN_KEY": KEY})
+        assert ("for everybody" in "\n".join(process.out.all())) is insists
+
+
+def test_a_port_in_use_is_said_clearly(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with started(tmp_path, "--port", str(port)) as process:
+            assert process.wait() == 1
+            assert process.out.all() == []
+            said = "\n".join(process.log.all())
+    assert f"cannot listen on 127.0.0.1:{port}" in said
+    assert "in use" in said
+    assert "--port" in said
+    assert "Traceback" not in said
+
+
+def test_a_gateway_that_was_killed_can_be_started_again_at_once_in_the_same_place() -> None:
+    with serving(lambda received: tells(CHAT)) as house:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        before = sorted(house.directory.iterdir())
+        house.process.send(signal.SIGKILL)
+        assert house.process.wait() == -signal.SIGKILL
+        assert sorted(house.directory.iterdir()) == before
+        with started(house.directory, "--config", str(house.file), "--port", str(house.port)) as again:
+            assert again.listening() == house.port
+            assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+            assert again.stop() == 0

@@ -1,0 +1,203 @@
+"""Several processes on one port: they serve and count together, are started anew when they die, and end together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, Answer, Received, Reply, read_answer
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import is_finished, question, speaking, tells, turn
+from tests.sdk.providers import stream as stream_of
+from tests.server.process import PATIENCE, Gate, Process, Served, serving
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+
+ANEW = "a worker died and is started anew"
+REQUESTS = f'dragoman_requests_total{{client="{CHAT}",provider="chat",dialect="{CHAT}",model="served",status="200"}}'
+
+
+class Holding:
+    """A provider that holds streams at a gate, and answers everything else."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    def __call__(self, received: Received) -> Reply:
+        """Answer in Chat."""
+        if not received.json().get("stream"):
+            return tells(CHAT)
+        begun = speaking(CHAT)
+        return streamed(begun, self.gate, stream_of(CHAT, turn(CHAT)).removeprefix(begun))
+
+
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+@pytest.fixture
+def house(holding: Holding) -> Iterator[Served]:
+    with serving(holding, arguments=("--workers", "2")) as served:
+        yield served
+
+
+def _children(pid: int) -> set[int]:
+    """The processes that a process has started and that have not ended."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The second field is a name in brackets, which may hold anything.
+            state, parent, *_ = place.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(parent) == pid and state != "Z":
+            found.add(int(place.parent.name))
+    return found
+
+
+def _workers(house: Served, without: int = 0) -> set[int]:
+    """Both workers, once they run."""
+    deadline = time.monotonic() + PATIENCE
+    while len(found := _children(house.process.pid) - {without}) != 2:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+    return found
+
+
+def _gone(pids: set[int]) -> bool:
+    """Whether processes come to their end in time."""
+    deadline = time.monotonic() + PATIENCE
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _sockets(pid: int) -> set[str]:
+    """The numbers of the sockets that a process holds."""
+    found = set()
+    for place in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            name = str(place.readlink())
+        except FileNotFoundError:
+            continue
+        if name.startswith("socket:["):
+            found.add(name[8:-1])
+    return found
+
+
+def _served(pid: int, port: int) -> int:
+    """How many clients a process is connected with: their sockets are at the gateway's port, and established."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ours = {row[9] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "01"}
+    return len(ours & _sockets(pid))
+
+
+def _hold_in_both(house: Served, gate: Gate, pids: set[int]) -> list[socket.socket]:
+    """Begin streams until each worker has some of them: who accepts a connection is the system's choice."""
+    ends: list[socket.socket] = []
+    while not all(_served(pid, house.port) for pid in pids):
+        assert len(ends) < 500, "one worker serves everybody"
+        ends.append(house.send(PATHS[MESSAGES], question(MESSAGES, CHAT, stream=True), "connection: close"))
+        gate.reached(len(ends))
+        assert ends[-1].recv(1, socket.MSG_PEEK)
+    return ends
+
+
+def _read(end: socket.socket) -> Answer:
+    with end:
+        return read_answer(end)
+
+
+def test_both_workers_serve_and_one_that_is_killed_takes_only_its_own_along(house: Served, holding: Holding) -> None:
+    pids = _workers(house)
+    ends = _hold_in_both(house, holding.gate, pids)
+    killed = min(pids)
+    os.kill(killed, signal.SIGKILL)
+    told = house.process.log.wait(ANEW)
+    assert '"status":-9' in told
+    assert killed not in _workers(house, without=killed)
+    # The new one takes part at once.
+    for _ in range(20):
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+    assert house.metric("dragoman_in_flight") >= 1
+    holding.gate.open()
+    answers = [_read(end) for end in ends]
+    broken = [told for told in answers if not told.complete]
+    assert 0 < len(broken) < len(answers)
+    # A cut stream cannot be taken for a finished one.
+    assert not any(is_finished(MESSAGES, told.body) for told in broken)
+    assert all(is_finished(MESSAGES, told.body) for told in answers if told.complete)
+    assert house.stop() == 0
+
+
+def test_metrics_add_up_whoever_is_asked(house: Served, holding: Holding) -> None:
+    pids = _workers(house)
+    ends = _hold_in_both(house, holding.gate, pids)
+    for _ in range(30):
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+    # Enough times for both to be asked.
+    assert {house.metric(REQUESTS) for _ in range(20)} == {30}
+    assert {house.metric("dragoman_in_flight") for _ in range(20)} == {len(ends)}
+    holding.gate.open()
+    assert all(_read(end).complete for end in ends)
+    assert house.stop() == 0
+    assert _gone(pids)
+
+
+def test_a_worker_that_is_started_anew_has_the_configuration_of_today(house: Served) -> None:
+    pids = _workers(house)
+    house.file.write_text(house.file.read_text() + '"later" = "chat/served"\n')
+    house.process.log.wait("the configuration was changed", 2)
+    killed = min(pids)
+    os.kill(killed, signal.SIGKILL)
+    house.process.log.wait(ANEW)
+    # Its own third line: it read the file before it served anybody.
+    house.process.log.wait("the configuration was changed", 3)
+    _workers(house, without=killed)
+    for _ in range(20):
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT, model="later")).status == 200
+
+
+def test_a_hang_up_signal_reaches_every_worker(house: Served) -> None:
+    _workers(house)
+    house.process.send(signal.SIGHUP)
+    house.process.log.wait("the configuration was changed", 2)
+    assert house.get("/healthz").status == 200
+
+
+def test_a_stop_does_not_wait_for_a_worker_that_is_due_to_be_started_anew(house: Served) -> None:
+    pids = _workers(house)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    house.process.log.wait(ANEW, 2)
+    assert house.stop() == 0
+    # Nor is it started, only to find that there is nothing to do.
+    assert not [line for line in house.process.log.all() if "a worker failed" in line]
+
+
+def test_workers_do_not_outlive_whoever_watches_over_them_and_the_port_is_free_again(
+    house: Served, holding: Holding
+) -> None:
+    pids = _workers(house)
+    house.process.send(signal.SIGKILL)
+    ended = _gone(pids)
+    if not ended:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    assert ended
+    again = Process(["--config", str(house.file), "--port", str(house.port), "--workers", "2"], house.directory)
+    try:
+        assert again.listening() == house.port
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        assert again.stop() == 0
+    finally:
+        again.end()
