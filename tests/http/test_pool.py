@@ -8,7 +8,6 @@ import socket
 import pytest
 
 from dragoman.errors import TimedOut, UpstreamError
-from dragoman.http import pool as pooling
 from dragoman.http.client import Client
 from dragoman.http.connection import Connection
 from dragoman.http.flight import Call
@@ -127,9 +126,7 @@ def test_a_connection_that_was_hung_up_is_not_used_again(loop: str) -> None:
 
 
 @both_loops
-def test_an_end_that_the_loop_has_not_seen_is_found_in_the_socket(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "DOUBTFUL", -1.0)
-
+def test_an_end_that_the_loop_has_not_seen_is_found_in_the_socket(loop: str) -> None:
     async def test() -> None:
         running = asyncio.get_running_loop()
         with socket.create_server(("127.0.0.1", 0)) as listening:
