@@ -9,6 +9,8 @@ import pytest
 
 from dragoman import StreamTranslator, WireError, translate_request
 from dragoman.protocols.registry import PROTOCOLS
+from tests.sdk.providers import Turn
+from tests.sdk.providers import stream as stream_of
 
 MESSAGES, CHAT, RESPONSES = (codec.name for codec in PROTOCOLS)
 
@@ -239,3 +241,43 @@ def test_a_long_frame_in_small_reads_costs_in_proportion() -> None:
         assert out == frame
     # Four times the reads cost about four times as much; sixteen times would be searching everything again.
     assert spent[1] < 12 * spent[0]
+
+
+@pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize("size", [1, 7, 100, 5000, 10**6])
+def test_a_relay_that_skims_passes_every_byte_and_still_knows_the_end(protocol: str, size: int) -> None:
+    stops = {"anthropic-messages": "end_turn", "openai-chat": "stop", "openai-responses": "completed"}
+    said = stream_of(protocol, Turn(stop=stops[protocol], text="Hello there, " * 50))
+    translator = StreamTranslator(source=protocol, target=protocol)
+    out = b"".join(translator.feed(said[at : at + size]) for at in range(0, len(said), size)) + translator.close()
+    assert out == said
+    assert translator.finished
+    assert translator.failure is None
+    assert translator.usage is not None
+    assert (translator.usage.input, translator.usage.output) == (11, 7)
+
+
+@pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-chat"])
+def test_a_relay_that_skims_tells_a_cut(protocol: str) -> None:
+    said = stream_of(protocol, Turn(stop="end_turn", text="Hello there, " * 50))
+    cut = said[: len(said) // 2]
+    translator = StreamTranslator(source=protocol, target=protocol)
+    out = translator.feed(cut) + translator.close()
+    whole = cut[: cut.rfind(b"\n\n") + 2]
+    assert out.startswith(whole)
+    assert b"error" in out[len(whole) :]
+    assert translator.failure is not None
+
+
+@pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-chat"])
+def test_a_relay_that_skims_hears_an_error_among_deltas(protocol: str) -> None:
+    errors = {
+        "anthropic-messages": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"no"}}\n\n',
+        "openai-chat": b'data: {"error":{"message":"no","type":"server_error"}}\n\n',
+    }
+    said = stream_of(protocol, Turn(stop="end_turn", text="Hello there, " * 50))
+    middle = said.find(b"\n\n", len(said) // 2) + 2
+    translator = StreamTranslator(source=protocol, target=protocol)
+    out = translator.feed(said[:middle] + errors[protocol] + said[middle:])
+    assert translator.failure is not None
+    assert out == said[:middle] + errors[protocol] + said[middle:]

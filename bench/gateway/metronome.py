@@ -42,7 +42,11 @@ class Metronome:
             self._wanted.wait()
             begun = max(begun + pause, monotonic() - PACE)
             sleep(max(0.0, begun - monotonic()))
-            self._loop.call_soon_threadsafe(self._tick)
+            try:
+                self._loop.call_soon_threadsafe(self._tick)
+            except RuntimeError:
+                # The loop is closed: there is nobody left to give a turn to.
+                return
 
     def _tick(self) -> None:
         self._turn = (self._turn + 1) % TURNS

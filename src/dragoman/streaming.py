@@ -48,6 +48,8 @@ from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import SseReader
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
+# Half a frame that is longer is not worth looking at again and again.
+_SKIMMED = 256 * 1024
 
 
 class StreamTranslator:
@@ -91,7 +93,10 @@ class StreamTranslator:
             self._lane = _Relay(self._source.decoder)
         else:
             self._lane = _Translation(inner, outer, asked, minted, self._ledger)
+        self._plain_end = inner.plain_end if outer is inner and not collect else None
         self._heartbeat = b"" if collect else inner.heartbeat
+        # The beginning of a relayed frame, until the rest of it comes.
+        self._rest = b""
         self._closed = False
 
     def feed(self, chunk: bytes) -> bytes:
@@ -99,14 +104,51 @@ class StreamTranslator:
         source = self._source
         if type(chunk) is not bytes:
             chunk = _octets(chunk)
+        if self._plain_end is not None:
+            return self._skim(chunk, self._plain_end)
         return self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
+
+    def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
+        """Pass on relayed frames of content unread: reading them would be most of what they cost.
+
+        Frames are taken whole, so that what begins a frame is always read together with its end. A stream with other
+        line ends, or with a frame of some size, is read as any other.
+        """
+        source, chunk, self._rest = self._source, self._rest + chunk, b""
+        end = chunk.rfind(b"\n\n") + 2
+        if source.over or b"\r" in chunk or len(chunk) - max(end, 0) > _SKIMMED:
+            self._plain_end = None
+            return self.feed(chunk)
+        if end == 1:
+            self._rest = chunk
+            return b""
+        self._rest = chunk[end:]
+        out: list[bytes] = []
+        at = 0
+        while at < end and not source.over:
+            following = plain_end(chunk, at) if source.passing else at
+            if following > at:
+                out.append(chunk[at:following])
+            else:
+                following = chunk.find(b"\n\n", at) + 2
+                frame = chunk[at:following]
+                out.append(self._lane.take(frame, source.feed(frame)))
+            at = following
+        if source.over:
+            out.append(self._lane.pass_on(chunk[at:]))
+            self._rest = b""
+        return b"".join(out) if len(out) > 1 else out[0]
 
     def close(self) -> bytes:
         """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
         if self._closed:
             return b""
         self._closed = True
-        return self._lane.end([] if self.finished else self._source.close())
+        taken = b""
+        if self._rest:
+            chunk, self._rest = self._rest, b""
+            taken = self._lane.take(chunk, self._source.feed(chunk))
+        return taken + self._lane.end([] if self.finished else self._source.close())
 
     def fail(self, failure: Failure) -> bytes:
         """End the stream from outside, because of a limit or a lost connection; give the client's error form."""
@@ -232,6 +274,11 @@ class _Source:
         if not self.over:
             noted += self._noted([_broken(ENDED_EARLY)])
         return noted
+
+    @property
+    def passing(self) -> bool:
+        """Whether the stream is between two events, somewhere after its first content and before its end."""
+        return self.spoken and not self.over and self._reader.resting
 
     @property
     def cut_short(self) -> bool:
@@ -376,7 +423,8 @@ class _Relay:
     def end(self, events: list[Event]) -> bytes:
         if events and isinstance(events[-1], Failed):
             return self._decoder.broken(events[-1].failure)
-        return bytes(self._held)
+        # The end of the stream ends an event, too (S14), but clients read it only before a blank line.
+        return bytes(self._held) + b"\n\n" if self._held.strip() else bytes(self._held)
 
 
 def _frame_end(data: bytearray, start: int) -> int:

@@ -239,7 +239,7 @@ def mutated_streams(draw: st.DrawFn, protocol: str) -> bytes:
                 frames[place] = draw(damaged(frames[place]))
             case _:
                 head, data, event = frames[place].partition(b"data: ")
-                # One that was damaged before stays as it is.
-                with suppress(ValueError):
+                # One that was damaged or buried before stays as it is.
+                with suppress(ValueError, RecursionError):
                     frames[place] = head + data + spelled(draw(mutated(json.loads(event), 2))) + b"\n\n"
     return b"".join(frames)

@@ -115,6 +115,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     # without the one that the client did not ask for.
     ask_usage: Callable[[bytes], bytes | None]
     withhold_usage: Callable[[bytes], bytes]
+    # Where a run of whole frames of content ends that begins at a place of a relayed stream: these need not be read.
+    plain_end: Callable[[bytes, int], int]
     decode_response: Callable[[JsonObject, Asked, Ledger], Response | Failure]
     encode_response: Callable[[Response, Asked, Mint, Ledger], JsonObject]
     # The member `usage` of a whole answer of this wire, read alone and fast; what is no count is none.

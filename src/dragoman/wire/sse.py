@@ -47,6 +47,11 @@ class SseReader:
         # True while any of the three above needs a look before the next chunk: one test on the hot path.
         self._guarded = True
 
+    @property
+    def resting(self) -> bool:
+        """Whether no part of an event is held, so that whole events may pass unread."""
+        return not self._held and not self._guarded
+
     def feed(self, chunk: bytes) -> list[Frame]:
         """Takes the next bytes and returns the frames they complete."""
         if self._guarded or _RETURN in chunk:

@@ -12,6 +12,7 @@ from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
 from dragoman.protocols.anthropic_messages.relay import (
     ask_usage,
+    plain_end,
     repair_request,
     resume_request,
     withhold_usage,
@@ -260,3 +261,23 @@ def test_a_repair_is_what_deleting_would_be(
 )
 def test_a_paused_turn_is_appended_and_nothing_else_changes(body: bytes, resumed: bytes) -> None:
     assert resume_request(body, [{"type": "text", "text": "so"}]) == resumed
+
+
+DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("chunk", "end"),
+    [
+        (DELTA * 3, len(DELTA) * 3),
+        (DELTA + b"event: message_stop\ndata: {}\n\n" + DELTA, len(DELTA)),
+        (b'event: error\ndata: {"type":"error"}\n\n', 0),
+        (b"data: {}\n\n", 0),
+        (DELTA + DELTA[:-1], len(DELTA)),
+        (b": note\n" + DELTA, 0),
+        (DELTA.replace(b"\ndata: {", b"\ndata: {\ndata: "), 0),
+    ],
+    ids=["deltas", "an end between", "an error", "no name", "half a frame", "a comment", "two lines of data"],
+)
+def test_only_whole_deltas_pass_unread(chunk: bytes, end: int) -> None:
+    assert plain_end(chunk, 0) == end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.openai_chat.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.openai_chat.relay import ask_usage, plain_end, repair_request, withhold_usage, without_reasoning
 from dragoman.rules.envelope import Envelope, seal
 
 OURS = seal(Envelope(origin="r", model="m", upstream="u", kind="item", data={"type": "reasoning"})).encode()
@@ -159,3 +159,30 @@ def test_every_other_frame_passes(frames: bytes) -> None:
 def test_a_usage_chunk_spread_over_lines_or_cut_off_at_its_end_is_withheld_too() -> None:
     assert withhold_usage(b'data: {"choices":\ndata: [],"usage":{}}\n\n' + frame(WORD)) == frame(WORD)
     assert withhold_usage(frame(WORD) + b"data: " + USAGE) == frame(WORD)
+
+
+CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"usage":null}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("chunk", "end"),
+    [
+        (CHUNK * 3, len(CHUNK) * 3),
+        (CHUNK + CHUNK.replace(b'"finish_reason":null', b'"finish_reason": "stop"') + CHUNK, len(CHUNK)),
+        (CHUNK + CHUNK.replace(b'"usage":null', b'"usage" : {"prompt_tokens":1}'), len(CHUNK)),
+        (CHUNK + b'data: {"error":{"message":"x"}}\n\n', len(CHUNK)),
+        (CHUNK + b"data: [DONE]\n\n", len(CHUNK)),
+        (CHUNK + CHUNK[:-1], len(CHUNK)),
+        (b": note\n\n" + CHUNK, 0),
+        (CHUNK.replace(b'"x"', b'"data: {"'), len(CHUNK) + 6),
+    ],
+    ids=["content", "a finish", "usage", "an error", "the end", "half a frame", "a comment", "a frame in the text"],
+)
+def test_only_whole_chunks_of_content_pass_unread(chunk: bytes, end: int) -> None:
+    assert plain_end(chunk, 0) == end
+
+
+def test_a_finish_after_text_that_looks_like_a_frame_is_read() -> None:
+    chunk = CHUNK + CHUNK.replace(b'"x"', b'"data: {"').replace(b'"finish_reason":null', b'"finish_reason":"stop"')
+    assert plain_end(chunk, 0) == len(CHUNK)
+    assert plain_end(chunk, len(CHUNK)) == len(CHUNK)

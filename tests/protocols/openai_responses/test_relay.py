@@ -6,7 +6,13 @@ import pytest
 
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
-from dragoman.protocols.openai_responses.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.openai_responses.relay import (
+    ask_usage,
+    plain_end,
+    repair_request,
+    withhold_usage,
+    without_reasoning,
+)
 from dragoman.rules.envelope import Envelope, seal
 
 
@@ -100,3 +106,7 @@ def test_without_encrypted_reasoning_there_is_nothing_to_try_again(body: bytes) 
 def test_usage_is_told_without_being_asked_for() -> None:
     assert ask_usage(b'{"stream":true}') is None
     assert withhold_usage(b"data: {}\n\n") == b"data: {}\n\n"
+
+
+def test_no_frame_passes_unread() -> None:
+    assert plain_end(b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n', 0) == 0

@@ -10,6 +10,7 @@ from dragoman.protocols.anthropic_messages.failure import decode_failure, decode
 from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.relay import (
     ask_usage,
+    plain_end,
     repair_request,
     resume_request,
     withhold_usage,
@@ -36,6 +37,7 @@ CODEC = Codec(
     resume_request=resume_request,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,
+    plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,

@@ -68,6 +68,15 @@ def withhold_usage(frames: bytes) -> bytes:
     return frames
 
 
+def plain_end(chunk: bytes, start: int) -> int:
+    """Where the deltas of content end that begin here: no start, no end, no usage, no error is among them."""
+    run = _find_deltas(chunk, start)
+    return start if run is None else run.end()
+
+
+_find_deltas = re.compile(rb"(?:event: content_block_delta\ndata: \{[^\n]*+\n\n)++").match
+
+
 def _is_suspect(body: bytes, start: int, end: int) -> bool:
     if has_envelope(body, start, end):
         return True

@@ -22,6 +22,7 @@ from msgspec.json import Decoder
 from dragoman.errors import WireError
 from dragoman.model.events import Ended, Event, Failed, Heartbeat, Started, Stopped, UsageReported
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.protocols.anthropic_messages.failure import error_object, failure_in_body
@@ -49,6 +50,9 @@ _MESSAGE = frozenset(
     {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"}
 )
 _STOP = frozenset({"stop_reason", "stop_sequence", "stop_details"})
+
+# Deltas that say enough to begin a block, and of which kind.
+_UNANNOUNCED = {"text_delta": "text", "thinking_delta": "thinking"}
 
 _read_growth = Decoder(BlockGrew).decode
 
@@ -143,11 +147,18 @@ class MessagesStreamDecoder:
         return [started, *self._remember_usage(message)]
 
     def _remember_usage(self, owner: Fields) -> list[Event]:
-        usage = owner.optional_object("usage")
-        if not usage:
+        try:
+            usage = owner.optional_object("usage")
+            if not usage:
+                return []
+            merged = merged_usage(self._usage, usage)
+            counted = decode_usage(Fields(merged))
+        except WireError as error:
+            # Counts that cannot be read are no reason to fail.
+            self._reading.ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
             return []
-        self._usage = merged_usage(self._usage, usage)
-        return [UsageReported(decode_usage(Fields(self._usage)))]
+        self._usage = merged
+        return [UsageReported(counted)]
 
     def _read_start(self, event: JsonObject) -> list[Event]:
         events = self._begin()
@@ -167,9 +178,19 @@ class MessagesStreamDecoder:
             raise WireError("", "a delta and its index", "something else")
         block = self._blocks.get(index)
         kind = delta.get("type")
-        if block is None or type(kind) is not str:
+        if type(kind) is not str:
             return []
-        events = block.grow(kind, delta) if kind in block.takes else []
+        events: list[Event] = []
+        if block is None:
+            if kind not in _UNANNOUNCED:
+                self._unknowns.name(kind)
+                return []
+            # A block that was never begun, or is over already, begins with what it says.
+            events = self._begin()
+            block = self._blocks[index] = BLOCKS[_UNANNOUNCED[kind]](self._reading, {"type": _UNANNOUNCED[kind]})
+            events += block.open()
+        if kind in block.takes:
+            events += block.grow(kind, delta)
         at = part_place(block.index)
         self._unknowns.members(event, _EVENT, at)
         if kind not in block.takes:

@@ -8,7 +8,7 @@ from dragoman.model.request import Message, Role
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_chat.messages import encode_assistant_home
-from dragoman.protocols.openai_chat.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.openai_chat.relay import ask_usage, plain_end, repair_request, withhold_usage, without_reasoning
 from dragoman.protocols.openai_chat.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
@@ -38,6 +38,7 @@ CODEC = Codec(
     resume_request=None,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,
+    plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,

@@ -91,6 +91,20 @@ def withhold_usage(frames: bytes) -> bytes:
     return b"".join(kept)
 
 
+def plain_end(chunk: bytes, start: int) -> int:
+    """Where the chunks of content end that begin here: no end, no usage, no error is among them."""
+    run = _find_chunks(chunk, start)
+    if run is None:
+        return start
+    loud = _find_loud(chunk, start, run.end())
+    if loud is None:
+        return run.end()
+    before = chunk.rfind(b"\n\n", start, loud.start())
+    return start if before < 0 else before + 2
+
+
+_find_chunks = re.compile(rb"(?:data: \{[^\n]*+\n\n)++").match
+_find_loud = re.compile(rb'"(?:finish_reason|usage|error)"[ \t]*+:[ \t]*+(?!null)').search
 _ASKING = b'{"include_usage":true}'
 # The data of a frame may be spread over lines.
 _WHITE = rb"(?:[\n\r]data:|[ \t\n\r])*+"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.errors import WireError
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
@@ -17,7 +18,7 @@ from dragoman.model.parts import (
     Thinking,
     ToolCall,
 )
-from dragoman.model.response import Response, StopReason
+from dragoman.model.response import Response, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.answers import (
     Spoken,
@@ -78,9 +79,8 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     )
     if stop.extras is not None:
         choice.skip(*stop.extras.fields)
-    usage = fields.optional_object("usage")
     tier = fields.optional_text("service_tier")
-    counted = decode_usage(usage, tier, ledger) if usage is not None else None
+    counted = _counted(fields, tier, ledger)
     created = fields.optional_number("created")
     return Response(
         origin=NAME,
@@ -93,6 +93,17 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         alternatives=tuple(other.value for other in choices[1:]),
         extras=_response_rest(fields, choice, message, tier if counted is None else None),
     )
+
+
+def _counted(fields: Fields, tier: str | None, ledger: Ledger) -> Usage | None:
+    """The token counts; those that cannot be read are no reason to fail."""
+    try:
+        usage = fields.optional_object("usage")
+        return decode_usage(usage, tier, ledger) if usage is not None else None
+    except WireError as error:
+        fields.skip("usage")
+        ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
+        return None
 
 
 def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | None) -> Extras | None:
@@ -272,19 +283,25 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
 def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     write_home([part for part in response.parts if isinstance(part, Thinking)], None, message)
-    calls: JsonList = []
+    # A stream may go on with its text after reasoning or calls: a whole message has one.
+    texts, refusals, citations, calls = list[str](), list[str](), JsonList(), JsonList()
     for part in response.parts:
         match part:
             case Text():
-                message["content"] = part.text
-                if part.citations:
-                    message["annotations"] = [citation.native for citation in part.citations]
+                texts.append(part.text)
+                citations += [citation.native for citation in part.citations]
             case Refusal():
-                message["refusal"] = part.text
+                refusals.append(part.text)
             case ToolCall() if part.call_id == ids.legacy_call_id(part.name, 0) and asked.request.legacy_functions:
                 message["function_call"] = {"name": part.name, "arguments": part.arguments}
             case ToolCall():
                 calls.append(encode_call_home(part))
+    if texts:
+        message["content"] = "".join(texts)
+    if citations:
+        message["annotations"] = citations
+    if refusals:
+        message["refusal"] = "".join(refusals)
     if calls:
         message["tool_calls"] = calls
     if message["content"] is None and not calls and "function_call" not in message:

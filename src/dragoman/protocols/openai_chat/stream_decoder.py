@@ -70,6 +70,7 @@ _CONTENT = frozenset({"type", "text"})
 _LOGPROBS = frozenset({"content", "refusal"})
 
 _EMPTY = "upstream sent an empty stream"
+_NO_CHUNK = (b"[DONE]", b"")
 
 
 class _State(Enum):
@@ -124,8 +125,10 @@ class ChatStreamDecoder:
             return []
         data = frame.data
         events: list[Event] = []
-        if data[:1] != b"{" and data.strip() == b"[DONE]":
-            self._end(events)
+        if data[:1] != b"{" and (said := data.strip()) in _NO_CHUNK:
+            # An event without data is some servers' sign of life.
+            if said:
+                self._end(events)
             return events
         try:
             chunk = decode_lenient(data)
@@ -134,7 +137,7 @@ class ChatStreamDecoder:
                 return [event]
             self._chunk(chunk, events)
         except WireError as error:
-            self._fail(_unreadable(str(error)), events)
+            self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
         return events
 
     def close(self) -> list[Event]:
@@ -238,7 +241,10 @@ class ChatStreamDecoder:
     def _remember_usage(self, usage: JsonValue) -> None:
         """Usage may ride on any chunk and be repeated: the latest of each member counts (U8)."""
         if not isinstance(usage, dict):
-            raise WireError("/usage", "object", kind_of(usage))
+            # Counts that cannot be read are no reason to fail.
+            note = f"the provider's usage cannot be read: {kind_of(usage)}"
+            self._ledger.dropped(Feature.USAGE, ("usage",), note)
+            return
         known: JsonObject = {key: value for key, value in usage.items() if value is not None}
         self._usage = {**self._usage, **known} if self._usage else known
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.openai_responses.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_responses.output import encode_turn
-from dragoman.protocols.openai_responses.relay import ask_usage, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.openai_responses.relay import (
+    ask_usage,
+    plain_end,
+    repair_request,
+    withhold_usage,
+    without_reasoning,
+)
 from dragoman.protocols.openai_responses.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
@@ -31,6 +37,7 @@ CODEC = Codec(
     resume_request=None,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,
+    plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,

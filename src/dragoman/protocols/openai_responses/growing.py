@@ -46,6 +46,7 @@ from dragoman.rules.toolnames import Wrapped
 from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper
 from dragoman.wire.fields import Fields
+from dragoman.wire.json import encode_text
 
 
 class Telling:
@@ -485,6 +486,9 @@ class GrowingCall(GrowingItem):
         telling.out.append(PartStarted(self._index, call))
 
     def _complete(self, whole: JsonValue) -> None:
+        if type(whole) is dict:
+            # Some servers forget that arguments are text.
+            whole = encode_text(whole) if whole else ""
         missing = self._piece.missing(whole) if type(whole) is str and self._call is not None else ""
         if missing:
             self._grow(missing)

@@ -76,6 +76,9 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         return failure_of(error if isinstance(error, dict) and error else told)
     if status == "cancelled":
         return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native="cancelled")
+    if not isinstance(body.get("output"), list):
+        # Without it this is no answer, whatever else is said: an error of some server's own making, an empty object.
+        raise fields.fail("output", "array", body.get("output"))
     reader = OutputReader(asked, ledger)
     parts = tuple([part for item in fields.each("output") for part in reader.read(item)])
     usage = decode_usage(body, ledger, home=reader.home)

@@ -29,6 +29,7 @@ from dragoman.protocols.openai_responses.response import decode_stop
 from dragoman.protocols.openai_responses.shapes import (
     CUSTOM_CALL,
     EVENT_MEMBERS,
+    FAILED,
     FUNCTION_CALL,
     MESSAGE,
     PART_MEMBERS,
@@ -62,8 +63,9 @@ class StreamDecoder:
         """The events that one frame tells."""
         if self._over:
             return []
-        if frame.data == b"[DONE]":
-            return self.close()
+        if frame.data[:1] != b"{" and (said := frame.data.strip()) in _NO_EVENT:
+            # An event without data is some servers' sign of life.
+            return self.close() if said else []
         out: list[Event] = []
         self._telling.out = out
         try:
@@ -111,7 +113,7 @@ class StreamDecoder:
             if kind not in _FAILURES:
                 self._unknowns.members(event, EVENT_MEMBERS)
             handler(self, event)
-        elif kind is None and isinstance(event.get("error"), dict):
+        elif kind is None and event.get("error"):
             self._error(event)
         elif type(kind) is str and kind in REPEATED:
             self._unknowns.members(event, EVENT_MEMBERS)
@@ -142,11 +144,15 @@ class StreamDecoder:
         )
 
     def _terminal(self, event: JsonObject) -> None:
-        self._begin(event)
-        telling = self._telling
         response = event.get("response")
         if type(response) is not dict:
             response = {}
+        if response.get("status") == FAILED:
+            # Whatever the event is called, the answer says that it failed.
+            self._failed(event)
+            return
+        self._begin(event)
+        telling = self._telling
         output = response.get("output")
         for position, body in enumerate(output if type(output) is list else ()):
             if type(body) is dict:
@@ -219,6 +225,7 @@ class StreamDecoder:
             item.repeat(body)
 
 
+_NO_EVENT = (b"[DONE]", b"")
 _is_known = EVENT_MEMBERS.issuperset
 
 # Members of the answer; the counts of its tools are looked at beside the usage.
