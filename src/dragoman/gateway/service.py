@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-import string
 from collections.abc import Callable
 
 from dragoman.config.settings import Settings
@@ -17,14 +15,11 @@ from dragoman.gateway.redaction import Redactor
 from dragoman.gateway.routes import Routes
 from dragoman.http.client import Client
 from dragoman.http.flight import Call, Flight
-from dragoman.mint import system_mint
+from dragoman.mint import random_token, system_mint
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
-
-_ALPHABET = string.ascii_letters + string.digits
-_BASE62 = bytes(ord(_ALPHABET[octet % 62]) for octet in range(256))
 
 
 class Service:
@@ -69,7 +64,7 @@ class Service:
 
     def new_id(self) -> str:
         """An id for one exchange."""
-        return "req_" + secrets.token_bytes(24).translate(_BASE62).decode()
+        return "req_" + random_token(24)
 
     def finish(self, record: Record) -> None:
         """Count and log an exchange that has ended."""
