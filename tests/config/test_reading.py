@@ -180,6 +180,22 @@ def test_broken_toml_has_its_line_and_shows_no_secret(tmp_path: Path, text: str,
     assert told.startswith(line)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("[server]\nport = 8484,\n", "(take the comma away: lines have none at their ends)"),
+        ("[server]\nport = 8484,  # the port\n", "(take the comma away: lines have none at their ends)"),
+        ("[server]\n[server]\n", "(keep one of the two)"),
+        ("[server]\nport = 1\nport = 2\n", "(keep one of the two)"),
+        ('{"server": {"port": 8484}}\n', "(this looks like JSON: write [server] above port = 8484 instead)"),
+        ('[server]\nallowed_hosts = [\n  "a" "b",\n]\n', "names with dots or * need quotes)"),
+    ],
+)
+def test_a_slip_that_is_made_often_has_a_remedy_of_its_own(tmp_path: Path, text: str, remedy: str) -> None:
+    (told,) = problems_of(tmp_path, text)
+    assert told.endswith(remedy)
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigErrors, match=r"none\.toml: cannot be read: No such file or directory \(name another"):
         read_settings(tmp_path / "none.toml", {}, CATALOGUE)

@@ -95,6 +95,8 @@ def test_what_people_write_is_understood(read: Callable[[object], object], value
         (values.read_url, f"https://u:{SECRET}@a", "expected an address without credentials, found some"),
         (values.read_url, f"https://a/v1?key={SECRET}", "expected an address without ? and #, found one"),
         (values.read_url, "https://a/v1#", "expected an address without ? and #, found one"),
+        (values.read_url, "https://a/v1/chat/completions", "ends in /chat/completions, which is added to it"),
+        (values.read_url, "https://a/v1/messages/", "ends in /v1/messages, which is added to it"),
         (values.read_headers, [], "expected a table of header names and texts, found a list"),
         (values.read_headers, {"a b": "c"}, 'expected a header name, found "a b"'),
         (values.read_headers, {"Content-Length": "1"}, "content-length belongs to the connection"),

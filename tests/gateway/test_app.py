@@ -137,6 +137,7 @@ def test_a_path_of_nobody_is_a_404_in_the_envelope_of_the_caller(house: House) -
         told = house.get("/favicon.ico", **headers)
         assert told.status == 404
         assert failure_of(client, told)["type"] in ("not_found_error", "invalid_request_error")
+        assert "/v1/messages" in message_of(client, told)
 
 
 BROKEN: dict[str, bytes] = {

@@ -8,9 +8,9 @@ import pytest
 
 from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ConfigError
-from dragoman.gateway.binding import bind, check_binding, is_loopback
+from dragoman.gateway.binding import bind, check_binding
 
-LOOPBACK = ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "localhost"]
+LOOPBACK = ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "localhost", "dragoman.localhost"]
 # What is not certainly loopback is not: better asked for a key once too often.
 OPEN = [
     "0.0.0.0",
@@ -33,7 +33,6 @@ OPEN = [
 
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_this_machine_alone_reaches(host: str) -> None:
-    assert is_loopback(host)
     check_binding(Settings(server=Server(host=host)), open_to_all=False)
 
 
@@ -93,3 +92,6 @@ def test_an_address_that_cannot_be_listened_on_is_told(case: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot listen on .*:-?\d+: \w+") as caught:
         bind(*UNUSABLE[case])
     assert "None" not in caught.value.problem
+    option = "--port" if "port" in case else "--host"
+    assert option in caught.value.remedy
+    assert caught.value.key == f"server.{option[2:]}"

@@ -48,8 +48,19 @@ def test_every_endpoint_of_every_provider_is_called() -> None:
 
 def test_a_refused_key_is_told_without_showing_it() -> None:
     found, _ = checked(whole({"error": {"message": f"bad key {PROVIDER_KEY}"}}, 401))
-    assert found["messages", MESSAGES] == (False, "it answered 401")
+    assert found["messages", MESSAGES] == (False, "it answered 401: it does not take the key")
     assert PROVIDER_KEY not in str(found)
+
+
+def test_one_model_is_no_plural() -> None:
+    found, _ = checked(whole({"data": [{"id": "one"}]}))
+    assert found["chat", CHAT] == (True, "1 model")
+
+
+def test_a_list_at_no_path_of_the_provider_points_to_its_address() -> None:
+    found, _ = checked(whole({"detail": "Not Found"}, 404))
+    assert not found["chat", CHAT][0]
+    assert "base_url" in found["chat", CHAT][1]
 
 
 def test_a_provider_that_is_not_there_is_told_in_words() -> None:

@@ -145,6 +145,11 @@ def test_an_unknown_name_is_told_its_nearest() -> None:
         routes(*LINES[:2]).aim("fsat", CHAT)
 
 
+def test_a_slip_in_a_providers_name_is_told_the_provider_whatever_the_model() -> None:
+    with pytest.raises(UnknownModel, match=r"did you mean openai/some-model\?"):
+        routes().aim("opnai/some-model", CHAT)
+
+
 def test_an_unknown_name_without_neighbours_is_told_the_providers() -> None:
     with pytest.raises(UnknownModel, match="openai, anthropic, local, echo"):
         routes().aim("zzzzzzzzzzzz", CHAT)

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
     parser = argparse.ArgumentParser(
         prog="dragoman",
-        description="Translate between Anthropic Messages, OpenAI Chat Completions and OpenAI Responses.",
+        description="One endpoint for Anthropic Messages, OpenAI Chat Completions and OpenAI Responses.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:

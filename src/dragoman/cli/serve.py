@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,11 +14,15 @@ from msgspec.structs import replace
 from dragoman.cli import documents
 from dragoman.config.reading import find_file, fingerprint, read_settings
 from dragoman.config.settings import Settings
-from dragoman.config.values import is_loopback
+from dragoman.config.values import Kind, is_loopback
+from dragoman.config.written import SERVER
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import catalogue
 
 _SHOWN_MODELS = 6
+_WIDTH = 100
+# What the command line may say instead of `[server]`.
+_OPTIONS: Mapping[str, Kind[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,7 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
-    parser.add_argument("--workers", type=int, help="processes, one per core at most")
+    parser.add_argument("--workers", type=int, help="how many processes serve; more than there are cores is no gain")
     parser.add_argument("--open", action="store_true", help="listen for other machines although no key is configured")
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
     parser.set_defaults(run=run)
@@ -49,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     settings = read()
     check_binding(settings, open_to_all=options.open)
     for warning in settings.warnings:
-        documents.complain(warning)
+        documents.complain(f"warning: {warning}")
     listener = bind(settings.server.host, settings.server.port)
     port: int = listener.getsockname()[1]
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
@@ -59,18 +65,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
     """The settings with what the command line says instead."""
-    server = settings.server
-    if options.host is not None:
-        server = replace(server, host=options.host)
-    if options.port is not None:
-        if not 0 <= options.port <= 65535:
-            raise ConfigError(key="--port", problem=f"{options.port} is no port", remedy="use a number up to 65535")
-        server = replace(server, port=options.port)
-    if options.workers is not None:
-        if options.workers < 1:
-            raise ConfigError(key="--workers", problem="there must be one at least", remedy="use 1 or more")
-        server = replace(server, workers=options.workers)
-    return replace(settings, server=server)
+    said: dict[str, object] = {}
+    for name, kind in _OPTIONS.items():
+        value = vars(options)[name]
+        if value is None:
+            continue
+        try:
+            said[name] = kind.read(value)
+        except ConfigError as error:
+            example = kind.example.strip('"')
+            raise ConfigError(
+                key=f"--{name}", problem=error.problem, remedy=error.remedy or f"for example --{name} {example}"
+            ) from None
+    return replace(settings, server=replace(settings.server, **said))
 
 
 def _greet(settings: Settings, file: Path | None, port: int) -> None:
@@ -78,9 +85,9 @@ def _greet(settings: Settings, file: Path | None, port: int) -> None:
     # An address that stands for all of them is none to call.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.server.host, settings.server.host)
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    lines = [f"dragoman listens on {address}" + (f", configured by {file}" if file is not None else "")]
+    lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]
     if settings.keys:
-        lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer")
+        lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
     elif is_loopback(settings.server.host):
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
@@ -88,7 +95,8 @@ def _greet(settings: Settings, file: Path | None, port: int) -> None:
     lines.append("providers:")
     for provider in settings.providers.values():
         protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
-        lines.append(f"  {provider.name:12} {protocols}{_models(provider.name, provider.models)}")
+        words = f"  {provider.name:12} {protocols}{_models(provider.name, provider.models)}"
+        lines += textwrap.wrap(words, _WIDTH, subsequent_indent=" " * 15, break_on_hyphens=False)
     if settings.routes:
         lines.append("models:")
         lines += [f"  {route.pattern} -> {route.provider}/{route.model}" for route in settings.routes]

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -123,7 +123,9 @@ def _parsed(file: str, text: str) -> tuple[dict[str, object], Lines]:
         found = _PLACE.search(str(error))
         words = str(error)[: found.start()] if found else str(error)
         line = int(found[1]) if found and found[1] else text.count("\n") + 1
-        raise _only(file=file, line=line, problem=f"is not TOML: {words}", remedy=_SYNTAX) from None
+        written_there = text.split("\n")[line - 1].partition("#")[0].rstrip()
+        remedy = next((remedy for is_so, remedy in _SLIPS if is_so(words, written_there)), _SYNTAX)
+        raise _only(file=file, line=line, problem=f"is not TOML: {words}", remedy=remedy) from None
     except RecursionError:
         raise _only(file=file, problem="is nested too deeply", remedy="write it flat") from None
 
@@ -132,6 +134,15 @@ def _only(*, file: str, problem: str, remedy: str, line: int = 0) -> ConfigError
     return ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=file, line=line)])
 
 
+# Slips that are made often, by the parser's words and the line they speak of.
+_SLIPS: tuple[tuple[Callable[[str, str], bool], str], ...] = (
+    (lambda words, _: "twice" in words or "overwrite" in words, "keep one of the two"),
+    (
+        lambda words, line: words.startswith("Expected newline") and line.endswith(","),
+        "take the comma away: lines have none at their ends",
+    ),
+    (lambda _, line: line.startswith("{"), "this looks like JSON: write [server] above port = 8484 instead"),
+)
 _SYNTAX = 'write keys as name = "text", name = 1 or name = true; names with dots or * need quotes'
 
 

@@ -216,6 +216,10 @@ def read_origins(value: object) -> tuple[str, ...]:
     return tuple(read_origin(item) for item in (value if isinstance(value, list) else [value]))
 
 
+# What people copy from a curl line; base URLs end before it.
+_ENDPOINTS = ("/chat/completions", "/v1/responses", "/v1/messages")
+
+
 def read_url(value: object) -> str:
     """An address to call, without credentials, query or trailing slash. It is not repeated in errors."""
     text = read_text(value)
@@ -232,6 +236,9 @@ def read_url(value: object) -> str:
         raise unfit("expected an address without credentials, found some", "put the key into api_key")
     if "?" in text or "#" in text:
         raise unfit("expected an address without ? and #, found one", "leave out everything from there on")
+    for path in _ENDPOINTS:
+        if parts.path.rstrip("/").endswith(path):
+            raise unfit(f"ends in {path}, which is added to it", f"leave out {path}")
     try:
         read_host(host)
     except ConfigError:

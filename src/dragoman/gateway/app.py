@@ -28,6 +28,7 @@ from dragoman.wire.json import encode
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 # https://prometheus.io/docs/instrumenting/exposition_formats/
 _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models")
 _OPEN_KINDS = frozenset({Kind.HOME, Kind.HEALTH, Kind.READY})
 
 
@@ -37,7 +38,7 @@ class App:
     def __init__(self, service: Service, siblings: Siblings | None = None) -> None:
         self.service = service
         self._siblings = siblings
-        self._pages: dict[Kind, Callable[[Request, Place], Awaitable[None]]] = {
+        self._pages: dict[Kind, Callable[[Request], Awaitable[None]]] = {
             Kind.HOME: self._home,
             Kind.HEALTH: self._health,
             Kind.READY: self._ready,
@@ -58,10 +59,10 @@ class App:
             key = None if place.kind in _OPEN_KINDS else service.guard.identify(request, place.protocol)
             page = self._pages.get(place.kind)
             if page is not None:
-                await page(request, place)
+                await page(request)
                 return
             if place.kind is Kind.NOWHERE:
-                raise ClientError(404, "there is nothing at this path")
+                raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(_ENDPOINTS)}")
         except ClientError as error:
             self._refuse(request, place, error)
             return
@@ -117,24 +118,24 @@ class App:
         service.log.event("info", "refused", status=told.status, path=place.rest, why=error.message, id=request_id)
         request.respond(told.status, headers, told.body)
 
-    async def _home(self, request: Request, place: Place) -> None:
+    async def _home(self, request: Request) -> None:
         body: JsonObject = {
             "name": "dragoman",
             "version": __version__,
-            "endpoints": ["/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models"],
+            "endpoints": [*_ENDPOINTS],
         }
         request.respond(200, [JSON], encode(body))
 
-    async def _health(self, request: Request, place: Place) -> None:
+    async def _health(self, request: Request) -> None:
         request.respond(200, [_TEXT], b"ok\n")
 
-    async def _ready(self, request: Request, place: Place) -> None:
+    async def _ready(self, request: Request) -> None:
         if self.service.draining:
             request.respond(503, [_TEXT], b"draining\n")
         else:
             request.respond(200, [_TEXT], b"ready\n")
 
-    async def _metrics(self, request: Request, place: Place) -> None:
+    async def _metrics(self, request: Request) -> None:
         snapshots = [self.service.metrics.snapshot()]
         if self._siblings is not None:
             snapshots += await self._siblings.snapshots()

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
+import errno
 import socket
 
 from dragoman.config.settings import Settings
+from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
 
 _LAST_PORT = 65535
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    if host in ("localhost", ""):
-        return host == "localhost"
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+# Whose fault it is that nobody can listen there, and what helps; what is not here is the address's.
+_REMEDIES = {
+    errno.EADDRINUSE: ("server.port", "stop what listens there, or choose another with --port"),
+    errno.EACCES: ("server.port", "choose one above 1023 with --port"),
+}
+_OTHER_ADDRESS = ("server.host", "choose an address of this machine with --host, for example 127.0.0.1")
 
 
 def check_binding(settings: Settings, *, open_to_all: bool) -> None:
@@ -37,7 +34,7 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket, to be shared by all workers."""
     if not 0 <= port <= _LAST_PORT:
         # The resolver takes larger ones, too, and leaves out what does not fit.
-        raise _unusable(host, port, OSError(f"ports go from 0 to {_LAST_PORT}"))
+        raise _unusable(host, port, OSError(errno.EACCES, f"ports go from 0 to {_LAST_PORT}"))
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -57,9 +54,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def _unusable(host: str, port: int, error: Exception) -> ConfigError:
-    words = error.strerror if isinstance(error, OSError) else None
-    return ConfigError(
-        key="server.port",
-        problem=f"cannot listen on {host}:{port}: {words or error}",
-        remedy="stop what listens there, or choose another with --port",
-    )
+    words, number = (error.strerror, error.errno) if isinstance(error, OSError) else (None, None)
+    key, remedy = _REMEDIES.get(number or 0, _OTHER_ADDRESS)
+    return ConfigError(key=key, problem=f"cannot listen on {host}:{port}: {words or error}", remedy=remedy)

@@ -26,7 +26,6 @@ _is_beta = re.compile(rb"[A-Za-z0-9._-]+").fullmatch
 _RETRY = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 _LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-fast-", b"x-ratelimit-")
 
-REQUEST_ID = {MESSAGES: b"request-id"}
 # A client's parser gives up on headers that are very long, and names from outside may be.
 _LONGEST = 200
 _UPSTREAM_IDS = (b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id")

@@ -29,6 +29,12 @@ _LIMIT = 16 * 1024 * 1024
 # Nobody knows when the models of others were made; both protocols take the epoch for that.
 _CREATED = 0
 _CREATED_AT = "1970-01-01T00:00:00Z"
+# What an operator may conclude from a list that is refused.
+_MEANINGS = {
+    401: ": it does not take the key",
+    403: ": it does not take the key",
+    404: ": it lists no models, or base_url is not what its SDK takes",
+}
 
 
 async def list_models(service: Service, request: Request, record: Record) -> None:
@@ -110,7 +116,7 @@ async def models_at(service: Service, provider: Provider, endpoint: Endpoint) ->
     finally:
         flight.close()
     if flight.status != 200:
-        raise DragomanError(f"it answered {flight.status}")
+        raise DragomanError(f"it answered {flight.status}{_MEANINGS.get(flight.status, '')}")
     return tuple(_ids(decode_object(body)))
 
 

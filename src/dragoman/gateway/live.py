@@ -38,4 +38,4 @@ async def _check(service: Service, provider: Provider, endpoint: Endpoint) -> tu
         return provider.name, endpoint.protocol, False, "no answer in time"
     except DragomanError as error:
         return provider.name, endpoint.protocol, False, str(error)
-    return provider.name, endpoint.protocol, True, f"{len(models)} models"
+    return provider.name, endpoint.protocol, True, f"{len(models)} model{'' if len(models) == 1 else 's'}"

@@ -49,6 +49,7 @@ class Record:
         self.ended = 0.0
         self.usage: Usage | None = None
         self.losses: tuple[LossLine, ...] = ()
-        # What went wrong: a kind of failure, or "cancelled" by the client; "" if nothing did.
+        # What went wrong: a kind of failure, "cancelled" by the client, our "shutdown", or "truncated" on another path;
+        # "" if nothing did.
         self.failure = ""
         self.upstream_id = ""

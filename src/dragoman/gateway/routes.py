@@ -93,6 +93,11 @@ class Routes:
     def _unknown(self, name: str) -> str:
         known = [*self._exact, *(f"{name}/{model}" for name, model in self._listed())]
         near = get_close_matches(name[:200], known, n=_NEAREST, cutoff=0.5)
+        first, slash, rest = name[:200].partition("/")
+        meant = get_close_matches(first, self._providers, n=1)
+        if slash and rest and meant and meant[0] != first:
+            # A provider's name with a slip in it; what it serves need not be listed.
+            near = [f"{meant[0]}/{shown(rest)[1:-1]}"]
         hint = (
             f"did you mean {', '.join(near)}?"
             if near

@@ -95,7 +95,7 @@ class Watch:
         self._since = self.heard = self._loop.time()
         self._arm(self._since)
 
-    def _due(self, now: float) -> tuple[float, TimedOut]:
+    def _due(self) -> tuple[float, TimedOut]:
         """The next limit, and what it means to pass it."""
         timeouts = self._timeouts
         total = self._started + timeouts.total
@@ -131,7 +131,7 @@ class Watch:
         if flight is None:
             return
         now = self._loop.time()
-        due, error = self._due(now)
+        due, error = self._due()
         if now >= due:
             self._flight = None
             flight.abort(error)

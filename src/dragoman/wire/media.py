@@ -6,7 +6,6 @@ or a media type welcome, is for its receiver to say.
 """
 
 import binascii
-import re
 from urllib.parse import unquote, unquote_to_bytes
 
 _SCHEME = "data:"
@@ -30,10 +29,6 @@ _IMAGE_OPENINGS = (
 )
 _RIFF_OPENING = "UklGR"
 _WEBP_HEADER_LENGTH = 16
-
-_BASE64_BODY = re.compile(r"[A-Za-z0-9+/]*")
-_BASE64_ENDING = re.compile(r"[A-Za-z0-9+/]*={0,2}")
-_SAMPLE_LENGTH = 1024
 
 
 class BadDataUrl(ValueError):
