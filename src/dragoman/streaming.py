@@ -84,7 +84,7 @@ class StreamTranslator:
         reading = mint or derived_mint(seed + b" read")
         self._outer = outer
         self._source = _Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit)
-        if resumes and (outer is not inner or collect):
+        if resumes and outer.resume_request is not None and (outer is not inner or collect) and _may_pause(asked):
             self._source.pauses = PauseStage(outer.name, resumes)
         self._lane: _Lane
         if collect:
@@ -315,6 +315,11 @@ class _Source:
         return events
 
 
+def _may_pause(asked: Asked) -> bool:
+    """Whether the provider may pause: only server-run tools make it. Then the turn is needed again, as a whole."""
+    return any(not isinstance(tool, FunctionTool | TextTool) for tool in asked.request.tools)
+
+
 def _octets(chunk: object) -> bytes:
     """Bytes in one of their other forms; text is no stream."""
     if isinstance(chunk, bytearray | memoryview):
@@ -351,9 +356,7 @@ class _Translation:
         self.resume: tuple[JsonObject, ...] | None = None
         self._outer = outer
         self._out: list[bytes] = []
-        # Only server-run tools make a provider pause; then the turn is needed again, as a whole.
-        pauses = any(not isinstance(tool, FunctionTool | TextTool) for tool in asked.request.tools)
-        self._fold = Fold(outer.name) if pauses else None
+        self._fold = Fold(outer.name) if _may_pause(asked) else None
         encode_event, write = inner.stream_encoder(asked, mint, ledger).feed, self._out.append
 
         def tell(event: Event) -> None:
