@@ -76,6 +76,22 @@ def test_a_relayed_stream_is_byte_exact(size: int) -> None:
     assert stream.usage.output == 5
 
 
+@pytest.mark.parametrize("missing", [1, 2])
+def test_the_last_event_of_a_relayed_stream_gets_the_blank_line_that_it_lacks(missing: int) -> None:
+    stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
+    out = stream.feed(CLAUDE[:-missing]) + stream.close()
+    assert out.startswith(CLAUDE)
+    assert out.strip() == CLAUDE.strip()
+    assert stream.failure is None
+
+
+def test_a_collected_chat_answer_has_all_of_its_text() -> None:
+    chunks = chat_chunks({"content": "one "}, {"reasoning_content": "hm"}, {"content": "two"})
+    stream = StreamTranslator(source=CHAT, target=CHAT, collect=True)
+    stream.feed(sse(*chunks, named=False) + b"data: [DONE]\n\n")
+    assert json.loads(stream.close())["choices"][0]["message"]["content"] == "one two"
+
+
 @pytest.mark.parametrize("cut", [20, 200, 300, 500, 700])
 def test_a_relayed_stream_that_breaks_off_ends_in_an_error(cut: int) -> None:
     stream = StreamTranslator(source=MESSAGES, target=MESSAGES)

@@ -127,6 +127,16 @@ def test_pitfall_206_a_stream_becomes_a_whole_answer(client: str, provider: str)
         assert text_of(client, told.json()) == SAID
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/json"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_206_a_stream_by_another_name_is_still_read(client: str, provider: str, kind: str) -> None:
+    with running([streams(provider, content_type=kind), streams(provider, content_type=kind)]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True))
+        assert (streamed_text(client, told.body), is_finished(client, told.body)) == (SAID, True)
+        told = house.post(PATHS[client], question(client, provider))
+        assert (told.status, text_of(client, told.json())) == (200, SAID)
+
+
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_206_a_provider_that_always_streams_is_asked_to(client: str, provider: str) -> None:
     with running([streams(provider)], with_provider(streams="always")) as house:
@@ -274,6 +284,10 @@ NO_ANSWERS: dict[str, Reply] = {
     "a list": whole(b"[1, 2]"),
     "a word": whole(b'"hello"'),
     "null": whole(b"null"),
+    "an empty object": whole(b"{}"),
+    "an error in nobody's words": whole({"detail": "Not Found"}),
+    "an error that calls itself an object": whole({"object": "error", "message": "no", "code": 40301}),
+    "a status that means nothing": whole(b'{"error": {"message": "no"}}', 600),
     "a redirect": whole(b"{}", 302, location="https://elsewhere.example/v1"),
     "a permanent redirect": whole(b"", 308, location="/v2"),
     "not modified": Reply(status=304),
@@ -554,6 +568,21 @@ def test_pitfall_202_a_key_or_a_host_never_gets_out(client: str, provider: str, 
             assert f":{house.provider.port}" not in everything
             assert "/v1/internal" not in everything
             assert "Incorrect API key provided" in message_of(client, told)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_key_in_an_errors_headers_never_gets_out(client: str) -> None:
+    reply = whole({"error": {"message": "no"}}, 429, retry_after=PROVIDER_KEY, x_ratelimit_reset=PROVIDER_KEY)
+    with running([reply]) as house:
+        told = house.post(PATHS[client], question(client, CHAT))
+        assert told.status == 429
+        assert PROVIDER_KEY not in str(told.headers)
+
+
+def test_an_error_of_many_megabytes_is_told_by_its_beginning() -> None:
+    with running([whole({"error": {"message": "no " * 2_000_000}}, 400)]) as house:
+        told = house.post(PATHS[CHAT], question(CHAT, CHAT))
+        assert (told.status, len(told.body) < 512 * 1024) == (400, True)
 
 
 def test_a_provider_that_cannot_be_reached_is_a_502_without_its_address() -> None:

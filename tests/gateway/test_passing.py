@@ -159,12 +159,28 @@ def test_an_answer_without_a_body_has_none() -> None:
         assert (told.status, told.body) == (204, b"")
 
 
-@pytest.mark.parametrize("path", ["/v1/files/../../admin", "/v1/files/%2e%2e/x", "/v1/files/a%20b/.."])
+@pytest.mark.parametrize(
+    "path", ["/v1/files/../../admin", "/v1/files/%2e%2e/x", "/v1/files/a%20b/..", "/v1/files/..%2f..%2Fx"]
+)
 def test_a_path_cannot_leave_its_base(path: str) -> None:
     with running() as house:
         told = house.get(path, x_dragoman_provider="chat")
         assert told.status == 404
         assert not house.provider.received
+
+
+def test_a_key_in_an_errors_headers_never_gets_out() -> None:
+    reply = whole({"error": {"message": "no"}}, 429, retry_after=PROVIDER_KEY, content_type=f"a/b; c={PROVIDER_KEY}")
+    with running([reply]) as house:
+        told = house.get("/v1/files", x_dragoman_provider="chat")
+        assert told.status == 429
+        assert told.header("retry-after") == "[redacted]"
+        assert PROVIDER_KEY not in str(told.headers)
+
+
+def test_an_error_of_many_megabytes_is_not_searched_for_secrets() -> None:
+    with running([whole(b"x" * 2_000_000, 500)]) as house:
+        assert house.get("/v1/files", x_dragoman_provider="chat").status == 502
 
 
 def test_a_method_that_nobody_has_is_a_405() -> None:

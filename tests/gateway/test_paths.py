@@ -117,3 +117,13 @@ def test_spellings_without_number_of_one_endpoint_are_remembered_within_a_limit(
     finally:
         paths._KNOWN.clear()
         paths._KNOWN.update(known)
+
+
+@pytest.mark.parametrize("path", ["/v1/%63hat/completions", "/%76%31/chat/completions", "/v1/chat/%63ompletions"])
+def test_an_endpoint_has_no_second_name(path: str) -> None:
+    assert place_of(path).kind is Kind.CONVERSATION
+
+
+@pytest.mark.parametrize("path", ["/v1/files/%2e%2e/x", "/v1/files/a%2Fb", "/v1/files/%zz", "/v1/files/a%20b"])
+def test_what_needs_its_escape_keeps_it(path: str) -> None:
+    assert place_of(path).rest == path.removeprefix("/v1")

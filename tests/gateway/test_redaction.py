@@ -232,6 +232,49 @@ def test_a_signature_is_not_worth_learning() -> None:
     assert not door._learned
 
 
+def test_a_signature_tells_whose_key_it_is_and_which_region() -> None:
+    door = Redactor(Provider(name="p", transport="bedrock", endpoints=()))
+    scope = f"Credential={ACCESS}/20260101/eu-west-1/bedrock/aws4_request"
+    signed = f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature={0:064}"
+    door.learn(Call(method="POST", url="https://x.example/", headers=[(b"authorization", signed.encode())]))
+    assert door.clean_text(f"{ACCESS} in eu-west-1, not in eu-west-11") == "[redacted] in [redacted], not in eu-west-11"
+
+
+def test_the_path_of_a_call_tells_project_and_region() -> None:
+    door = Redactor(Provider(name="p", transport="vertex", endpoints=()))
+    url = "https://x.example/v1/projects/acme-1/locations/europe-west1/publishers/anthropic/models/m:rawPredict"
+    door.learn(Call(method="POST", url=url, headers=[]))
+    assert door.clean_text("acme-1 in europe-west1-a") == "[redacted] in [redacted]-a"
+
+
+@pytest.mark.parametrize(
+    ("transport", "text", "cleaned"),
+    [
+        ("bedrock", "User: arn:aws:iam::123456789012:user/bob is not", "User: [redacted] is not"),
+        ("bedrock", '{"m":"arn:aws-cn:x","n":123456789012}', '{"m":"[redacted]","n":0}'),
+        ("bedrock", "id 0a1b2c3d-123456789012, 1234567890123", "id 0a1b2c3d-123456789012, 1234567890123"),
+        ("vertex", "on '//x/projects/p/locations/l/models/m'", "on '//x/[redacted]/[redacted]/models/m'"),
+        ("vertex", "for robot@acme.iam.gserviceaccount.com.", "for robot[redacted]."),
+        ("http", "arn:aws:iam::123456789012:user/bob projects/p", "arn:aws:iam::123456789012:user/bob projects/p"),
+    ],
+)
+def test_ids_of_clouds_are_blanked_out_in_their_own_errors(transport: str, text: str, cleaned: str) -> None:
+    door = Redactor(Provider(name="p", transport=transport, endpoints=(), keys=(KEY,)))
+    assert door.clean(text.encode()) == cleaned.encode()
+
+
+def test_options_are_places_unless_they_are_mere_words_or_versions() -> None:
+    options = {"resource": "acme-77", "project": "error", "region": "us", "api_version": "2025-04-01"}
+    door = Redactor(Provider(name="p", endpoints=(), options=options))
+    assert door.clean(b'{"error":"acme-77 us 2025-04-01"}') == b'{"error":"[redacted] us 2025-04-01"}'
+
+
+def test_a_host_with_placeholders_is_known_as_it_is_called() -> None:
+    ends = (Endpoint(protocol="openai-chat", base_url="https://{resource}.llm.example/v1"),)
+    door = Redactor(Provider(name="p", endpoints=ends, options={"resource": "acme"}))
+    assert door.clean_text("no route to https://acme.llm.example:443/v1 today") == "no route to [redacted] today"
+
+
 def test_a_provider_without_secrets_changes_nothing() -> None:
     door = Redactor(Provider(name="echo", endpoints=(Endpoint(protocol="openai-chat", base_url="echo:"),)))
     assert door.clean(b"\xff anything") == b"\xff anything"

@@ -213,3 +213,16 @@ def test_listings_name_what_has_no_star() -> None:
 def test_a_shown_name_is_cut() -> None:
     assert shown("a\nb") == "`a?b`"
     assert len(shown("x" * 10_000)) == 122
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.x-v1:0", "inference-profile/eu.x-v1:0"),
+        ("arn:aws:bedrock:eu-west-1::foundation-model/x", "foundation-model/x"),
+        ("anthropic.claude-v1:0", "anthropic.claude-v1:0"),
+        ("arn:odd", "odd"),
+    ],
+)
+def test_a_model_is_shown_without_region_and_account(model: str, told: str) -> None:
+    assert routes().aim(f"local/{model}", CHAT).shown == told

@@ -40,9 +40,10 @@ from tests.gateway.says import (
     speaking,
     stream_failure,
     streamed_text,
+    text_of,
 )
-from tests.sdk.digging import dig, dig_object, dig_text
-from tests.sdk.samples import events_of
+from tests.sdk.digging import Object, dig, dig_object, dig_text
+from tests.sdk.samples import as_stream, events_of
 
 HEARTBEATS = {MESSAGES: b"event: ping\n", CHAT: b":", RESPONSES: b":"}
 BUSY = {MESSAGES: "overloaded_error", CHAT: "overloaded_error", RESPONSES: "server_is_overloaded"}
@@ -464,7 +465,8 @@ def test_pitfall_205_back_pressure_reaches_the_provider() -> None:
 # S11: stop strings that the provider cannot watch for.
 
 
-def test_a_stop_string_that_is_emulated_ends_the_providers_call() -> None:
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "whole"])
+def test_a_stop_string_that_is_emulated_ends_the_providers_call(streaming: bool) -> None:
     pieces = ["Count: one, ", "two, thr", "ee, four"]
     events = [
         {
@@ -483,13 +485,16 @@ def test_a_stop_string_that_is_emulated_ends_the_providers_call() -> None:
     )
     start = b"".join(frames(RESPONSES)[:4])
     with running([stream(start + written, 30.0)]) as house:
-        body = question(MESSAGES, RESPONSES, stream=True, stop_sequences=["three"])
+        body = question(MESSAGES, RESPONSES, stream=streaming, stop_sequences=["three"])
         told = house.post("/v1/messages", body)
+        assert comes_true(lambda: house.provider.hung_up == 1, 2.0)
+        if not streaming:
+            assert (text_of(MESSAGES, told.json()), told.json()["stop_sequence"]) == ("Count: one, two, ", "three")
+            return
         assert streamed_text(MESSAGES, told.body) == "Count: one, two, "
         [ending] = [event for event in events_of(told.body) if event["type"] == "message_delta"]
         assert dig(ending, "delta", "stop_reason") == "stop_sequence"
         assert dig(ending, "delta", "stop_sequence") == "three"
-        assert comes_true(lambda: house.provider.hung_up == 1, 2.0)
 
 
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
@@ -498,3 +503,54 @@ def test_a_provider_that_does_not_close_after_its_end_does_not_keep_the_client(c
         told = house.post(PATHS[client], question(client, provider, stream=True))
         assert (streamed_text(client, told.body), told.complete) == (SAID, True)
         assert comes_true(lambda: house.provider.hung_up == 1, 5.0)
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_nor_does_it_keep_a_client_that_does_not_stream(client: str, provider: str) -> None:
+    with running([stream(*frames(provider), 30.0)]) as house:
+        told = house.post(PATHS[client], question(client, provider))
+        assert (told.status, text_of(client, told.json())) == (200, SAID)
+        assert comes_true(lambda: house.provider.hung_up == 1, 5.0)
+
+
+# Lies that are no reason to fail.
+
+
+@pytest.mark.parametrize("usage", ["much", [], {"input_tokens": "5", "prompt_tokens": "5"}], ids=repr)
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_usage_that_cannot_be_read_does_not_cost_the_answer(client: str, provider: str, usage: object) -> None:
+    said = [with_usage(event, usage) for event in events_of(b"".join(frames(provider)))]
+    with running([stream(as_stream(provider, said))]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True))
+    assert (streamed_text(client, told.body), is_finished(client, told.body)) == (SAID, True)
+
+
+def with_usage(event: Object, usage: object) -> Object:
+    """The same event with other counts, wherever it has some."""
+    changed: Object = {}
+    for name, value in event.items():
+        if name == "usage" and value is not None:
+            changed[name] = usage
+        else:
+            changed[name] = with_usage(value, usage) if isinstance(value, dict) else value
+    return changed
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_an_event_without_data_is_passed_over(client: str, provider: str) -> None:
+    with running([stream(*(b"data:\n\ndata\n\n" + frame for frame in frames(provider)))]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True))
+    assert b"".join(frames(provider)) != told.body and is_finished(client, told.body)
+    if client != provider:
+        assert streamed_text(client, told.body) == SAID
+
+
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_half_an_event_inside_a_stream_is_never_passed_on(client: str, provider: str) -> None:
+    told = frames(provider)
+    at = next(number for number, frame in enumerate(told) if b"said" in frame)
+    half = told[at].rstrip()[:-10] + b"\n\n"
+    with running([stream(b"".join(told[:at]), 0.1, half, *told[at + 1 :])]) as house:
+        answer = house.post(PATHS[client], question(client, provider, stream=True))
+    assert half not in answer.body
+    assert stream_failure(client, answer.body)["message"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.errors import BadAnswer
-from dragoman.gateway.whole import is_object, relayed_answer, report_comment, with_report
+from dragoman.gateway.whole import is_envelope, is_object, relayed_answer, report_comment, with_report
 from dragoman.model.failure import FailureKind
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import LossLine
@@ -19,11 +19,14 @@ USAGES = {
     CHAT: {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
     RESPONSES: {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12},
 }
+# What each protocol answers in.
+ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_counts_of_an_answer_are_read(protocol: str) -> None:
-    raw = json.dumps({"id": "x", "error": None, "status": "completed", "usage": USAGES[protocol]}).encode()
+    said: dict[str, object] = {"id": "x", "error": None, "status": "completed", ANSWERS[protocol]: []}
+    raw = json.dumps({**said, "usage": USAGES[protocol]}).encode()
     usage, failure = relayed_answer(raw, codec_of(protocol))
     assert failure is None
     assert usage is not None
@@ -41,7 +44,7 @@ ODD_USAGES = {
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("case", ODD_USAGES)
 def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: str) -> None:
-    raw = b'{"id":"x","usage":' + ODD_USAGES[case] + b"}"
+    raw = b'{"id":"x","%b":[],"usage":%b}' % (ANSWERS[protocol].encode(), ODD_USAGES[case])
     assert relayed_answer(raw, codec_of(protocol)) == (None, None)
 
 
@@ -130,6 +133,24 @@ def test_what_is_no_json_object_is_no_answer(case: str) -> None:
 def test_what_is_no_json_object_to_its_end_is_not_passed_on_as_one(case: str) -> None:
     assert not is_object(NO_ANSWERS[case])
     assert is_object(b' {"error":{"message":"\\u00e9"}} ')
+
+
+@pytest.mark.parametrize(
+    ("raw", "readers"),
+    [
+        (b'{"type":"error","error":{"type":"api_error","message":"no"}}', PROTOCOLS),
+        (b'{"error":{"message":"no","code":"429"}}', (CHAT, RESPONSES)),
+        (b'{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}', (CHAT, RESPONSES)),
+        (b'{"message":"no"}', ()),
+        (b'{"error":"no"}', ()),
+        (b'{"error":{}}', ()),
+        (b"[]", ()),
+        (b"<html>", ()),
+    ],
+    ids=["Messages", "OpenAI", "Google", "AWS", "text", "empty", "a list", "a page"],
+)
+def test_an_envelope_is_what_the_clients_of_a_protocol_look_for(raw: bytes, readers: tuple[str, ...]) -> None:
+    assert tuple(protocol for protocol in PROTOCOLS if is_envelope(raw, protocol)) == readers
 
 
 HOSTILE = ["sampling.seed", "a\r\n\r\ndata: forged", "\u2028", '"}', "漢字", "x" * 100_000]

@@ -143,6 +143,10 @@ CHANGES: dict[str, tuple[Settings, list[str]]] = {
         Settings(server=Server(port=1)),
         ["host, port and workers change only with a restart", "the configuration was changed"],
     ),
+    "one that works but should be known": (
+        Settings(warnings=("providers.a may send its key in clear text",)),
+        ["providers.a may send its key in clear text", "the configuration was changed"],
+    ),
     "an address for everybody": (Settings(server=Server(host="0.0.0.0")), [REFUSED]),
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
+import socket
 import zlib
 from collections.abc import Callable
 
@@ -271,6 +273,7 @@ BAD = {
     "a chunk size that is none": OK + b"transfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n",
     "a chunk longer than it says": OK + b"transfer-encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
     "a compressed transfer": OK + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "a status below all others": b"HTTP/1.1 099 Odd\r\ncontent-length: 5\r\n\r\nhello",
     "another protocol after an upgrade": b"HTTP/1.1 101 Switch\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nxx",
     "trailers without end": OK + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 100_000,
     "a chunk extension without end": OK + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * 600_000,
@@ -492,6 +495,39 @@ def test_a_bomb_is_refused_at_the_limit() -> None:
             await client.close()
 
     run(test, "asyncio")
+
+
+FAILING = {
+    "an answer above the limit": OK + b"content-length: 1000\r\n\r\n" + b"x" * 1000,
+    "an answer that broke off": OK + b"content-length: 9\r\n\r\nx",
+    "no answer": b"",
+}
+
+
+@both_loops
+@pytest.mark.parametrize("answer", FAILING.values(), ids=FAILING)
+def test_a_call_that_failed_is_freed_without_a_collection(answer: bytes, loop: str) -> None:
+    # It holds a question and most of an answer, and collections are rare.
+    async def failed(client: Client, call: Call) -> bool:
+        try:
+            await fetch(client, call, 999)
+        except UpstreamError:
+            return True
+        return False
+
+    async def test() -> None:
+        async with provider(closing(answer)) as server:
+            client = make_client()
+            assert await failed(client, post(server.url()))
+            await client.close()
+            assert not [found for found in gc.get_objects() if isinstance(found, HttpFlight)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(test, loop)
+    finally:
+        gc.enable()
 
 
 @both_loops
@@ -893,3 +929,38 @@ def test_closing_lets_calls_end_but_keeps_nothing(loop: str) -> None:
 def test_the_header_function_finds_the_first_value() -> None:
     headers = [(b"a", b"1"), (b"b", b"2"), (b"b", b"3")]
     assert (header(headers, b"b"), header(headers, b"c")) == (b"2", None)
+
+
+@both_loops
+def test_a_connection_handed_to_the_next_in_the_queue_is_looked_into_first(loop: str) -> None:
+    async def test() -> None:
+        reading = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            client = make_client(connections=1)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            first = client.open(post(url))
+            one = asyncio.ensure_future(first.head())
+            peer, _ = await reading.sock_accept(listener)
+            two = asyncio.ensure_future(fetch(client, post(url)))
+            await asyncio.sleep(0.05)
+            peer.send(OK + b"content-length: 5\r\n\r\nhel")
+            await one
+            # What nobody asked for arrives with the last byte, before the connection goes to whoever waits for it.
+            more = asyncio.ensure_future(first.pump(lambda piece: None if piece == b"hel" else unasked(peer)))
+            await asyncio.sleep(0.05)
+            peer.send(b"lo")
+            await more
+            other, _ = await asyncio.wait_for(reading.sock_accept(listener), 5)
+            other.setblocking(False)
+            await reading.sock_recv(other, 4096)
+            other.send(HELLO)
+            assert (await two)[1] == b"hello"
+            peer.close()
+            other.close()
+            await client.close()
+
+    def unasked(peer: socket.socket) -> None:
+        peer.send(OK + b"content-length: 6\r\n\r\nstolen")
+
+    run(test, loop)

@@ -185,6 +185,25 @@ def test_a_bomb_is_refused_and_takes_no_memory(coding: bytes, make: Callable[[],
     assert peak < limit + 36 * MEBIBYTE
 
 
+MANY = {
+    "gzip": (b"gzip", gzip.compress(b"")),
+    "zstd": (b"zstd", zstandard.compress(b"")),
+    "gzip in gzip": (b"gzip, gzip", gzip.compress(gzip.compress(b""))),
+}
+
+
+@pytest.mark.parametrize(("coding", "member"), MANY.values(), ids=MANY)
+def test_a_body_of_endless_empty_members_is_refused(coding: bytes, member: bytes) -> None:
+    # Each of them once cost a copy of all that followed: this one stood still for half an hour.
+    with pytest.raises(ClientError) as caught:
+        decode_body(member * (16 * MEBIBYTE // len(member)), coding, 32 * MEBIBYTE)
+    assert caught.value.status == 400
+
+
+def test_a_body_of_many_members_comes_back() -> None:
+    assert decode_body(gzip.compress(b"ab") * 4096, b"gzip", MEBIBYTE) == b"ab" * 4096
+
+
 def test_a_zstd_frame_may_not_ask_for_a_huge_window() -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27)
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()

@@ -9,7 +9,7 @@ import socket
 import pytest
 from msgspec.structs import replace
 
-from dragoman.http.inbound import BACKLOG, Inbound
+from dragoman.http.inbound import BACKLOG, SLICE, Inbound
 from dragoman.http.request import Request
 from dragoman.http.server import Server
 from tests.http.raw import LIMITS, Run, echo, on_both_loops, refuse, serving, until
@@ -95,6 +95,45 @@ def test_what_comes_while_an_exchange_is_under_way_is_taken_in_only_up_to_a_mark
             assert (await client.reply()).body == b"GET /first |"
             for number in range(80):
                 assert (await client.reply()).body == f"POST /{number} |".encode() + body
+
+    run(main())
+
+
+@on_both_loops
+def test_of_many_small_messages_sent_ahead_only_a_few_are_parsed(run: Run) -> None:
+    gate = asyncio.Event()
+
+    async def handler(request: Request) -> None:
+        await gate.wait()
+        await echo(request)
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            client = await house.client()
+            client.send(b"".join(get(f"/{number}") for number in range(4000)))
+            await until(lambda: house.server.busy == 1)
+            (inbound,) = house.server._connections
+            await asyncio.sleep(0.1)
+            assert len(inbound.intake.queue) <= SLICE // len(get("/0"))
+            gate.set()
+            for number in range(4000):
+                assert (await client.reply()).body == f"GET /{number} |".encode()
+
+    run(main())
+
+
+@on_both_loops
+def test_what_waits_does_not_grow_while_messages_sent_ahead_are_served(run: Run) -> None:
+    async def main() -> None:
+        most = 0
+        async with serving() as house:
+            client = await house.client()
+            client.send(b"".join(get(f"/{number}") for number in range(60_000)))
+            for number in range(60_000):
+                assert (await client.reply()).body == f"GET /{number} |".encode()
+                (inbound,) = house.server._connections
+                most = max(most, len(inbound.backlog))
+        assert most < BACKLOG + 1024 * 1024
 
     run(main())
 

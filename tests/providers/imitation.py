@@ -284,3 +284,40 @@ def vertex(token: str, *, project: str = "my-project", region: str = "europe-wes
 def _google_error(status: int, kind: str, words: str) -> Answer:
     error = {"error": {"code": status, "message": words, "status": kind}}
     return Answer(status, "application/json", json.dumps(error).encode())
+
+
+# --- Microsoft -------------------------------------------------------------------------------------------------------
+
+_DEPLOYED = re.compile(r"/openai/deployments/([^/?]+)/(chat/completions|embeddings)")
+
+
+def azure(key: str, *, version: str = "") -> Service:
+    """Azure OpenAI in its v1 style, or with a dated version in the classic one; and Claude beside it."""
+
+    def service(seen: Seen) -> Answer:
+        path, _, query = seen.path.partition("?")
+        claude = path == "/anthropic/v1/messages"
+        if seen.headers.get("x-api-key" if claude else "api-key") != key or "authorization" in seen.headers:
+            words = "Access denied due to invalid subscription key or wrong API endpoint."
+            return _azure_error(401, "401", words)
+        if version and not claude:
+            known = _DEPLOYED.fullmatch(path) is not None or path in ("/openai/responses", "/openai/models")
+            if not known or query != f"api-version={version}":
+                return _azure_error(404, "404", "Resource not found")
+        elif not claude and (query or path not in _V1):
+            return _azure_error(404, "404", "Resource not found")
+        if seen.method == "GET":
+            return Answer(200, "application/json", b'{"object":"list","data":[{"id":"gpt-5","object":"model"}]}')
+        body = json.loads(seen.body)
+        if "model" not in body:
+            return _azure_error(400, "BadRequest", "you must provide a model parameter")
+        return Answer(200, "application/json", b"{}")
+
+    return service
+
+
+_V1 = frozenset({"/openai/v1/chat/completions", "/openai/v1/responses", "/openai/v1/embeddings", "/openai/v1/models"})
+
+
+def _azure_error(status: int, code: str, words: str) -> Answer:
+    return Answer(status, "application/json", json.dumps({"error": {"code": code, "message": words}}).encode())

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anthropic
+import botocore.exceptions  # type: ignore[import-untyped]  # botocore has no types
+import botocore.session  # type: ignore[import-untyped]  # botocore has no types
 import httpx2
 import pytest
 from anthropic.lib.bedrock._stream_decoder import AWSEventStreamDecoder
@@ -37,7 +39,6 @@ from tests.providers.imitation import (
     EVENTS,
     MESSAGE,
     SSE,
-    Answer,
     aws_exception,
     aws_message,
     bedrock,
@@ -301,16 +302,21 @@ def test_a_model_that_would_change_the_address_is_unknown(model: str) -> None:
     assert refused.value.status == 404
 
 
-def test_another_path_is_signed_and_its_body_stays() -> None:
-    def service(seen: object) -> Answer:
-        return Answer(200, "application/json", b"{}")
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/messages/batches", f"/model/{MODEL}/converse"])
+def test_no_other_path_is_ever_signed(path: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        called(order_to(amazon(), path=path, key="A:S"))
+    assert refused.value.status == 404
 
-    with serving(service) as (url, seen):
-        order = order_to(amazon(url), path=f"/model/{MODEL}/converse", query="b=1&a=2", body=b'{"model":1}', key="A:S")
-        send(called(order))
-    assert (seen[0].path, seen[0].body) == (f"/model/{MODEL}/converse?b=1&a=2", b'{"model":1}')
-    # The signature holds; only the operation is one that the imitation does not have.
-    assert bedrock("A", "S")(seen[0]).status == 404
+
+def test_a_role_that_aws_refuses_is_unreachable_and_the_words_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(session: object) -> None:
+        raise botocore.exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": PROFILE}}, "AssumeRole")
+
+    monkeypatch.setattr(botocore.session.Session, "get_credentials", refuse)
+    with pytest.raises(Unreachable) as refused:
+        called(order_to(amazon()))
+    assert "arn" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

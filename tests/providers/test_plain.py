@@ -14,7 +14,7 @@ from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
 from dragoman.http.flight import Call, HeaderList
 from dragoman.providers.order import Order
-from dragoman.providers.plain import TRANSPORT, filled, joined
+from dragoman.providers.plain import TRANSPORT, check_path, filled, joined
 from tests.providers.imitation import Answer, Seen, send, serving
 from tests.providers.orders import BODY, order_to, provider_of
 
@@ -145,6 +145,11 @@ def test_a_version_in_both_stands_once(base_url: str, path: str, expected: str) 
         "/../admin",
         "/a/%2e%2E/b",
         "/a/..;x/b",
+        "/a/..%3Bx/b",
+        "/a/..%2f..%2Fadmin",
+        "/a/%2e%2e%5Cadmin",
+        "/a/%252e%252e/b",
+        "/a/..%252fb",
         "/.",
         "embeddings",
         "//x.test\\a",
@@ -219,3 +224,12 @@ def test_the_call_arrives_as_it_was_written() -> None:
             b'{"temperature": 1.0}',
         )
     ]
+
+
+def test_only_the_paths_that_a_cloud_has_pass() -> None:
+    provider = provider_of("https://x.test")
+    for path in ("", "/a"):
+        check_path(order_to(provider, path=path), frozenset({"/a"}))
+    with pytest.raises(ClientError) as refused:
+        check_path(order_to(provider, path="/b"), frozenset({"/a"}))
+    assert refused.value.status == 404

@@ -20,6 +20,11 @@ def test_only_bedrock_frames_streams_in_its_own_way() -> None:
     assert [name for name, transport in TRANSPORTS.items() if transport.unframe is not None] == ["bedrock"]
 
 
+def test_only_the_clouds_around_a_model_have_no_other_paths() -> None:
+    found = {name: transport.paths for name, transport in TRANSPORTS.items() if transport.paths is not None}
+    assert found == {"bedrock": frozenset(), "vertex": frozenset({"/v1/messages/count_tokens"})}
+
+
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(ConfigError, match="http, azure, bedrock, vertex"):
         transport_of("pigeon")

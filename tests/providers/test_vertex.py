@@ -261,9 +261,11 @@ def test_without_auth_no_token_is_fetched() -> None:
     assert header(called(order_to(google(auth="none"))).headers, b"authorization") is None
 
 
-def test_another_path_is_relayed_with_the_token() -> None:
-    call = called(order_to(google("https://x.test/v1"), path="/projects", method="GET", query="a=b", body=b"", key="t"))
-    assert (call.method, call.url, call.body) == ("GET", "https://x.test/v1/projects?a=b", b"")
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/messages/batches", "/projects"])
+def test_no_other_path_ever_gets_the_token(path: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        called(order_to(google("https://x.test/v1"), path=path, method="GET", body=b"", key="t"))
+    assert refused.value.status == 404
 
 
 @pytest.mark.parametrize("model", ["", "..", "a\nb"])

@@ -35,6 +35,7 @@ CHAT, RESPONSES, MESSAGES = "openai-chat", "openai-responses", "anthropic-messag
         (b'{"detail":"flat detail"}', "flat detail"),
         (b'{"detail":[{"msg":"x"}]}', '[{"msg":"x"}]'),
         (b'{"message":"flat"}', "flat"),
+        (b'{"Message":"Capital"}', "Capital"),
         (b'{"error":true,"message":"beside"}', "beside"),
         (b'{"error":{"type":"t"},"message":"beside"}', "beside"),
         (b'{"error":{"message":{"text":"an object"}}}', '{"text":"an object"}'),
@@ -210,3 +211,12 @@ def test_openai_clients_are_told_alike(status: int) -> None:
     for error in ERRORS:
         failure = openai_failure(error_body(encode({"error": error})), status)
         assert codec_of(CHAT).encode_failure(failure, None) == codec_of(RESPONSES).encode_failure(failure, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [[{"error": {"message": "no"}}], {"error": {"error": {"message": "no"}}}, {"errors": ["no"]}],
+    ids=["in a list", "in an error", "in a list of errors"],
+)
+def test_an_error_in_a_wrapping_of_its_own_is_still_heard(body: JsonValue) -> None:
+    assert "no" in openai_failure(error_body(encode(body)), 400).message

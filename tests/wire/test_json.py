@@ -25,6 +25,14 @@ def test_what_is_not_json_is_one_kind_of_error(text: bytes) -> None:
         decode(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"), [(b"", "nothing"), (b" \n", "nothing"), (b'{"a":', "a text that breaks off")]
+)
+def test_nothing_and_half_a_text_are_called_so(text: bytes, found: str) -> None:
+    with pytest.raises(WireError, match=f"expected JSON, found {found}$"):
+        decode(text)
+
+
 def test_the_last_of_duplicate_members_counts() -> None:
     assert decode('{"a":1,"a":2}') == {"a": 2}
 

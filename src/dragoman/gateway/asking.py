@@ -61,6 +61,8 @@ class Asking:
             refusal = Refusal(flight.status, flight.headers, await self.read(flight))
             if refusal.status < 400:
                 raise BadAnswer("the provider answered with a redirect, which is not followed")
+            if refusal.status > 599:
+                raise BadAnswer(f"the provider answered with the status {refusal.status}, which means nothing")
             if refusal.status in _KEY_STATUSES and key is not None and others > 0:
                 others -= 1
                 rotation.cool(key, _cooling(refusal.headers))

@@ -66,7 +66,7 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
     body = await receive(request, service.settings.limits.body)
     _, record.asked = gist_of(body)
     aim = service.routes.aim(record.asked, place.protocol)
-    record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
+    record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
     translated = _translated(body, place.protocol, aim, renamed=aim.model != record.asked)
     record.losses = translated.losses
     answered = None
@@ -88,7 +88,7 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
         [
             JSON,
             id_header(place.protocol, record.id),
-            route_header(aim.provider.name, aim.model, aim.endpoint.protocol),
+            route_header(aim.provider.name, aim.shown, aim.endpoint.protocol),
             losses_header(record.losses),
             *marks,
             *service.guard.greeting(request),

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -24,8 +26,9 @@ from dragoman.gateway.question import Question, able, asks_strictness, gist_of, 
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.service import Service
-from dragoman.gateway.telling import EMPTY, State, Telling, Unspoken
-from dragoman.gateway.whole import is_object, relayed_answer, report_comment, with_report
+from dragoman.gateway.telling import EMPTY, Cut, State, Telling, Unspoken
+from dragoman.gateway.watch import Overstayed
+from dragoman.gateway.whole import is_envelope, is_object, relayed_answer, report_comment, with_report
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
@@ -40,12 +43,18 @@ from dragoman.translate import LossLine, TranslatedResponse, translate_failure, 
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
 # Statuses by which a provider refuses the gateway's own credential; they say nothing about the client's.
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
+# Types of answers that no transport frames in its own way.
+_UNFRAMED = (b"application/json", b"text/event-stream")
 # What is told of a client that went away; nobody receives it.
 _GONE = 499
 # No error says more than this; what is longer is told by its beginning.
 _LONGEST_ERROR = 256 * 1024
+# How an event stream begins.
+_EVENTS = (b"data:", b"event:", b":")
 # Bytes of a request beyond which it is translated in a thread.
 _LARGE = 2 * 1024 * 1024
+# One such request takes forty times its size while it is translated, and more threads would not be any faster.
+_LARGE_WORK = ThreadPoolExecutor(2, "large")
 
 
 class Exchange:
@@ -66,10 +75,11 @@ class Exchange:
         try:
             await self._converse(key)
         except Unspoken as error:
+            failure = self._blamed(error.failure)
             if self._telling is not None and self._telling.state is State.FLOWING:
-                self._telling.fail(error.failure)
+                self._telling.fail(failure)
             else:
-                self._fail(error.failure)
+                self._fail(failure)
         except DragomanError as error:
             self._break(error)
         except asyncio.CancelledError:
@@ -83,15 +93,14 @@ class Exchange:
         body = await receive(self._request, service.settings.limits.body)
         gist, record.asked = gist_of(body)
         aim = able(service.routes.aim(record.asked, self._place.protocol), gist)
-        record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
+        record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
         strict = service.settings.server.strict or aim.strict or (key is not None and key.strict)
         strict = strict or asks_strictness(self._request)
         renamed = aim.model != record.asked
         if len(body) > _LARGE:
             # Others are served meanwhile.
-            question = await asyncio.to_thread(
-                put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict
-            )
+            putting = partial(put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
+            question = await asyncio.get_running_loop().run_in_executor(_LARGE_WORK, putting)
         else:
             question = put(self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
         record.stream = question.stream
@@ -102,7 +111,7 @@ class Exchange:
         if isinstance(answered, Refusal):
             self._refuse(question, answered)
             return
-        unframer = self._unframer(question)
+        unframer = self._unframer(question, answered)
         # The answer's content type decides how it is read, not what was asked (S12).
         if unframer is None and not _is_stream(answered):
             await self._answer_whole(question, answered)
@@ -111,11 +120,13 @@ class Exchange:
         else:
             await self._answer_collected(question, answered, unframer)
 
-    def _unframer(self, question: Question) -> Unframer | None:
-        """What takes a provider's own framing off a stream."""
+    def _unframer(self, question: Question, flight: Flight) -> Unframer | None:
+        """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
         transport = question.aim.provider.transport
         unframe = transport_of(transport).unframe if transport != "echo" and question.streams else None
-        return unframe() if unframe is not None else None
+        if unframe is None or (header(flight.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
+            return None
+        return unframe()
 
     # Answers.
 
@@ -149,25 +160,39 @@ class Exchange:
             flight, unframer = await self._go_on(question, translator.resume or ())
             translator.go_on()
             await self._gather(translator, flight, unframer)
+        self._conclude(question, flight, translator)
+
+    def _conclude(self, question: Question, flight: Flight, translator: StreamTranslator, told: bytes = b"") -> None:
+        """Tell at once a stream that was read to its end."""
+        if translator.paused:
+            raise BadAnswer("the provider paused in an answer that cannot be resumed")
         try:
-            body = translator.close()
+            body = told + translator.close()
         except DragomanError:
             raise BadAnswer("the provider's answer could not be read") from None
         losses = self._note(translator)
         if translator.failure is not None:
             raise Unspoken(translator.failure)
-        self._reply(question, flight.headers, [JSON], body, losses)
+        if question.stream and question.metered:
+            body = codec_of(question.client).withhold_usage(body)
+        self._reply(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
 
     async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None) -> None:
         watch, clock = self._asking.watch, self._service.clock
 
         def take(chunk: bytes) -> None:
             watch.heard = clock()
+            if translator.finished:
+                return
             translator.feed(unframer.feed(chunk) if unframer is not None else chunk)
+            if translator.cut_short or translator.failure is not None:
+                raise Cut
+            if translator.finished:
+                watch.ending()
 
         watch.hearing()
         # Whether the story of a cut stream was complete is the translator's to say (S10).
-        with suppress(Truncated):
+        with suppress(Truncated, Cut, Overstayed):
             await flight.pump(take)
 
     async def _go_on(
@@ -180,7 +205,7 @@ class Exchange:
         answered = await self._asking.ask(question, codec.resume_request(question.translated.body, blocks))
         if isinstance(answered, Refusal):
             raise Unspoken(self._failure_in(question, answered))
-        unframer = self._unframer(question)
+        unframer = self._unframer(question, answered)
         if stream is not (unframer is not None or _is_stream(answered)):
             raise BadAnswer("the provider went on in another form than it began")
         return answered, unframer
@@ -189,6 +214,11 @@ class Exchange:
         raw = await self._asking.read(flight)
         if not raw.strip():
             raise Unspoken(EMPTY)
+        if raw.lstrip().startswith(_EVENTS):
+            # A stream that its content type does not call one; whoever asks the provider directly can read it.
+            translator = self._translator(question, collect=not question.stream)
+            self._conclude(question, flight, translator, translator.feed(raw))
+            return
         source = question.aim.endpoint.protocol
         if question.relay and not question.stream:
             self._record.usage, failure = relayed_answer(raw, codec_of(source))
@@ -276,7 +306,7 @@ class Exchange:
         return [
             *kind,
             replies.id_header(question.client, record.id),
-            replies.route_header(aim.provider.name, aim.model, aim.endpoint.protocol),
+            replies.route_header(aim.provider.name, aim.shown, aim.endpoint.protocol),
             replies.losses_header(record.losses),
             *self._limits(question, provider_headers),
             *self._service.guard.greeting(self._request),
@@ -298,16 +328,26 @@ class Exchange:
     def _refuse(self, question: Question, refusal: Refusal) -> None:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
         failure = self._failure_in(question, refusal)
-        if not question.relay or len(refusal.body) > _LONGEST_ERROR or not is_object(refusal.body):
+        if not question.relay or len(refusal.body) > _LONGEST_ERROR or not self._is_native(question, refusal.body):
             self._fail(failure, refusal.headers)
             return
         self._record.failure, self._record.status = failure.kind.value, refusal.status
-        body = self._service.redactor(question.aim.provider).clean(refusal.body)
-        self._request.respond(refusal.status, self._headers(question, refusal.headers, [JSON]), body)
+        redactor = self._service.redactor(question.aim.provider)
+        told = self._headers(question, redactor.clean_headers(refusal.headers), [JSON])
+        self._request.respond(refusal.status, told, redactor.clean(refusal.body))
+
+    def _is_native(self, question: Question, body: bytes) -> bool:
+        """Whether an error may pass as it is; a cloud around a model has an envelope of its own, which nobody reads."""
+        if question.aim.provider.transport == "http":
+            return is_object(body)
+        return is_envelope(body, question.client)
 
     def _failure_in(self, question: Question, refusal: Refusal) -> Failure:
-        failure = codec_of(question.aim.endpoint.protocol).decode_failure(refusal.status, refusal.body)
-        if failure.kind in _AUTH_KINDS and not question.relay:
+        return self._blamed(codec_of(question.aim.endpoint.protocol).decode_failure(refusal.status, refusal.body))
+
+    def _blamed(self, failure: Failure) -> Failure:
+        """The same failure, but a credential that is refused is the gateway's own, not the client's."""
+        if failure.kind in _AUTH_KINDS and self._question is not None and not self._question.relay:
             return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
         return failure
 
@@ -331,12 +371,11 @@ class Exchange:
         record, question, flight = self._record, self._question, self._asking.flight
         extra: HeaderList = []
         if question is not None:
-            failure = replace(
-                failure, message=self._service.redactor(question.aim.provider).clean_text(failure.message)
-            )
+            redactor = self._service.redactor(question.aim.provider)
+            failure = replace(failure, message=redactor.clean_text(failure.message[:_LONGEST_ERROR]))
             if provider_headers is None:
                 provider_headers = flight.headers if flight is not None else []
-            extra = self._headers(question, provider_headers, [JSON])
+            extra = self._headers(question, redactor.clean_headers(provider_headers), [JSON])
         else:
             extra = [
                 JSON,

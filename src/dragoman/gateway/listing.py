@@ -21,6 +21,7 @@ from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.transport import transport_of
 from dragoman.wire.json import decode_object, encode
 
 _FRESH = 300.0
@@ -30,7 +31,7 @@ _LIMIT = 16 * 1024 * 1024
 _CREATED = 0
 _CREATED_AT = "1970-01-01T00:00:00Z"
 # What an operator may conclude from a list that is refused.
-_MEANINGS = {
+MEANINGS = {
     401: ": it does not take the key",
     403: ": it does not take the key",
     404: ": it lists no models, or base_url is not what its SDK takes",
@@ -75,6 +76,8 @@ async def model_names(service: Service) -> list[str]:
 async def _models_of(service: Service, provider: Provider) -> Iterable[str]:
     if provider.models is not None:
         return provider.models
+    if not has_list(provider):
+        return ()
     kept = service.listed.get(provider.name)
     now = service.clock()
     if kept is not None and kept[0] > now:
@@ -91,6 +94,11 @@ async def _models_of(service: Service, provider: Provider) -> Iterable[str]:
 
 def _words(error: BaseException) -> str:
     return str(error) or str(TimedOut(f"no answer within {_PATIENCE:g} s"))
+
+
+def has_list(provider: Provider) -> bool:
+    """Whether there is a list of models to ask for; clouds around a model have none that its protocol knows."""
+    return provider.transport == "echo" or transport_of(provider.transport).paths is None
 
 
 async def models_at(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[str, ...]:
@@ -116,7 +124,7 @@ async def models_at(service: Service, provider: Provider, endpoint: Endpoint) ->
     finally:
         flight.close()
     if flight.status != 200:
-        raise DragomanError(f"it answered {flight.status}{_MEANINGS.get(flight.status, '')}")
+        raise DragomanError(f"it answered {flight.status}{MEANINGS.get(flight.status, '')}")
     return tuple(_ids(decode_object(body)))
 
 

@@ -1,4 +1,8 @@
-"""Live check: does every provider answer and take our key? Its list of models is asked for, which costs nothing."""
+"""Live check: does every provider answer and take our key? Nothing that is asked costs anything.
+
+It is asked for its list of models; a cloud that has none is asked for a conversation without a message, which it
+refuses as soon as it has taken the key.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,18 @@ import io
 
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.gateway.listing import models_at
+from dragoman.gateway.listing import MEANINGS, has_list, models_at
 from dragoman.gateway.logs import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.service import Service
+from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
+
+# A body that no model answers, and a model that nobody has.
+_NOTHING = b'{"model":"none","max_tokens":1,"messages":[]}'
+_NO_MODEL = "none"
+# Who says this has looked at the request, and so at the key before it.
+_KNOWN_BY = frozenset({200, 400, 404, 422, 429})
 
 
 async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
@@ -33,9 +44,41 @@ async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
 
 async def _check(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[str, str, bool, str]:
     try:
-        models = await asyncio.wait_for(models_at(service, provider, endpoint), service.settings.timeouts.connect + 5.0)
+        async with asyncio.timeout(service.settings.timeouts.connect + 5.0):
+            words = await (_list if has_list(provider) else _knock)(service, provider, endpoint)
     except TimeoutError:
         return provider.name, endpoint.protocol, False, "no answer in time"
     except DragomanError as error:
         return provider.name, endpoint.protocol, False, str(error)
-    return provider.name, endpoint.protocol, True, f"{len(models)} model{'' if len(models) == 1 else 's'}"
+    return provider.name, endpoint.protocol, True, words
+
+
+async def _list(service: Service, provider: Provider, endpoint: Endpoint) -> str:
+    models = await models_at(service, provider, endpoint)
+    return f"{len(models)} model{'' if len(models) == 1 else 's'}"
+
+
+async def _knock(service: Service, provider: Provider, endpoint: Endpoint) -> str:
+    model = provider.models[0] if provider.models else ""
+    order = Order(
+        provider=provider,
+        endpoint=endpoint,
+        model=model or _NO_MODEL,
+        stream=False,
+        body=_NOTHING,
+        headers=[],
+        key=service.rotation(provider).next(),
+    )
+    flight = await service.open(order)
+    try:
+        await flight.head()
+    finally:
+        flight.close()
+    if flight.status == 404 and model:
+        raise DragomanError(f"it answered 404: it does not have the model {model}")
+    if flight.status == 403:
+        # Whether a key is good for anything else cannot be known.
+        raise DragomanError("it answered 403: it does not take the key, or not for this model; list yours in models")
+    if flight.status not in _KNOWN_BY:
+        raise DragomanError(f"it answered {flight.status}{MEANINGS.get(flight.status, '')}")
+    return "it takes the key, and lists no models"

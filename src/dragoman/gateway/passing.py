@@ -25,6 +25,7 @@ from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
+from dragoman.providers.transport import transport_of
 from dragoman.wire.splice import replace_text
 
 _OPENAI = ("openai-chat", "openai-responses")
@@ -33,6 +34,8 @@ _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
 _form_model = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n').search
 
 _FORM_LIMIT = 1024 * 1024
+# Errors are searched for secrets, which takes its time.
+_LONGEST_ERROR = 1024 * 1024
 
 
 class _Named(Struct):
@@ -49,7 +52,7 @@ async def pass_on(service: Service, request: Request, place: Place, record: Reco
     body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     kind = request.header(b"content-type") or b""
     aim, body = _aim(service, request, place, body, kind)
-    record.provider, record.model, record.served = aim.provider.name, aim.model, aim.endpoint.protocol
+    record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
     passed = headers.relayed(request.headers, aim.endpoint.protocol, anthropic=aim.provider.anthropic)
     if body and kind:
         passed.append((b"content-type", kind))
@@ -86,19 +89,21 @@ async def _hand_over(
     if 300 <= flight.status < 400:
         raise BadAnswer("the provider answered with a redirect, which is not followed")
     own = len(aim.provider.keys) <= 1 or service.settings.server.pooled_limits
+    redactor = service.redactor(aim.provider)
+    given = redactor.clean_headers(flight.headers) if flight.status >= 400 else flight.headers
     told: HeaderList = [
-        (b"content-type", header(flight.headers, b"content-type") or b"application/octet-stream"),
+        (b"content-type", header(given, b"content-type") or b"application/octet-stream"),
         id_header(record.dialect, record.id),
-        route_header(aim.provider.name, aim.model, aim.endpoint.protocol),
-        *headers.returned(flight.headers, limits=own),
+        route_header(aim.provider.name, aim.shown, aim.endpoint.protocol),
+        *headers.returned(given, limits=own),
         *service.guard.greeting(request),
     ]
     record.status = flight.status
     watch.hearing()
     if flight.status >= 400:
-        body = await flight.read(service.settings.limits.answer)
+        body = await flight.read(_LONGEST_ERROR)
         record.failure = "other"
-        request.respond(flight.status, told, service.redactor(aim.provider).clean(body))
+        request.respond(flight.status, told, redactor.clean(body))
         return
     clock = service.clock
 
@@ -146,6 +151,9 @@ def _model_in(body: bytes) -> str:
 
 
 def _speaks(provider: Provider, place: Place) -> bool:
+    # Clouds that serve a model have conversations, and not the rest of its maker's API.
+    if provider.transport != "echo" and transport_of(provider.transport).paths is not None:
+        return False
     wanted = (MESSAGES,) if place.protocol == MESSAGES else _OPENAI
     return any(endpoint.protocol in wanted for endpoint in provider.endpoints)
 

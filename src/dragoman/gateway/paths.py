@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import string
 from enum import Enum
 
 from msgspec import Struct
@@ -88,7 +90,7 @@ def place_of(path: str) -> Place:
 
 
 def _read(path: str) -> Place:
-    segments = [segment for segment in path.split("/") if segment]
+    segments = [_plain(segment) for segment in path.split("/") if segment]
     depth = len(segments)
     family = ""
     if segments and segments[0] in _FAMILIES:
@@ -108,6 +110,21 @@ def _read(path: str) -> Place:
     if not named:
         return Place(kind=Kind.NOWHERE, protocol=family, rest=rest)
     return Place(kind=Kind.OTHER, protocol=family or _family_of(rest), rest=rest)
+
+
+def _plain(segment: str) -> str:
+    """A segment as it reads: what needs no escape is one with it too, so that no endpoint has a second name."""
+    return _find_escape(lambda found: _unescaped(found[0]), segment) if "%" in segment else segment
+
+
+def _unescaped(escape: str) -> str:
+    letter = chr(int(escape[1:], 16))
+    return letter if letter in _UNRESERVED else escape
+
+
+_find_escape = re.compile(r"%[0-9A-Fa-f]{2}").sub
+# https://www.rfc-editor.org/rfc/rfc3986#section-2.3, without the dot: `..` must not come into being here.
+_UNRESERVED = frozenset(string.ascii_letters + string.digits + "-_~")
 
 
 def _family_of(rest: str) -> str:

@@ -8,6 +8,8 @@ a key          and when it is cut short: its first letters and more, or a few of
 parts of it    clouds put several secrets into one: `ACCESS:SECRET:TOKEN`
 a header       that the operator adds to calls, if its name or its value looks like a credential
 a host         with scheme, port and path; one without a dot may be any word, and needs one of them
+a place        region, project, resource …, as the options say or a cloud was called with, if it is no mere word
+a cloud's ids  ARNs and numbers of accounts of AWS, paths of projects and names of service accounts of Google
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable
-from urllib.parse import quote, urlsplit
+from contextlib import suppress
+from urllib.parse import quote, unquote, urlsplit
 
-from dragoman.http.flight import Call
+from dragoman.errors import ConfigError
+from dragoman.http.flight import Call, HeaderList, header
+from dragoman.providers.plain import filled
 from dragoman.providers.provider import Provider
 
 _BLANK = b"[redacted]"
@@ -40,6 +45,18 @@ _SECRET_HEADERS = (b"authorization", b"x-amz-security-token", b"api-key", b"x-ap
 _names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|session", re.IGNORECASE).search
 _LEARNED_LIMIT = 64
 
+# Options that say nothing about whose account is used.
+_OPEN_OPTIONS = frozenset({"anthropic_version", "api_version"})
+_SHORTEST_PLACE = 5
+# What the errors of clouds name of somebody's account.
+_IDS = {
+    "bedrock": rb"arn:aws[\w-]{0,10}:[^\s\"'\\,;)<>]*|(?<![\w-])\d{12}(?![\w-])",
+    "vertex": rb"(?:projects|locations)(?:/|\\/|%2f)[\w.:-]+|@[\w.-]{1,100}\.gserviceaccount\.com",
+}
+# Where a call tells its place: the scope of a signature, and the path of a project.
+_scope = re.compile(rb"Credential=([^/\s]+)/\d{8}/([^/\s]+)/").search
+_project = re.compile(r"/projects/([^/]+)/locations/([^/]+)/").search
+
 
 class Redactor:
     """Blanks out what must not leave of one provider."""
@@ -54,8 +71,10 @@ class Redactor:
         for name, value in provider.headers.items():
             kept = self._keys if _names_secret(name) else self._values if _is_odd(value) else {}
             kept.update(dict.fromkeys((value, *value.split())))
-        self._hosts = {urlsplit(endpoint.base_url).hostname or "": None for endpoint in provider.endpoints}
+        self._hosts = {_host(endpoint.base_url, provider): None for endpoint in provider.endpoints}
         self._learned_hosts: dict[str, None] = {}
+        self._places = {value: None for name, value in provider.options.items() if name not in _OPEN_OPTIONS}
+        self._ids = _IDS.get(provider.transport)
         self._compile()
 
     def learn(self, call: Call) -> None:
@@ -64,9 +83,16 @@ class Redactor:
         # The scheme stands before the credential. A signature is of one call only; what it is made with stays here.
         found = [value.decode("latin-1").split()[-1:] for name, value in call.headers if name in _SECRET_HEADERS]
         secrets = [words[0] for words in found if words and not words[0].startswith("Signature=")]
+        scope, project = _scope(header(call.headers, b"authorization") or b""), _project(urlsplit(call.url).path)
+        places = [unquote(place) for place in project.groups()] if project is not None else []
+        if scope is not None:
+            secrets.append(scope[1].decode("latin-1"))
+            places.append(scope[2].decode("latin-1"))
         fresh = [secret for secret in secrets if secret not in self._keys and secret not in self._learned]
-        if not fresh and (host in self._hosts or host in self._learned_hosts):
+        new = [place for place in places if place not in self._places]
+        if not fresh and not new and (host in self._hosts or host in self._learned_hosts):
             return
+        self._places.update(dict.fromkeys(new))
         _keep(self._learned, fresh)
         _keep(self._learned_hosts, [host])
         self._compile()
@@ -81,6 +107,11 @@ class Redactor:
             return text
         return self._in_text.sub(_blank, text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
+    def clean_headers(self, headers: HeaderList) -> HeaderList:
+        """The same for the values of an error's headers."""
+        found = self._in_text
+        return headers if found is None else [(name, found.sub(_blank, value)) for name, value in headers]
+
     def _compile(self) -> None:
         self._in_json, self._in_text = self._compiled(json=True), self._compiled(json=False)
 
@@ -91,7 +122,9 @@ class Redactor:
         patterns = [_whole(secret, json) for secret in sorted(keys | values, key=len, reverse=True)]
         patterns += [_in_base64(secret) for secret in keys | values]
         patterns += [_cut_short(secret, json) for secret in keys if not _is_number(secret.encode())]
+        patterns += [self._ids] if self._ids is not None else []
         patterns += [_address(host) for host in (*self._hosts, *self._learned_hosts) if host and "{" not in host]
+        patterns += [_place(place) for place in self._places if len(place) >= _SHORTEST_PLACE and not place.isalpha()]
         return re.compile(b"|".join(patterns), re.IGNORECASE) if patterns else None
 
 
@@ -152,6 +185,17 @@ def _cut_short(secret: str, json: bool) -> bytes:
     if len(secret) > _SHOWN_PREFIX:
         ways.insert(0, _spelled(secret[:_SHOWN_PREFIX], json) + _REST)
     return b"|".join(ways)
+
+
+def _host(base_url: str, provider: Provider) -> str:
+    """The host of an address whose placeholders are filled in, as far as they can be."""
+    with suppress(ConfigError):
+        base_url = filled(base_url, provider)
+    return urlsplit(base_url).hostname or ""
+
+
+def _place(name: str) -> bytes:
+    return rb"(?<![^\W_])" + re.escape(name.encode("utf-8", "replace")) + rb"(?![^\W_])"
 
 
 def _address(host: str) -> bytes:

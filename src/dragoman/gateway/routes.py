@@ -35,6 +35,11 @@ class Aim(Struct, frozen=True, kw_only=True):
     model: str
     strict: bool
 
+    @property
+    def shown(self) -> str:
+        """The model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
+        return self.model.split(":", 5)[-1] if self.model.startswith("arn:") else self.model
+
 
 class Routes:
     """The names of one configuration."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dragoman.config.settings import Settings
 from dragoman.echo.flight import open_echo
+from dragoman.errors import TimedOut
 from dragoman.gateway.access import Guard
 from dragoman.gateway.logs import Log
 from dragoman.gateway.metrics import Metrics
@@ -56,11 +57,18 @@ class Service:
         provider = order.provider
         if provider.transport == "echo":
             return open_echo(_echo_call(order), order.endpoint.protocol)
-        call = await transport_of(provider.transport).call(order)
-        if provider.transport != "http":
-            # Clouds are called with credentials and at addresses that the configuration does not spell out.
-            self.redactor(provider).learn(call)
-        return self.client.open(call)
+        call = transport_of(provider.transport).call(order)
+        if provider.transport == "http":
+            return self.client.open(await call)
+        try:
+            # Credentials may have to be fetched first, which is part of getting through.
+            async with asyncio.timeout(self.settings.timeouts.connect):
+                made = await call
+        except TimeoutError:
+            raise TimedOut("the provider's credentials could not be fetched in time") from None
+        # Clouds are called with credentials and at addresses that the configuration does not spell out.
+        self.redactor(provider).learn(made)
+        return self.client.open(made)
 
     def new_id(self) -> str:
         """An id for one exchange."""

@@ -52,7 +52,7 @@ class Unspoken(DragomanError):
         super().__init__(failure.message)
 
 
-class _Cut(DragomanError):
+class Cut(DragomanError):
     """The client's answer is complete before the provider's; its call is ended."""
 
 
@@ -100,7 +100,7 @@ class Telling:
                 translator.go_on()
                 await self._hear(flight)
             self._close()
-        except (_Cut, Overstayed):
+        except (Cut, Overstayed):
             self._close()
         except Truncated:
             # Whether the story was complete is the translator's to say (S10).
@@ -170,7 +170,7 @@ class Telling:
                 # Nothing that still comes is for the client; only the provider's connection may end well.
                 self._finish()
             if translator.cut_short:
-                raise _Cut
+                raise Cut
             self._watch.ending()
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:

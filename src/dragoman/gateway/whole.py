@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.errors import BadAnswer, DragomanError, WireError
-from dragoman.gateway.paths import RESPONSES
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
@@ -28,6 +28,10 @@ class _Gist(Struct):
     error: Raw = _NULL
     usage: Raw = _NULL
     status: Raw = _NULL
+    # What each protocol answers in.
+    content: Raw = _NULL
+    choices: Raw = _NULL
+    output: Raw = _NULL
 
 
 _GIST = msgspec.json.Decoder(_Gist)
@@ -36,7 +40,7 @@ _GIST = msgspec.json.Decoder(_Gist)
 def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | None]:
     """The token counts of a relayed answer, or the error that it is in spite of its status (O2).
 
-    A body that is no JSON object is no answer: a page of a proxy, half a body.
+    A body that is no JSON object is no answer: a page of a proxy, half a body. Nor is an object that answers nothing.
     """
     try:
         gist = _GIST.decode(raw)
@@ -45,7 +49,8 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadAnswer("the provider's answer is not JSON of its protocol") from None
     # Only Responses tells a failure as an answer of its own, which is passed on (S1).
-    if gist.error != _NULL and (codec.name != RESPONSES or bytes(gist.status) != b'"failed"'):
+    failed = codec.name == RESPONSES and bytes(gist.status) == b'"failed"'
+    if gist.error != _NULL and not failed:
         # Only the protocol knows what an error without a status of its own means.
         try:
             told = codec.decode_response(decode_object(raw), asked_by(None, codec), Ledger())
@@ -53,6 +58,9 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
             raise BadAnswer("the provider's answer could not be read") from None
         if isinstance(told, Failure):
             return None, told
+    answers = {MESSAGES: gist.content, CHAT: gist.choices, RESPONSES: gist.output}[codec.name]
+    if not failed and not bytes(answers).startswith(b"["):
+        raise BadAnswer("the provider's answer is none of its protocol")
     if gist.usage == _NULL:
         return None, None
     # Counts that cannot be read are no reason to fail.
@@ -66,6 +74,18 @@ def is_object(raw: bytes) -> bool:
     except WireError:
         return False
     return True
+
+
+def is_envelope(raw: bytes, protocol: str) -> bool:
+    """Whether a body is an error as a client of a protocol looks for it."""
+    try:
+        body = decode_object(raw)
+    except WireError:
+        return False
+    error = body.get("error")
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return False
+    return protocol != MESSAGES or (body.get("type") == "error" and isinstance(error.get("type"), str))
 
 
 def with_report(body: bytes, losses: Sequence[LossLine]) -> bytes:

@@ -109,6 +109,8 @@ class Worker:
             return
         if _fixed(settings) != _fixed(old.settings):
             log.event("warn", "host, port and workers change only with a restart")
+        for warning in settings.warnings:
+            log.event("warn", warning)
         self._former.add(old)
         self._app.service = self._service = Service(settings, self._metrics, log)
         self._server.limits = server_limits(settings.limits, settings.timeouts)

@@ -238,6 +238,9 @@ class HttpFlight:
     def close(self) -> None:
         """Say that the answer is no longer wanted; a complete answer's connection is long back in the pool."""
         self.abort(UpstreamError(ENDED))
+        # An error that was raised knows the frames it went through, and those know this flight and its bodies: nothing
+        # but a collection of all garbage, which is rare, would free them.
+        self._error, self._broken = UpstreamError(ENDED), None
 
     # What the connection calls.
 
@@ -297,9 +300,15 @@ class HttpFlight:
             raise
         finally:
             self._connecting = None
+            # It holds the error whose frames would hold it.
+            del waiter
         if self._error is not None:
             self._pool.release(connection)
             raise self._error
+        if connection.reused and not connection.alive():
+            # It came straight from another call, and brings what nobody asked for.
+            connection.drop()
+            return await self._connect()
         return connection
 
     async def _wait(self) -> None:
@@ -309,6 +318,8 @@ class HttpFlight:
             await waiter
         finally:
             self._waiter = None
+            # It holds the error whose frames would hold it.
+            del waiter
 
     def _wake(self) -> None:
         waiter = self._waiter

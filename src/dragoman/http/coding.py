@@ -15,6 +15,10 @@ from dragoman.errors import ClientError, DragomanError
 STEP = 256 * 1024
 # The largest block of zstd is 128 KiB and the shortest takes four bytes: a slice of this size gives 16 MiB at most.
 ZSTD_SLICE = 512
+# What zlib is given at once: it copies what it leaves of it, at the end of every member.
+ZLIB_SLICE = 16 * 1024
+# Members of gzip, frames of zstd: each costs time, and empty ones fit into twenty bytes.
+MOST_MEMBERS = 4096
 # What an HTTP decoder of zstd must support, and an encoder may not exceed: RFC 9659, section 3.
 ZSTD_WINDOW = 8 * 1024 * 1024
 # Nobody applies more than two; a long list is an attempt to make work.
@@ -42,18 +46,22 @@ class Decoder(Protocol):
 class ZlibDecoder:
     """The gzip form, of one member or several, or one of the two forms that go by the name of deflate."""
 
-    __slots__ = ("_gzip", "_inflate", "_rest", "_start", "pending")
+    __slots__ = ("_at", "_full", "_gzip", "_inflate", "_members", "_rest", "_start", "pending")
 
     def __init__(self, *, gzip: bool) -> None:
         self.pending = False
         self._gzip = gzip
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
-        # Of deflate, the two bytes that tell its forms apart; afterwards, what waits to be undone.
+        # Of deflate, the two bytes that tell its forms apart; afterwards, what waits to be undone, and from where on.
         self._start = b""
         self._rest = b""
+        self._at = 0
+        # Whether output may be left inside zlib although all input was taken.
+        self._full = False
+        self._members = 1
 
     def feed(self, data: bytes) -> bytes:
-        """The next output, a step at most."""
+        """The next output, a step at most; the input goes in slices, since zlib copies what it leaves of each."""
         inflate = self._inflate
         if inflate is None:
             self._start += data
@@ -61,20 +69,40 @@ class ZlibDecoder:
                 return b""
             data, self._start = self._start, b""
             inflate = self._inflate = zlib.decompressobj(deflate_form(data))
-        elif self._rest:
-            data, self._rest = self._rest + data, b""
-        if inflate.eof and data:
-            if not self._gzip:
-                raise BrokenCoding("bytes after the end of a deflate body")
-            inflate = self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        if data:
+            self._rest = self._rest[self._at :] + data
+            self._at = 0
+        pieces = []
+        size = 0
+        while size < STEP and (self._at < len(self._rest) or self._full):
+            inflate = self._next() if inflate.eof else inflate
+            piece = self._slice(inflate, STEP - size)
+            pieces.append(piece)
+            size += len(piece)
+        self.pending = self._full or self._at < len(self._rest)
+        if self._at == len(self._rest):
+            self._rest, self._at = b"", 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _slice(self, inflate: zlib._Decompress, most: int) -> bytes:
+        part = self._rest[self._at : self._at + ZLIB_SLICE]
         try:
-            out = inflate.decompress(data, STEP)
+            out = inflate.decompress(part, most)
         except zlib.error as error:
             raise BrokenCoding("a body that cannot be inflated") from error
-        self._rest = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-        # A full step may leave output inside zlib although all input was taken.
-        self.pending = bool(self._rest) or (len(out) == STEP and not inflate.eof)
+        self._at += len(part) - len(inflate.unused_data if inflate.eof else inflate.unconsumed_tail)
+        self._full = len(out) == most and not inflate.eof
         return out
+
+    def _next(self) -> zlib._Decompress:
+        """Begin another member."""
+        if not self._gzip:
+            raise BrokenCoding("bytes after the end of a deflate body")
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            raise BrokenCoding("a gzip body of too many members")
+        self._inflate = inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        return inflate
 
     def finish(self) -> None:
         """Check that the last member was complete."""
@@ -122,7 +150,7 @@ class BrotliDecoder:
 class ZstdDecoder:
     """The zstd coding, of one frame or several."""
 
-    __slots__ = ("_at", "_complete", "_error", "_frame", "_new_frame", "_rest", "pending")
+    __slots__ = ("_at", "_complete", "_error", "_frame", "_frames", "_new_frame", "_rest", "pending")
 
     def __init__(self) -> None:
         import zstandard
@@ -131,6 +159,7 @@ class ZstdDecoder:
         self._error = zstandard.ZstdError
         self._new_frame = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj
         self._frame = self._new_frame()
+        self._frames = 1
         self._complete = False
         self._rest = b""
         self._at = 0
@@ -154,6 +183,9 @@ class ZstdDecoder:
     def _slice(self) -> bytes:
         part = self._rest[self._at : self._at + ZSTD_SLICE]
         if self._frame.eof:
+            self._frames += 1
+            if self._frames > MOST_MEMBERS:
+                raise BrokenCoding("a zstd body of too many frames")
             self._frame = self._new_frame()
         try:
             piece = self._frame.decompress(part)

@@ -269,6 +269,9 @@ class Connection(asyncio.Protocol):
             self._excess = True
             return
         status = self._parser.get_status_code()
+        if status < 100:
+            # No status at all, and unlike an informational one it may bring a body. The parser stops at an error.
+            raise ValueError(NOT_HTTP)
         if status < 200:
             self._headers = []
             return

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.http")
 
 BACKLOG = 64 * 1024
+# How much is parsed at once of what may hold many messages.
+SLICE = 4 * 1024
 LINGER_TIME = 2.0
 RESET = struct.pack("ii", 1, 0)
 
@@ -128,6 +130,7 @@ class Inbound(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._lose()
+        self.backlog.clear()
         self.intake.forget()
         self.server.remove(self)
 
@@ -252,8 +255,20 @@ class Inbound(asyncio.Protocol):
             self._close()
 
     def _read(self, data: bytes) -> None:
-        """Parse, and take up what came of it."""
-        self.intake.feed(data)
+        """Parse, and take up what came of it; of messages sent ahead only a few are, and the rest stays as it is."""
+        intake = self.intake
+        at, end = 0, len(data)
+        while at < end:
+            step = max(SLICE, intake.owed())
+            intake.feed(data[at : at + step])
+            at += step
+            if intake.queue and intake.incoming is None and not intake.final and at < end:
+                # A request of thirty bytes takes a kilobyte when it is read.
+                self.backlog[:0] = data[at:]
+                break
+        if intake.incoming is None and len(self.backlog) <= BACKLOG:
+            # Else the client's going away would not be seen.
+            self.release()
         self._turn()
 
     def _turn(self) -> None:
@@ -274,7 +289,6 @@ class Inbound(asyncio.Protocol):
         elif self.backlog:
             data = bytes(self.backlog)
             self.backlog.clear()
-            self.release()
             self._read(data)
         elif self.retiring and not intake.in_head:
             self._close()

@@ -85,6 +85,11 @@ class Intake:
         elif self.in_head and len(self._headers) > limits.header_count:
             self._break(ClientError(431, "too many headers"))
 
+    def owed(self) -> int:
+        """How many bytes of the body at hand are known to be still to come."""
+        body = self.incoming.content if self.incoming is not None else None
+        return body.length - body.size if body is not None and body.length is not None else 0
+
     def forget(self) -> None:
         """Let go of the parser, which knows this object in turn."""
         self._parser = None

@@ -28,7 +28,7 @@ from dragoman.providers.plain import (
     check_auth,
     check_common,
     check_messages_only,
-    checked,
+    check_path,
     filled,
     headers_of,
     joined,
@@ -48,6 +48,8 @@ _VERSION = "bedrock-2023-05-31"
 _SERVICE = "bedrock"
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TOKEN = "AWS_BEARER_TOKEN_BEDROCK"
+# Nothing of Anthropic's API but conversations is there.
+PATHS: frozenset[str] = frozenset()
 # What botocore found is asked for again this often: it renews what runs out early enough by itself.
 _SECONDS = 60.0
 
@@ -76,16 +78,14 @@ class Bedrock:
     async def call(self, order: Order) -> Call:
         """A call, signed; it waits only for credentials that must be fetched."""
         provider = order.provider
+        check_path(order, PATHS)
         headers = headers_of(order, [])
-        if order.path:
-            url, body = joined(_base(order), checked(order.path), order.query), order.body
-        else:
-            verb = "invoke-with-response-stream" if order.stream else "invoke"
-            url = joined(_base(order), f"/model/{segment(order.model)}/{verb}")
-            body = invocation(order.body, version_in_body(order, _VERSION), betas_of(headers))
-            # Both are said in the body, and the framing of a stream is not for us to choose.
-            headers = [pair for pair in headers if pair[0] not in (b"anthropic-version", b"anthropic-beta")]
-            headers = replaced(headers, [(b"accept", b"application/json")])
+        verb = "invoke-with-response-stream" if order.stream else "invoke"
+        url = joined(_base(order), f"/model/{segment(order.model)}/{verb}")
+        body = invocation(order.body, version_in_body(order, _VERSION), betas_of(headers))
+        # Both are said in the body, and the framing of a stream is not for us to choose.
+        headers = [pair for pair in headers if pair[0] not in (b"anthropic-version", b"anthropic-beta")]
+        headers = replaced(headers, [(b"accept", b"application/json")])
         token = bearer_of(provider, order.key)
         if token is not None:
             headers = replaced(headers, [(b"authorization", b"Bearer " + spoken(provider, token))])
@@ -215,7 +215,8 @@ def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
     def fetch() -> tuple[Keys, float]:
         try:
             frozen = (kept[0] if kept else load()).get_frozen_credentials()
-        except botocore.exceptions.BotoCoreError as error:
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+            # The second is what AWS itself refuses, a role that may not be taken; its words name the account.
             kept.clear()
             raise Unreachable("The provider's credentials could not be fetched.") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token), time.time() + _SECONDS
@@ -350,4 +351,4 @@ def check(provider: Provider) -> None:
                 parse_keys(provider, key)
 
 
-TRANSPORT = Transport(check=check, call=Bedrock().call, unframe=BedrockUnframer)
+TRANSPORT = Transport(check=check, call=Bedrock().call, paths=PATHS, unframe=BedrockUnframer)

@@ -58,5 +58,7 @@ class Transport(Struct, frozen=True, kw_only=True):
     # Raises `ClientError` for a model or path that cannot be part of an address, `ConfigError` where `check` would or
     # if there are no credentials, and `Unreachable` if they cannot be fetched now.
     call: Callable[[Order], Coroutine[None, None, Call]]
+    # Other paths that it has; None where any may be asked for.
+    paths: frozenset[str] | None = None
     # For streamed answers with a good status, to orders without a path; None where they are server-sent events already.
     unframe: Callable[[], Unframer] | None = None

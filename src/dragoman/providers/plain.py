@@ -8,6 +8,7 @@ own, the credentials.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import quote
@@ -36,6 +37,7 @@ _SCHEMES: Mapping[str, tuple[bytes, bytes]] = {
 }
 _CUSTOMS: Mapping[str, str] = {codec.name: "x-api-key" if codec.name == MESSAGES else "bearer" for codec in PROTOCOLS}
 
+_SLASH = re.compile(r"/|\\|%2f|%5c")
 _FIRST_VERSION = b"2023-06-01"
 _AGENT = (b"user-agent", b"dragoman/" + __version__.encode())
 _JSON = (b"content-type", b"application/json")
@@ -113,22 +115,33 @@ def checked(path: str) -> str:
         and path.isascii()
         and path.isprintable()
         and not any(mark in path for mark in " ?#\\")
-        and not any(_is_dots(segment) for segment in path.split("/"))
+        and not any(_is_dots(segment) for segment in _walked(path))
     ):
         return path
     raise ClientError(404, "There is no such path.")
 
 
+def check_path(order: Order, paths: frozenset[str]) -> None:
+    """Refuse other paths than these: whatever stands there in a cloud, it must not get our credentials."""
+    if order.path and order.path not in paths:
+        raise ClientError(404, "There is no such path.")
+
+
 def segment(text: str, kind: str = "model") -> str:
     """A name as one segment of a path; colons stay, since the ids of clouds are full of them."""
-    if not text or _is_dots(text) or not text.isprintable():
+    if not text or not text.isprintable() or any(_is_dots(part) for part in _walked(text)):
         raise ClientError(404, f"There is no {kind} of this name.")
     return quote(text, safe=":@", errors="replace")
 
 
+def _walked(path: str) -> list[str]:
+    """The segments of a path for servers that decode before they walk, once or twice."""
+    return _SLASH.split(path.lower().replace("%25", "%"))
+
+
 def _is_dots(segment: str) -> bool:
     # Some servers decode before they walk, and some leave out what follows a semicolon.
-    plain = segment.partition(";")[0].lower().replace("%2e", ".")
+    plain = re.split(";|%3b", segment, maxsplit=1)[0].replace("%2e", ".")
     return plain in (".", "..")
 
 

@@ -23,7 +23,7 @@ from dragoman.providers.plain import (
     check_auth,
     check_common,
     check_messages_only,
-    checked,
+    check_path,
     filled,
     headers_of,
     joined,
@@ -39,6 +39,8 @@ from dragoman.wire.spans import object_members, with_member, without
 
 _VERSION = "vertex-2023-10-16"
 _COUNT = "/v1/messages/count_tokens"
+# All of Anthropic's API that is there beside conversations.
+PATHS = frozenset({_COUNT})
 _REGIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 _PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -75,18 +77,16 @@ class Vertex:
     async def call(self, order: Order) -> Call:
         """A call with a token; it waits only for one that must be fetched."""
         provider = order.provider
+        check_path(order, PATHS)
         grant = Grant(order.key) if order.key else Grant("")
         if not order.key and provider.auth != "none":
             grant = await self._granted(provider).get()
         headers = headers_of(
             order, [(b"authorization", b"Bearer " + spoken(provider, grant.token))] if grant.token else []
         )
-        body = order.body
-        if order.path in ("", _COUNT):
-            version = version_in_body(order, _VERSION)
-            body = prediction(body, version, keep_model=order.path == _COUNT)
-            # Said in the body; the betas stay where they are.
-            headers = [pair for pair in headers if pair[0] != b"anthropic-version"]
+        body = prediction(order.body, version_in_body(order, _VERSION), keep_model=order.path == _COUNT)
+        # Said in the body; the betas stay where they are.
+        headers = [pair for pair in headers if pair[0] != b"anthropic-version"]
         return Call(method=order.method, url=_address(order, grant), headers=headers, body=body)
 
     def _granted(self, provider: Provider) -> Lease[Grant]:
@@ -104,8 +104,6 @@ def _address(order: Order, grant: Grant) -> str:
         base = filled(order.endpoint.base_url, provider, {"region": region})
     else:
         base = "https://" + (_HOSTS.get(region) or f"{region}-aiplatform.googleapis.com")
-    if order.path not in ("", _COUNT):
-        return joined(base, checked(order.path), order.query)
     project = option(provider, "project", *_PROJECTS) or grant.project
     if not project:
         raise missing_option(provider, "project", "calls to Vertex belong to one")
@@ -207,4 +205,4 @@ def check(provider: Provider) -> None:
         raise missing_option(provider, "project", "a ready token does not tell it")
 
 
-TRANSPORT = Transport(check=check, call=Vertex().call)
+TRANSPORT = Transport(check=check, call=Vertex().call, paths=PATHS)

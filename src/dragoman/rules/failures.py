@@ -87,6 +87,9 @@ def error_body(raw: bytes) -> JsonObject:
         value = decode_lenient(raw)
     except WireError:
         value = None
+    if isinstance(value, list) and len(value) == 1:
+        # Google's servers answer a list with one error in it.
+        value = value[0]
     if isinstance(value, dict):
         return value
     # No character has more than four bytes; a page may be long.
@@ -140,7 +143,12 @@ def kind_by_words(report: Report) -> FailureKind | None:
 def _message(error: JsonObject, body: JsonObject) -> str:
     whole = body.get("error")
     told = whole if isinstance(whole, str) else None
-    for value in (error.get("message"), error.get("detail"), told, body.get("message"), body.get("detail")):
+    inner = error.get("error")
+    nested = inner.get("message") if isinstance(inner, dict) else inner
+    # The front door of AWS writes it with a capital letter.
+    flat = (body.get("message"), body.get("Message"), body.get("detail"))
+    places = (error.get("message"), error.get("detail"), told, *flat)
+    for value in (*places, nested if error is not body else None, error.get("errors"), body.get("errors")):
         text = value if isinstance(value, str) else encode_text(value) if value else ""
         if text and not text.isspace():
             return text

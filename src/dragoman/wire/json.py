@@ -28,11 +28,18 @@ def decode(text: bytes | str) -> JsonValue:
     try:
         return _DECODER.decode(text)
     except msgspec.DecodeError as error:
-        raise WireError("", "JSON", str(error).removeprefix("JSON is malformed: ")) from None
+        raise WireError("", "JSON", _broken(text, str(error))) from None
     except UnicodeError:
         raise WireError("", "JSON in UTF-8", "bytes that are not UTF-8") from None
     except RecursionError:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
+
+
+def _broken(text: bytes | str, words: str) -> str:
+    """What was found instead of JSON, by the reader's words but for two that say nothing to whoever wrote the text."""
+    if "truncated" in words:
+        return "a text that breaks off" if text.strip() else "nothing"
+    return words.removeprefix("JSON is malformed: ")
 
 
 def decode_object(body: bytes | str | JsonObject) -> JsonObject:

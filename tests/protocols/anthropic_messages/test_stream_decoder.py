@@ -161,11 +161,41 @@ def test_pitfall_084_unknown_events_blocks_and_deltas_are_no_error() -> None:
         delta(1, "sparkle_delta", x=1),
         delta(1, "text_delta", text="x"),
         stop(1),
-        delta(7, "text_delta", text="nowhere"),
+        delta(7, "sparkle_delta", x=1),
     )
     first, second = parts(events)
     assert isinstance(first, Foreign)
     assert second == Text(text="x")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "texts"),
+    [
+        ([delta(0, "text_delta", text="x"), stop(0)], ["x"]),
+        ([start(0, type="text", text=""), stop(0), delta(0, "text_delta", text="late")], ["late"]),
+        (
+            [
+                start(0, type="text", text=""),
+                start(1, type="text", text=""),
+                delta(0, "text_delta", text="a"),
+                delta(1, "text_delta", text="b"),
+                stop(0),
+                stop(1),
+            ],
+            ["a", "b"],
+        ),
+    ],
+    ids=["never begun", "over already", "side by side"],
+)
+def test_text_of_a_block_that_is_not_open_is_told(blocks: list[JsonObject], texts: list[str]) -> None:
+    assert [part.text for part in parts(told(*blocks)) if isinstance(part, Text)] == texts
+
+
+def test_arguments_without_a_call_are_reported() -> None:
+    decoder = CODEC.stream_decoder(asked(), mint(), ledger := Ledger())
+    for event in (OPENING, delta(3, "input_json_delta", partial_json="{}")):
+        decoder.feed(Frame(str(event["type"]), encode(event)))
+    assert [loss.at for loss in ledger.losses] == ["extras.input_json_delta"]
 
 
 def test_pitfall_079_later_counts_overwrite_earlier_ones() -> None:

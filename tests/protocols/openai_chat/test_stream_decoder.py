@@ -272,7 +272,6 @@ def test_an_empty_stream_is_a_failure() -> None:
         b'{"choices":[{"delta":{"tool_calls":[{"function":1}]}}]}',
         b'{"choices":[{"delta":{"reasoning_content":1}}]}',
         b'{"choices":[{"finish_reason":1}]}',
-        b'{"usage":1}',
     ],
 )
 def test_what_cannot_be_read_is_a_failure_and_the_end(broken: bytes) -> None:

@@ -296,3 +296,25 @@ def test_a_relayed_stream_breaks_off_in_order() -> None:
     assert (error["sequence_number"], failed["sequence_number"]) == (2, 3)
     assert (response["id"], response["status"], response["output"]) == ("resp_1", "failed", [item])
     assert frames[2].data == b"[DONE]"
+
+
+def test_arguments_that_are_no_text_are_written_as_text() -> None:
+    item: JsonObject = {**CALL, "arguments": {"a": 1}}
+    response = folded(read([CREATED, at("output_item.added", item=CALL), at("output_item.done", item=item), DONE]))
+    assert [part.arguments for part in response.parts if isinstance(part, ToolCall)] == ['{"a":1}']
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ({"type": "", "error": "out of luck"}, "out of luck"),
+        (
+            {"type": "response.completed", "response": {"status": "failed", "error": {"message": "out of luck"}}},
+            "out of luck",
+        ),
+    ],
+    ids=["an error that is a word", "an end that says it failed"],
+)
+def test_a_failure_in_disguise_is_one(event: JsonObject, message: str) -> None:
+    last = read([CREATED, event])[-1]
+    assert isinstance(last, Failed) and last.failure.message == message

@@ -74,7 +74,8 @@ def plain_end(chunk: bytes, start: int) -> int:
     return start if run is None else run.end()
 
 
-_find_deltas = re.compile(rb"(?:event: content_block_delta\ndata: \{[^\n]*+\n\n)++").match
+# What does not end as an object does is read, and found to be half of one.
+_find_deltas = re.compile(rb"(?:event: content_block_delta\ndata: \{[^\n]*+(?<=\})\n\n)++").match
 
 
 def _is_suspect(body: bytes, start: int, end: int) -> bool:

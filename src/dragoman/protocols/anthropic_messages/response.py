@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.errors import WireError
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -18,7 +17,7 @@ from dragoman.model.parts import (
     Thinking,
     ToolCall,
 )
-from dragoman.model.response import Response, Stop, StopReason, Usage
+from dragoman.model.response import Response, Stop, StopReason
 from dragoman.protocols.anthropic_messages.answers import encode_answer_parts
 from dragoman.protocols.anthropic_messages.failure import failure_in_body
 from dragoman.protocols.anthropic_messages.hosted import listing_result
@@ -43,7 +42,7 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     fields = Fields(body)
     fields.optional_text("type")
     fields.optional_text("role")
-    usage = _counted(fields, ledger)
+    usage = fields.optional_fields("usage")
     parts = decode_answer_parts(fields, asked, ledger)
     return Response(
         origin=NAME,
@@ -51,20 +50,9 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         model=fields.optional_text("model") or "",
         parts=parts,
         stop=decode_stop(fields, parts),
-        usage=usage,
+        usage=decode_usage(usage) if usage is not None else None,
         extras=fields.rest(NAME),
     )
-
-
-def _counted(fields: Fields, ledger: Ledger) -> Usage | None:
-    """The token counts; those that cannot be read are no reason to fail."""
-    try:
-        usage = fields.optional_fields("usage")
-        return decode_usage(usage) if usage is not None else None
-    except WireError as error:
-        fields.skip("usage")
-        ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
-        return None
 
 
 def decode_answer_parts(fields: Fields, asked: Asked, ledger: Ledger) -> tuple[Part, ...]:

@@ -103,7 +103,8 @@ def plain_end(chunk: bytes, start: int) -> int:
     return start if before < 0 else before + 2
 
 
-_find_chunks = re.compile(rb"(?:data: \{[^\n]*+\n\n)++").match
+# What does not end as an object does is read, and found to be half of one.
+_find_chunks = re.compile(rb"(?:data: \{[^\n]*+(?<=\})\n\n)++").match
 _find_loud = re.compile(rb'"(?:finish_reason|usage|error)"[ \t]*+:[ \t]*+(?!null)').search
 _ASKING = b'{"include_usage":true}'
 # The data of a frame may be spread over lines.

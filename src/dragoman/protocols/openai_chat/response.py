@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.errors import WireError
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
@@ -18,7 +17,7 @@ from dragoman.model.parts import (
     Thinking,
     ToolCall,
 )
-from dragoman.model.response import Response, StopReason, Usage
+from dragoman.model.response import Response, StopReason
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.answers import (
     Spoken,
@@ -79,8 +78,9 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     )
     if stop.extras is not None:
         choice.skip(*stop.extras.fields)
+    usage = fields.optional_object("usage")
     tier = fields.optional_text("service_tier")
-    counted = _counted(fields, tier, ledger)
+    counted = decode_usage(usage, tier, ledger) if usage is not None else None
     created = fields.optional_number("created")
     return Response(
         origin=NAME,
@@ -93,17 +93,6 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         alternatives=tuple(other.value for other in choices[1:]),
         extras=_response_rest(fields, choice, message, tier if counted is None else None),
     )
-
-
-def _counted(fields: Fields, tier: str | None, ledger: Ledger) -> Usage | None:
-    """The token counts; those that cannot be read are no reason to fail."""
-    try:
-        usage = fields.optional_object("usage")
-        return decode_usage(usage, tier, ledger) if usage is not None else None
-    except WireError as error:
-        fields.skip("usage")
-        ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
-        return None
 
 
 def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | None) -> Extras | None:

@@ -12,9 +12,11 @@ from typing import TypeAlias
 from dragoman.errors import WireError
 from dragoman.model.events import Ended, Event, Failed, Started, Stopped, UsageReported
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Refusal
+from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses.failure import failed_frames, failure_of
 from dragoman.protocols.openai_responses.growing import (
@@ -113,7 +115,7 @@ class StreamDecoder:
             if kind not in _FAILURES:
                 self._unknowns.members(event, EVENT_MEMBERS)
             handler(self, event)
-        elif kind is None and event.get("error"):
+        elif not kind and event.get("error"):
             self._error(event)
         elif type(kind) is str and kind in REPEATED:
             self._unknowns.members(event, EVENT_MEMBERS)
@@ -161,7 +163,7 @@ class StreamDecoder:
             if not item.done:
                 item.done = True
                 item.finish(None)
-        usage = decode_usage(response, self._ledger, home=telling.reader.home)
+        usage = self._counted(response)
         if usage is not None:
             telling.out.append(UsageReported(usage))
         counted: JsonValue = response.get("tool_usage")
@@ -172,6 +174,14 @@ class StreamDecoder:
         telling.out.append(Stopped(decode_stop(response, [*refusals, *telling.told])))
         telling.out.append(Ended())
         self._over = True
+
+    def _counted(self, response: JsonObject) -> Usage | None:
+        """The token counts; after all that was told, those that cannot be read are no reason to fail."""
+        try:
+            return decode_usage(response, self._ledger, home=self._telling.reader.home)
+        except WireError as error:
+            self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
+            return None
 
     def _failed(self, event: JsonObject) -> None:
         response = event.get("response")

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -25,16 +24,7 @@ NO_IMAGES: JsonObject = {
 
 
 def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage | None:
-    """Token counts; those that cannot be read are no reason to fail."""
-    try:
-        return _decoded(response, ledger, home=home)
-    except WireError as error:
-        ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
-        return None
-
-
-def _decoded(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage | None:
-    """Totals are inclusive on this wire already, but for servers that count cached input apart (U2)."""
+    """Token counts; totals are inclusive on this wire already, but for servers that count cached input apart (U2)."""
     outer = Fields(response)
     usage = outer.optional_fields("usage")
     if usage is None:
