@@ -32,6 +32,10 @@ class _Gist(Struct):
     content: Raw = _NULL
     choices: Raw = _NULL
     output: Raw = _NULL
+    # What servers that speak none of them tell errors in.
+    detail: Raw = _NULL
+    message: Raw = _NULL
+    object: Raw = _NULL
 
 
 _GIST = msgspec.json.Decoder(_Gist)
@@ -40,7 +44,8 @@ _GIST = msgspec.json.Decoder(_Gist)
 def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | None]:
     """The token counts of a relayed answer, or the error that it is in spite of its status (O2).
 
-    A body that is no JSON object is no answer: a page of a proxy, half a body. Nor is an object that answers nothing.
+    A body that is no JSON object is no answer: a page of a proxy, half a body.
+    What else an object says is between the provider and its own protocol's client (decision 7).
     """
     try:
         gist = _GIST.decode(raw)
@@ -58,13 +63,21 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
             raise BadAnswer("the provider's answer could not be read") from None
         if isinstance(told, Failure):
             return None, told
-    answers = {MESSAGES: gist.content, CHAT: gist.choices, RESPONSES: gist.output}[codec.name]
-    if not failed and not bytes(answers).startswith(b"["):
+    if not failed and _answers_nothing(gist, codec.name, raw):
         raise BadAnswer("the provider's answer is none of its protocol")
     if gist.usage == _NULL:
         return None, None
     # Counts that cannot be read are no reason to fail.
     return codec.usage_of(bytes(gist.usage)), None
+
+
+def _answers_nothing(gist: _Gist, protocol: str, raw: bytes) -> bool:
+    """Whether an object is empty, or an error in the words of a server that does not speak the protocol at all."""
+    answer = {MESSAGES: gist.content, CHAT: gist.choices, RESPONSES: gist.output}[protocol]
+    if answer != _NULL:
+        return False
+    told = gist.detail != _NULL or gist.message != _NULL or bytes(gist.object) == b'"error"'
+    return told or not raw.strip(b"{} \t\r\n")
 
 
 def is_object(raw: bytes) -> bool:
