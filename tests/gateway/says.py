@@ -197,3 +197,50 @@ def comes_true(condition: Callable[[], bool], seconds: float = 2.0) -> bool:
 def headers_named(answer: Answer, *starts: str) -> dict[str, str]:
     """The headers whose names begin so."""
     return {name: value for name, value in answer.headers if name.startswith(starts)}
+
+
+# What a Messages client is told of a kind of error, and what an OpenAI client is told (mapping.md §21).
+MESSAGES_TOLD = {
+    400: (400, "invalid_request_error"),
+    401: (502, "api_error"),
+    402: (402, "billing_error"),
+    403: (502, "api_error"),
+    404: (404, "not_found_error"),
+    409: (409, "conflict_error"),
+    413: (413, "request_too_large"),
+    429: (429, "rate_limit_error"),
+    500: (500, "api_error"),
+    502: (502, "api_error"),
+    503: (529, "overloaded_error"),
+    504: (504, "timeout_error"),
+    529: (529, "overloaded_error"),
+}
+OPENAI_TOLD = {
+    400: (400, "invalid_request_error", None),
+    401: (502, "server_error", "upstream_auth"),
+    402: (429, "insufficient_quota", "insufficient_quota"),
+    403: (502, "server_error", "upstream_auth"),
+    404: (404, "invalid_request_error", "model_not_found"),
+    409: (409, "invalid_request_error", "conflict"),
+    413: (413, "invalid_request_error", "request_too_large"),
+    429: (429, "rate_limit_error", "rate_limit_exceeded"),
+    500: (500, "server_error", None),
+    502: (502, "server_error", "upstream_error"),
+    503: (503, "service_unavailable_error", "server_is_overloaded"),
+    504: (504, "server_error", "timeout"),
+    529: (503, "service_unavailable_error", "server_is_overloaded"),
+}
+# The types under which providers tell those.
+MESSAGES_TYPES = {status: kind for status, (_, kind) in MESSAGES_TOLD.items()} | {
+    401: "authentication_error",
+    403: "permission_error",
+}
+
+
+def refusal(provider: str, status: int, message: str = "no, said the provider", **headers: str) -> Reply:
+    """A provider's error in its own words."""
+    kind = MESSAGES_TYPES[status] if provider == MESSAGES else "some_error"
+    return whole(error_body(provider, kind, message), status, **headers)
+
+
+# Answers.

@@ -9,27 +9,25 @@ Whatever happens, the client gets an answer in its own protocol, the provider's 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from msgspec.structs import replace
-
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, ConfigError, DragomanError, Truncated, UpstreamError
-from dragoman.gateway import headers, replies
+from dragoman.gateway import replies
 from dragoman.gateway.asking import Asking, Refusal
 from dragoman.gateway.paths import Place
 from dragoman.gateway.question import Question, able, asks_strictness, gist_of, put, receive
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON
+from dragoman.gateway.replying import Replying
 from dragoman.gateway.service import Service
 from dragoman.gateway.telling import EMPTY, Cut, State, Telling, Unspoken
 from dragoman.gateway.watch import Overstayed
-from dragoman.gateway.whole import is_envelope, is_object, relayed_answer, report_comment, with_report
-from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.gateway.whole import relayed_answer, report_comment
+from dragoman.http.flight import Flight, header
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
@@ -38,17 +36,13 @@ from dragoman.providers.order import Unframer
 from dragoman.providers.transport import transport_of
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator
-from dragoman.translate import LossLine, TranslatedResponse, translate_failure, translate_headers, translate_response
+from dragoman.translate import LossLine, TranslatedResponse, translate_failure, translate_response
 
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
-# Statuses by which a provider refuses the gateway's own credential; they say nothing about the client's.
-_AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 # Types of answers that no transport frames in its own way.
 _UNFRAMED = (b"application/json", b"text/event-stream")
 # What is told of a client that went away; nobody receives it.
 _GONE = 499
-# No error says more than this; what is longer is told by its beginning.
-_LONGEST_ERROR = 256 * 1024
 # How an event stream begins.
 _EVENTS = (b"data:", b"event:", b":")
 # Bytes of a request beyond which it is translated in a thread.
@@ -67,15 +61,14 @@ class Exchange:
         self._record = record
         self._asking = Asking(service, record)
         self._telling: Telling | None = None
-        self._question: Question | None = None
-        self._full_report = (request.header(b"x-dragoman-report") or b"").lower() == b"full"
+        self._replying = Replying(service, request, place, record)
 
     async def run(self, key: Key | None) -> None:
         """Serve the request; whatever goes wrong on the way ends here, in the client's own envelope."""
         try:
             await self._converse(key)
         except Unspoken as error:
-            failure = self._blamed(error.failure)
+            failure = self._replying.blamed(error.failure)
             if self._telling is not None and self._telling.state is State.FLOWING:
                 self._telling.fail(failure)
             else:
@@ -104,12 +97,12 @@ class Exchange:
         else:
             question = put(self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
         record.stream = question.stream
-        self._question = question
+        self._replying.question = question
         answered = await self._asking.ask(question)
         if len(question.translated.ledger):
             record.losses = question.translated.losses
         if isinstance(answered, Refusal):
-            self._refuse(question, answered)
+            self._replying.refuse(question, answered)
             return
         unframer = self._unframer(question, answered)
         # The answer's content type decides how it is read, not what was asked (S12).
@@ -136,7 +129,7 @@ class Exchange:
         self._telling = telling = Telling(
             self._request,
             translator,
-            self._headers(question, flight.headers, EVENT_STREAM),
+            self._replying.headers(question, flight.headers, EVENT_STREAM),
             relay=question.relay,
             redactor=service.redactor(question.aim.provider),
             record=self._record,
@@ -175,7 +168,7 @@ class Exchange:
             raise Unspoken(translator.failure)
         if question.stream and question.metered:
             body = codec_of(question.client).withhold_usage(body)
-        self._reply(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
+        self._replying.send(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
 
     async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None) -> None:
         watch, clock = self._asking.watch, self._service.clock
@@ -204,7 +197,7 @@ class Exchange:
             raise BadAnswer("the provider paused in a protocol that knows no pauses")
         answered = await self._asking.ask(question, codec.resume_request(question.translated.body, blocks))
         if isinstance(answered, Refusal):
-            raise Unspoken(self._failure_in(question, answered))
+            raise Unspoken(self._replying.failure_in(question, answered))
         unframer = self._unframer(question, answered)
         if stream is not (unframer is not None or _is_stream(answered)):
             raise BadAnswer("the provider went on in another form than it began")
@@ -223,9 +216,9 @@ class Exchange:
         if question.relay and not question.stream:
             self._record.usage, failure = relayed_answer(raw, codec_of(source))
             if failure is not None:
-                self._refuse(question, Refusal(failure.status, flight.headers, raw))
+                self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))
             else:
-                self._reply(question, flight.headers, [JSON], raw, ())
+                self._replying.send(question, flight.headers, [JSON], raw, ())
             return
         earlier: list[bytes] = []
         told = self._translated(question, raw, earlier)
@@ -238,7 +231,7 @@ class Exchange:
         if told.failure is not None:
             raise Unspoken(told.failure)
         kind = EVENT_STREAM if question.stream else [JSON]
-        self._reply(question, flight.headers, kind, told.body, told.losses)
+        self._replying.send(question, flight.headers, kind, told.body, told.losses)
 
     def _translated(self, question: Question, raw: bytes, earlier: list[bytes]) -> TranslatedResponse:
         try:
@@ -267,7 +260,7 @@ class Exchange:
 
     def _report(self, question: Question, translator: StreamTranslator) -> bytes:
         """The full ledger, for a client that asked for it, at the end of a stream."""
-        if not self._full_report or question.relay:
+        if not self._replying.full_report or question.relay:
             return b""
         return report_comment((*self._record.losses, *translator.losses))
 
@@ -280,76 +273,7 @@ class Exchange:
             record.losses = (*record.losses, *losses)
         return losses
 
-    def _reply(
-        self,
-        question: Question,
-        provider_headers: HeaderList,
-        kind: HeaderList,
-        body: bytes,
-        losses: Sequence[LossLine],
-    ) -> None:
-        """Send a whole body: an answer, or a stream that is known as a whole."""
-        record = self._record
-        if losses and record.losses[-len(losses) :] != tuple(losses):
-            record.losses = (*record.losses, *losses)
-        if self._full_report and not question.relay:
-            body = (
-                with_report(body, record.losses) if kind is not EVENT_STREAM else body + report_comment(record.losses)
-            )
-        record.status = 200
-        record.first = self._service.clock()
-        self._request.respond(200, self._headers(question, provider_headers, kind), body)
-
-    def _headers(self, question: Question, provider_headers: HeaderList, kind: HeaderList) -> HeaderList:
-        """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
-        record, aim = self._record, question.aim
-        return [
-            *kind,
-            replies.id_header(question.client, record.id),
-            replies.route_header(aim.provider.name, aim.shown, aim.endpoint.protocol),
-            replies.losses_header(record.losses),
-            *self._limits(question, provider_headers),
-            *self._service.guard.greeting(self._request),
-        ]
-
-    def _limits(self, question: Question, provider_headers: HeaderList) -> HeaderList:
-        provider, source = question.aim.provider, question.aim.endpoint.protocol
-        # Where keys take turns, the limits of one of them say nothing about the next call.
-        own = len(provider.keys) <= 1 or self._service.settings.server.pooled_limits
-        if question.client == source:
-            return headers.returned(provider_headers, limits=own)
-        limits = headers.limits_of(provider_headers, limits=own)
-        if not limits:
-            return []
-        return headers.written(translate_headers(limits, source=source, target=question.client, now=int(time.time())))
-
     # Errors.
-
-    def _refuse(self, question: Question, refusal: Refusal) -> None:
-        """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
-        failure = self._failure_in(question, refusal)
-        if not question.relay or len(refusal.body) > _LONGEST_ERROR or not self._is_native(question, refusal.body):
-            self._fail(failure, refusal.headers)
-            return
-        self._record.failure, self._record.status = failure.kind.value, refusal.status
-        redactor = self._service.redactor(question.aim.provider)
-        told = self._headers(question, redactor.clean_headers(refusal.headers), [JSON])
-        self._request.respond(refusal.status, told, redactor.clean(refusal.body))
-
-    def _is_native(self, question: Question, body: bytes) -> bool:
-        """Whether an error may pass as it is; a cloud around a model has an envelope of its own, which nobody reads."""
-        if question.aim.provider.transport == "http":
-            return is_object(body)
-        return is_envelope(body, question.client)
-
-    def _failure_in(self, question: Question, refusal: Refusal) -> Failure:
-        return self._blamed(codec_of(question.aim.endpoint.protocol).decode_failure(refusal.status, refusal.body))
-
-    def _blamed(self, failure: Failure) -> Failure:
-        """The same failure, but a credential that is refused is the gateway's own, not the client's."""
-        if failure.kind in _AUTH_KINDS and self._question is not None and not self._question.relay:
-            return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
-        return failure
 
     def _break(self, error: DragomanError) -> None:
         """Something broke: in the client's stream if that has begun, else as an HTTP error."""
@@ -366,28 +290,10 @@ class Exchange:
             failure = translate_failure(error, target=self._place.protocol).failure
         self._fail(failure or EMPTY)
 
-    def _fail(self, failure: Failure, provider_headers: HeaderList | None = None) -> None:
-        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it."""
-        record, question, flight = self._record, self._question, self._asking.flight
-        extra: HeaderList = []
-        if question is not None:
-            redactor = self._service.redactor(question.aim.provider)
-            failure = replace(failure, message=redactor.clean_text(failure.message[:_LONGEST_ERROR]))
-            if provider_headers is None:
-                provider_headers = flight.headers if flight is not None else []
-            extra = self._headers(question, redactor.clean_headers(provider_headers), [JSON])
-        else:
-            extra = [
-                JSON,
-                replies.id_header(self._place.protocol, record.id),
-                *self._service.guard.greeting(self._request),
-            ]
-        told = replies.told(failure, self._place.protocol, record.id)
-        record.failure, record.status = failure.kind.value, told.status
-        own = headers.written(told.headers)
-        # What the table says about trying again goes before what the provider said.
-        kept = [pair for pair in extra if pair[0].decode("latin-1") not in told.headers] if own else extra
-        self._request.respond(told.status, [*kept, *own], told.body)
+    def _fail(self, failure: Failure) -> None:
+        """An HTTP error, with what the provider said about trying again."""
+        flight = self._asking.flight
+        self._replying.fail(failure, flight.headers if flight is not None else [])
 
     def _cancelled(self) -> None:
         """The client went away, or the gateway is shutting down under it."""
