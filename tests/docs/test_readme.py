@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anthropic
+import openai
 import pytest
 
 from dragoman import TranslatedRequest
@@ -72,6 +74,12 @@ def test_python_examples_run(example: str) -> None:
 def test_clients_of_the_gateway_are_answered(example: str, address: str) -> None:
     names: dict[str, object] = {}
     exec(example.replace(ADDRESS, address), names)
+    claude, gpt = names["claude"], names["gpt"]
+    assert isinstance(claude, anthropic.Anthropic)
+    assert isinstance(gpt, openai.OpenAI)
+    # Their connections must not be left to the collector.
+    claude.close()
+    gpt.close()
     assert "You said: Hello" in str(names["message"])
     assert "Hello" in str(names["answer"])
 

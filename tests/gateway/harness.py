@@ -358,6 +358,8 @@ def running(
             await house.server.wait_idle(5.0)
         await house.app.service.close()
         await house.provider.stop()
+        # Connections that were closed just now are let go of in the loop's next steps.
+        await asyncio.sleep(0.01)
 
     listening = house.run(start())
     try:
