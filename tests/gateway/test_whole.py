@@ -182,3 +182,25 @@ def test_the_report_of_a_stream_is_one_comment(at: str) -> None:
     assert frame.count(b"\n") == 2
     assert b"\r" not in frame
     assert json.loads(frame.removeprefix(b": dragoman "))["losses"] == [loss(at)]
+
+
+APART = {
+    CHAT: {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 90}},
+    RESPONSES: {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 90}},
+    MESSAGES: {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 90},
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_cached_tokens_that_a_server_counts_apart_are_in_the_total_on_the_relay_too(protocol: str) -> None:
+    raw = json.dumps({"id": "x", ANSWERS[protocol]: [], "usage": APART[protocol]}).encode()
+    usage, _ = relayed_answer(raw, codec_of(protocol))
+    assert usage is not None
+    assert (usage.input, usage.cache_read, usage.output) == (95, 90, 2)
+
+
+def test_cache_hits_by_another_name_are_counted_on_the_relay_too() -> None:
+    counts = {"prompt_tokens": 95, "completion_tokens": 2, "prompt_cache_hit_tokens": 90}
+    usage, _ = relayed_answer(json.dumps({"choices": [], "usage": counts}).encode(), codec_of(CHAT))
+    assert usage is not None
+    assert (usage.input, usage.cache_read) == (95, 90)

@@ -68,7 +68,10 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
     if gist.usage == _NULL:
         return None, None
     # Counts that cannot be read are no reason to fail.
-    return codec.usage_of(bytes(gist.usage)), None
+    try:
+        return codec.usage_of(decode_object(bytes(gist.usage))), None
+    except WireError:
+        return None, None
 
 
 def _answers_nothing(gist: _Gist, protocol: str, raw: bytes) -> bool:

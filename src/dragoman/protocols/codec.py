@@ -119,8 +119,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     plain_end: Callable[[bytes, int], int]
     decode_response: Callable[[JsonObject, Asked, Ledger], Response | Failure]
     encode_response: Callable[[Response, Asked, Mint, Ledger], JsonObject]
-    # The member `usage` of a whole answer of this wire, read alone and fast; what is no count is none.
-    usage_of: Callable[[bytes], Usage | None]
+    # The member `usage` of a whole answer of this wire, read alone; what is no count is none.
+    usage_of: Callable[[JsonObject], Usage | None]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
     decode_failure: Callable[[int, bytes], Failure]
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Struct
-
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
@@ -134,35 +132,9 @@ def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
     return {**earlier, **{key: value for key, value in later.items() if value is not None}}
 
 
-class _Details(Struct):
-    thinking_tokens: int | None = None
-
-
-class _Counts(Struct):
-    """What is counted of a relayed answer."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens_details: _Details | None = None
-
-
-_COUNTS = msgspec.json.Decoder(_Counts)
-
-
-def usage_of(usage: bytes) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read; None if it brings none that can be."""
+def usage_of(usage: JsonObject) -> Usage | None:
+    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
     try:
-        counts = _COUNTS.decode(usage)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return decode_usage(Fields(usage))
+    except WireError:
         return None
-    written, read = counts.cache_creation_input_tokens, counts.cache_read_input_tokens
-    details = counts.output_tokens_details
-    return Usage(
-        input=(counts.input_tokens or 0) + (written or 0) + (read or 0),
-        output=counts.output_tokens or 0,
-        cache_read=read,
-        cache_write=written,
-        thinking=details.thinking_tokens if details is not None else None,
-    )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-from msgspec import Struct
-
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
@@ -118,38 +116,9 @@ def whole_number(value: JsonValue) -> int | None:
     return value if type(value) is int else None
 
 
-class _Prompt(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Completion(Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Counts(Struct):
-    """What is counted of a relayed answer."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Prompt | None = None
-    completion_tokens_details: _Completion | None = None
-
-
-_COUNTS = msgspec.json.Decoder(_Counts)
-
-
-def usage_of(usage: bytes) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read; None if it brings none that can be."""
+def usage_of(usage: JsonObject) -> Usage | None:
+    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
     try:
-        counts = _COUNTS.decode(usage)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return decode_usage(usage, None, Ledger())
+    except WireError:
         return None
-    prompt, completion = counts.prompt_tokens_details, counts.completion_tokens_details
-    return Usage(
-        input=counts.prompt_tokens or 0,
-        output=counts.completion_tokens or 0,
-        cache_read=prompt.cached_tokens if prompt is not None else None,
-        cache_write=prompt.cache_write_tokens if prompt is not None else None,
-        thinking=completion.reasoning_tokens if completion is not None else None,
-    )

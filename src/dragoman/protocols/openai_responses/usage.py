@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -147,38 +146,9 @@ def _counts_something(value: JsonValue) -> bool:
     return bool(value)
 
 
-class _Input(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Output(Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Counts(Struct):
-    """What is counted of a relayed answer."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Input | None = None
-    output_tokens_details: _Output | None = None
-
-
-_COUNTS = msgspec.json.Decoder(_Counts)
-
-
-def usage_of(usage: bytes) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read; None if it brings none that can be."""
+def usage_of(usage: JsonObject) -> Usage | None:
+    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
     try:
-        counts = _COUNTS.decode(usage)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return decode_usage({"usage": usage}, Ledger(), home=False)
+    except WireError:
         return None
-    given, made = counts.input_tokens_details, counts.output_tokens_details
-    return Usage(
-        input=counts.input_tokens or 0,
-        output=counts.output_tokens or 0,
-        cache_read=given.cached_tokens if given is not None else None,
-        cache_write=given.cache_write_tokens if given is not None else None,
-        thinking=made.reasoning_tokens if made is not None else None,
-    )
