@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         self._left: list[bytes] = []
 
     # A stream's transport is always one that can write, though uvloop's is none of asyncio's classes.
+    # The loop gives a transport for both directions, which the protocol's own signature does not promise.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Keep the transport to answer on."""
         self._transport = transport

@@ -11,7 +11,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -333,7 +332,6 @@ def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no case is called S99" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(find_spec("dragoman.cli.serve") is None, reason="there is no server yet")
 def test_a_quick_look_at_the_gateway_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     status = run.main(["--quick", "--case", "S2", "--layout", TOGETHER, "--no-cold-start"])
     printed = capsys.readouterr()

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from hashlib import sha256
 
-import brotli  # type: ignore[import-untyped]
+import brotli  # type: ignore[import-untyped]  # the package carries no types
 import pytest
 import zstandard
 from msgspec.structs import replace

@@ -689,7 +689,7 @@ def test_a_connection_given_back_while_paused_reads_on() -> None:
             for _ in range(3):
                 flight = client.open(post(server.url()))
                 await flight.head()
-                await flight.pump(lambda piece, flight=flight: flight.pause())  # type: ignore[misc]
+                await flight.pump(lambda piece, flight=flight: flight.pause())  # type: ignore[misc]  # the default binds it
                 flight.close()
             assert server.seen == 1
             await client.close()

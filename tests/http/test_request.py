@@ -242,7 +242,7 @@ def test_a_client_that_does_not_read_is_felt_by_the_handler_and_memory_is_bounde
     async def main() -> None:
         async with serving(handler, replace(LIMITS, write_buffer=64 * KIB)) as house:
             client = await house.client()
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # declared too narrowly
             client.send(GET)
             await until(lambda: told == ["pause"])
             await asyncio.sleep(0.1)
@@ -251,7 +251,7 @@ def test_a_client_that_does_not_read_is_felt_by_the_handler_and_memory_is_bounde
             assert inbound.current is not None
             assert inbound.current.paused
             assert told == ["pause"]
-            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # declared too narrowly
             assert len((await client.reply()).body) == pieces * 16 * KIB
 
     run(main())

@@ -144,6 +144,7 @@ class Supervisor:
             duty = replace(self._duty, name=str(number), lifeline=lifeline)
             status = _work(duty, self._settings, self._listener, _unblocked)
         except BaseException as error:
+            # The outermost edge of a process: nobody above would tell it.
             self._log.event("error", "a worker failed", error=type(error).__name__, at=places(error))
         finally:
             # Whatever happened, a child never returns into its parent's code.

@@ -70,6 +70,7 @@ async def connect(route: Route, make: Callable[[socket.socket], P]) -> P:
         name = origin.host if context is not None else None
         _, protocol = await loop.create_connection(lambda: make(end), sock=end, ssl=context, server_hostname=name)
     except BaseException:
+        # Also when the call is given up: a socket that nobody has would stay open.
         end.close()
         raise
     return protocol
@@ -139,6 +140,7 @@ async def attempt(address: Address) -> socket.socket:
         end.setblocking(False)
         await asyncio.get_running_loop().sock_connect(end, place)
     except BaseException:
+        # As above.
         end.close()
         raise
     return end

@@ -317,6 +317,7 @@ class Inbound(asyncio.Protocol):
             self._give_up(request)
             raise
         except Exception:
+            # The outermost edge of an exchange: the client gets an answer whatever broke.
             logger.exception("a handler failed")
             self._fail(request, 500, "internal error")
         finally:
