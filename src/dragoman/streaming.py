@@ -22,27 +22,23 @@ from dragoman.model.events import (
     Event,
     Failed,
     Heartbeat,
-    PartEnded,
     PartGrew,
-    PartStarted,
     Started,
     Stopped,
-    TextDelta,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Text
-from dragoman.model.response import Stop, StopReason, Usage
+from dragoman.model.response import StopReason, Usage
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Codec, Mint, StreamDecoder
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.serial import Serializer, Sink
-from dragoman.rules.stops import StopScanner
+from dragoman.rules.stops import StopStage
 from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
 from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import SseReader
@@ -239,7 +235,7 @@ class _Source:
         self._reader = SseReader(limit=limit)
         self.decoder = new_decoder()
         self._feed = self.decoder.feed
-        self._stops = _StopStage(stops) if stops else None
+        self._stops = StopStage(stops) if stops else None
         self.pauses: PauseStage | None = None
         self.over = False
         self.spoken = False
@@ -466,44 +462,3 @@ class _Collection:
         if answer.stop.reason is StopReason.PAUSE:
             self.resume = tuple(self._outer.encode_turn(answer.parts))
         return encode(self._inner.encode_response(answer, self._asked, self._mint, self._ledger))
-
-
-class _StopStage:
-    """Ends the answer at a stop string that the provider could not be asked to watch for (S11)."""
-
-    def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = stops
-        self.matched = False
-        self._scanners: dict[int, StopScanner] = {}
-        self._open: set[int] = set()
-
-    def passed(self, events: list[Event]) -> list[Event]:
-        """The events as far as the client may see them now."""
-        told: list[Event] = []
-        for event in events:
-            if isinstance(event, PartStarted):
-                self._open.add(event.index)
-                if isinstance(event.part, Text):
-                    self._scanners[event.index] = StopScanner(self._stops)
-            elif isinstance(event, PartGrew):
-                scanner = self._scanners.get(event.index)
-                if scanner is not None and isinstance(event.delta, TextDelta):
-                    text = scanner.feed(event.delta.text)
-                    if text:
-                        told.append(PartGrew(event.index, TextDelta(text, event.delta.logprobs)))
-                    if scanner.matched is not None:
-                        return told + self._ending(scanner.matched)
-                    continue
-            elif isinstance(event, PartEnded):
-                self._open.discard(event.index)
-                scanner = self._scanners.pop(event.index, None)
-                rest = scanner.close() if scanner is not None else ""
-                if rest:
-                    told.append(PartGrew(event.index, TextDelta(rest)))
-            told.append(event)
-        return told
-
-    def _ending(self, sequence: str) -> list[Event]:
-        self.matched = True
-        ends: list[Event] = [PartEnded(index) for index in sorted(self._open)]
-        return [*ends, Stopped(Stop(reason=StopReason.SEQUENCE, native="stop", sequence=sequence)), Ended()]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dragoman.model.events import Ended, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta
+from dragoman.model.parts import Text
+from dragoman.model.response import Stop, StopReason
+
 
 class StopScanner:
     """Passes text on until a stop string is complete, holding back only what may become one.
@@ -51,3 +55,44 @@ class StopScanner:
                     break
                 start = text.find(stop[0], start + 1, safe)
         return safe
+
+
+class StopStage:
+    """Ends the answer at a stop string that the provider could not be asked to watch for (S11)."""
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self.matched = False
+        self._scanners: dict[int, StopScanner] = {}
+        self._open: set[int] = set()
+
+    def passed(self, events: list[Event]) -> list[Event]:
+        """The events as far as the client may see them now."""
+        told: list[Event] = []
+        for event in events:
+            if isinstance(event, PartStarted):
+                self._open.add(event.index)
+                if isinstance(event.part, Text):
+                    self._scanners[event.index] = StopScanner(self._stops)
+            elif isinstance(event, PartGrew):
+                scanner = self._scanners.get(event.index)
+                if scanner is not None and isinstance(event.delta, TextDelta):
+                    text = scanner.feed(event.delta.text)
+                    if text:
+                        told.append(PartGrew(event.index, TextDelta(text, event.delta.logprobs)))
+                    if scanner.matched is not None:
+                        return told + self._ending(scanner.matched)
+                    continue
+            elif isinstance(event, PartEnded):
+                self._open.discard(event.index)
+                scanner = self._scanners.pop(event.index, None)
+                rest = scanner.close() if scanner is not None else ""
+                if rest:
+                    told.append(PartGrew(event.index, TextDelta(rest)))
+            told.append(event)
+        return told
+
+    def _ending(self, sequence: str) -> list[Event]:
+        self.matched = True
+        ends: list[Event] = [PartEnded(index) for index in sorted(self._open)]
+        return [*ends, Stopped(Stop(reason=StopReason.SEQUENCE, native="stop", sequence=sequence)), Ended()]
