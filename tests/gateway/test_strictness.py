@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from dragoman.mock.strict_common import Issued
+from dragoman.mock.strictness import note
+from dragoman.wire.json import decode_object
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY, RESPONSES, Received
-from tests.gateway.strict_common import Issued
 from tests.gateway.strictness import Turned, refusal_of
 from tests.sdk.digging import Object, dig_object, dig_objects
 from tests.sdk.providers import ENCRYPTED, SIGNATURE, Call, Turn, answer
@@ -37,9 +39,8 @@ def good(protocol: str) -> Object:
 def issued() -> Issued:
     """What the provider said before."""
     known = Issued()
-    known.note_message(answer(MESSAGES, TURN[MESSAGES]))
-    known.note_completion(answer(CHAT, TURN[CHAT]))
-    known.note_response(answer(RESPONSES, TURN[RESPONSES]))
+    for protocol in PROTOCOLS:
+        note(protocol, decode_object(json.dumps(answer(protocol, TURN[protocol]))), known)
     return known
 
 

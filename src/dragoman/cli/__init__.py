@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dragoman.cli import check, documents, explain, key, providers, serve, translate
+from dragoman.cli import check, documents, env, explain, key, launch, mock, providers, serve, translate
 from dragoman.errors import ConfigErrors, DragomanError
 
-COMMANDS = (serve, check, key, providers, translate, explain)
+COMMANDS = (serve, launch, env, check, key, providers, translate, explain, mock)
 
 REFUSED = 1
 
@@ -27,7 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)
-    options = parser.parse_args(arguments)
+    ours, clients = launch.cut(sys.argv[1:] if arguments is None else arguments)
+    options = parser.parse_args(ours)
+    if clients:
+        options.arguments = clients
     try:
         status: int = options.run(options)
     except ConfigErrors as error:

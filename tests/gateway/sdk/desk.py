@@ -10,6 +10,9 @@ import anthropic
 import openai
 
 from dragoman.config.settings import Settings
+from dragoman.mock.strict_common import Issued
+from dragoman.mock.strictness import note
+from dragoman.wire.json import decode_object
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -22,7 +25,6 @@ from tests.gateway.harness import (
     stream,
     whole,
 )
-from tests.gateway.strict_common import Issued
 from tests.gateway.strictness import Turned, protocol_at, refusal_of
 from tests.sdk.digging import Object
 from tests.sdk.providers import ENCRYPTED, SIGNATURE, Turn, answer
@@ -82,7 +84,7 @@ class StrictProvider:
         self._count += 1
         told: Object = json.loads(self._own(json.dumps(answer(protocol, turn))))
         self.said.append(told)
-        _NOTES[protocol](issued, told)
+        note(protocol, decode_object(json.dumps(told)), issued)
         if not body.get("stream"):
             return whole(told)
         frames = self._own(stream_of(protocol, turn).decode()).encode()
@@ -97,9 +99,6 @@ class StrictProvider:
         text = text.replace(SIGNATURE, f"{SIGNATURE[:-2]}{self._count}/+==")
         text = text.replace(ENCRYPTED, f"{ENCRYPTED[:-2]}{self._count}-_==")
         return text.replace(json.dumps(OMITTED)[1:-1], "")
-
-
-_NOTES = {MESSAGES: Issued.note_message, CHAT: Issued.note_completion, RESPONSES: Issued.note_response}
 
 
 def _without_usage(frames: bytes) -> bytes:

@@ -13,7 +13,6 @@ from openai.types.responses import ResponseInputItemParam
 
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES
 from tests.gateway.sdk.desk import MODELS, OMITTED, Desk
-from tests.gateway.strict_common import objects
 from tests.sdk.digging import Object, dig_object, dig_objects
 from tests.sdk.providers import Turn
 from tests.sdk.test_conversations import CALLED, CALLS, ENDED, FINAL
@@ -223,7 +222,8 @@ def _check_responses(said: list[Object], asked: list[Object]) -> None:
 
 def _proofs(said: list[Object]) -> list[object]:
     """The proofs in what a provider said, in order."""
-    blocks = [block for answer in said for block in objects(answer.get("content", answer.get("output")))]
+    places = ("content", "output")
+    blocks = [block for answer in said for place in places if place in answer for block in dig_objects(answer, place)]
     return [block[name] for block in blocks for name in ("signature", "encrypted_content") if name in block]
 
 

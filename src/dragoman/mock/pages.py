@@ -1,0 +1,51 @@
+"""Pages of items, ids for those that have none, and what is said of those that are not there."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.protocols.codec import Mint
+
+_FEWEST, _MOST, _USUAL = 1, 100, 20
+_KINDS = {400: FailureKind.INVALID, 404: FailureKind.NOT_FOUND}
+_PREFIXES = {"message": "msg_", "reasoning": "rs_", "custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_"}
+
+
+def named(item: JsonObject, mint: Mint) -> JsonObject:
+    """An item with an id of its own."""
+    if "id" in item:
+        return item
+    return {"id": _PREFIXES.get(str(item.get("type", "message")), "fc_") + mint.token(24), **item}
+
+
+def page(items: list[JsonObject], query: str) -> JsonObject:
+    """Some of the items, as a query asks for them: the latest first unless it says otherwise."""
+    asked = {key: values[0] for key, values in parse_qs(query).items()}
+    ordered = items if asked.get("order") == "asc" else items[::-1]
+    names = [str(item.get("id")) for item in ordered]
+    start = names.index(asked["after"]) + 1 if asked.get("after") in names else 0
+    wanted = asked.get("limit", "")
+    limit = min(max(int(wanted) if wanted.isdecimal() else _USUAL, _FEWEST), _MOST)
+    data: JsonList = [*ordered[start : start + limit]]
+    kept = names[start : start + limit]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": kept[0] if kept else None,
+        "last_id": kept[-1] if kept else None,
+        "has_more": start + limit < len(ordered),
+    }
+
+
+def missing(what: str, name: str, status: int, param: str | None = None, code: str | None = None) -> Failure:
+    """The answer to an id that nobody knows."""
+    return Failure(
+        kind=_KINDS[status],
+        status=status,
+        message=f"{what} with id '{name[:100]}' not found.",
+        param=param,
+        code=code,
+        native="invalid_request_error",
+    )

@@ -1,0 +1,60 @@
+"""Recording: one line of JSON per request: what was asked, and what was answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from dragoman.http.flight import HeaderList
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.wire.json import encode
+
+# Headers whose values are nobody's business.
+SECRET = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
+_CUT = "…"
+
+
+class Recorder:
+    """Appends to a file, each line at once, so that whoever was answered finds it there."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("ab", buffering=0)
+
+    def note(
+        self,
+        *,
+        protocol: str,
+        method: str,
+        path: str,
+        query: str,
+        headers: HeaderList,
+        body: JsonValue,
+        status: int,
+        answer: JsonValue,
+    ) -> None:
+        """Write one line."""
+        line: JsonObject = {
+            "protocol": protocol,
+            "method": method,
+            "path": path,
+            "query": query,
+            "headers": told_headers(headers),
+            "body": body,
+            "status": status,
+            "answer": answer,
+        }
+        self._file.write(encode(line) + b"\n")
+
+    def close(self) -> None:
+        """Write no more."""
+        self._file.close()
+
+
+def told_headers(headers: HeaderList) -> JsonObject:
+    """Headers by their names; several of one name are joined, credentials are cut."""
+    told: JsonObject = {}
+    for key, value in headers:
+        name, text = key.decode("latin-1"), value.decode("latin-1")
+        before = told.get(name)
+        told[name] = _CUT if name in SECRET else f"{before}, {text}" if isinstance(before, str) else text
+    return told

@@ -1,0 +1,187 @@
+"""Script: what is to be said, written into the conversation itself, so that a prompt drives a whole run of an agent.
+
+    any words
+    <mock>
+    think I should look first.
+    call Bash {"command": "ls"}
+    ---
+    say All done.
+    </mock>
+
+The last user message that holds a script counts. Steps are separated by `---`; as many of them are over as the
+assistant has taken turns since. A line is a word and what belongs to it, which may be `<<END` and then lines up to END.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from dragoman.echo.proofs import opened
+from dragoman.model.parts import Compaction, Text, ToolCall
+from dragoman.model.request import Message, Request, Role
+from dragoman.model.tools import FunctionTool, TextTool
+
+WORDS = frozenset({"think", "say", "call", "json", "empty", "refuse", "fail", "overflow", "break", "pause"})
+# Letters of a call's id that all calls of one turn share (see `sealing`), with the prefix before them.
+TURN_LETTERS = 16
+
+# What the content of a compaction says before the number of turns that it stands for.
+COMPACTED = "turns: "
+
+_tag = re.compile(r"</?mock>")
+_OPENED, _CLOSED = "<mock>", "</mock>"
+_BETWEEN = "---"
+_heredoc = re.compile(r"(?:^|\s)<<([A-Za-z_][A-Za-z0-9_]*)$").search
+
+
+class Line(Struct, frozen=True):
+    """One line of a step: its word, and the rest."""
+
+    word: str
+    rest: str = ""
+
+
+class ScriptError(Exception):
+    """A script that makes no sense; the words are for whoever wrote it."""
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """The step that a request is at; `key` tells it from the same step of any other conversation.
+
+    `over` says that the script has no step left.
+    """
+
+    lines: tuple[Line, ...] = ()
+    key: str = ""
+    over: bool = False
+
+
+def step_of(request: Request) -> Step | None:
+    """The step that a request asks for; None where there is no script."""
+    found = _found(request)
+    if found is None:
+        return None
+    script, text, number = found
+    steps = parse(script)
+    if number >= len(steps):
+        return Step(over=True)
+    return Step(lines=steps[number], key=_key(request, text, number))
+
+
+def turns_of(request: Request) -> int:
+    """How many steps of its script a conversation has behind it."""
+    found = _found(request)
+    return found[2] if found is not None else 0
+
+
+def _found(request: Request) -> tuple[str, str, int] | None:
+    """The script that counts, the text that holds it, and the number of turns since."""
+    for position in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[position]
+        if message.role is not Role.USER:
+            continue
+        # The part that holds it, because clients add others that change from one try to the next.
+        for text in reversed([part.text for part in message.parts if isinstance(part, Text)]):
+            script = script_in(text)
+            if script is not None:
+                return script, text, _turns(request.messages[position + 1 :])
+    return None
+
+
+def script_in(text: str) -> str | None:
+    """The last script of a text, without its tags; a script may hold others, for those who are asked in turn."""
+    found: str | None = None
+    depth, start = 0, 0
+    for tag in _tag.finditer(text):
+        if tag[0] == _OPENED:
+            if depth == 0:
+                start = tag.end()
+            depth += 1
+        elif depth:
+            depth -= 1
+            if depth == 0:
+                found = text[start : tag.start()]
+    return found
+
+
+def parse(script: str) -> list[tuple[Line, ...]]:
+    """The steps of a script."""
+    steps: list[tuple[Line, ...]] = []
+    lines: list[Line] = []
+    for line in _lines(script):
+        if line.word == _BETWEEN:
+            steps.append(tuple(lines))
+            lines = []
+        else:
+            lines.append(line)
+    return [*steps, tuple(lines)]
+
+
+def _lines(script: str) -> Iterator[Line]:
+    rows = iter(script.splitlines())
+    for row in rows:
+        stripped = row.strip()
+        if not stripped:
+            continue
+        word, _, rest = stripped.partition(" ")
+        if word != _BETWEEN and word not in WORDS:
+            raise ScriptError(f"{word[:40]!r} is no word of a script; known are {', '.join(sorted(WORDS))}")
+        mark = _heredoc(rest)
+        if mark is None:
+            yield Line(word, rest.strip())
+            continue
+        kept: list[str] = []
+        for inner in rows:
+            if inner.strip() == mark[1]:
+                break
+            kept.append(inner)
+        else:
+            raise ScriptError(f"the text after <<{mark[1]} has no line {mark[1]} at its end")
+        head = rest[: mark.start()].strip()
+        text = "\n".join(kept)
+        yield Line(word, f"{head} {text}" if head else text)
+
+
+def _turns(messages: tuple[Message, ...]) -> int:
+    """How many turns the assistant has taken: runs of its messages, but calls of one turn are one, however mixed."""
+    turns, speaking = 0, False
+    mark = ""
+    for message in messages:
+        compactions = [part for part in message.parts if isinstance(part, Compaction)]
+        if compactions:
+            turns, speaking = _compacted(compactions[-1]), False
+            continue
+        if message.role is not Role.ASSISTANT:
+            # Instructions in between end no turn; what the user says, or a tool gives, does.
+            speaking = speaking and message.role is not Role.USER
+            continue
+        marks = [_mark(part.call_id) for part in message.parts if isinstance(part, ToolCall)]
+        if not speaking and not (marks and mark and marks[0] == mark):
+            turns += 1
+        speaking = True
+        mark = marks[-1] if marks else mark
+    return turns
+
+
+def _compacted(part: Compaction) -> int:
+    """How many turns a compaction stands for, if it was made here."""
+    token = part.seal.body.get("encrypted_content") if part.seal is not None else None
+    text = opened(token) if isinstance(token, str) else None
+    number = (text or "").rpartition(COMPACTED)[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _mark(call_id: str) -> str:
+    letters = call_id.partition("_")[2]
+    return letters[:TURN_LETTERS] if len(letters) > TURN_LETTERS else ""
+
+
+def _key(request: Request, text: str, number: int) -> str:
+    """A retry has the same key; a side question of the same client, with other tools, has another."""
+    names = "\n".join([tool.name for tool in request.tools if isinstance(tool, FunctionTool | TextTool)])
+    told = "\0".join((request.origin, request.model, str(number), names, text))
+    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,193 @@
+"""What services of every protocol look at: members, tools, schemas, ids, and what they said themselves."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.wire.json import decode
+
+_is_tool_name = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
+_TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
+# Members of a schema that are schemas, lists of schemas and tables of schemas.
+_INNER = ("items", "additionalProperties", "not")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_TABLES = ("properties", "$defs", "definitions")
+# Schemas nest; what goes deeper than any service follows is not looked at.
+_DEEPEST = 100
+_MOST_KEPT = 20_000
+
+Members: TypeAlias = Mapping[str, frozenset[str]]
+
+
+class Issued:
+    """What one provider said, the oldest forgotten first: each turn by the proof in it, each item by its id."""
+
+    def __init__(self) -> None:
+        # Messages: signature -> the blocks of its turn.
+        self.turns: dict[str, list[JsonObject]] = {}
+        # Responses: id -> the item; and both ways between a reasoning item and what it led to.
+        self.items: dict[str, JsonObject] = {}
+        self.followers: dict[str, str] = {}
+        self.leaders: dict[str, str] = {}
+        # Chat: the reasoning that was told.
+        self.reasoning: dict[str, None] = {}
+
+    def note_message(self, message: JsonObject) -> None:
+        """Remember the blocks of a Messages answer, if it holds a proof."""
+        blocks = objects(message.get("content"))
+        for block in blocks:
+            if block.get("type") == "thinking":
+                self.turns[str(block["signature"])] = blocks
+        _forget(self.turns)
+
+    def note_completion(self, completion: JsonObject) -> None:
+        """Remember the reasoning of a Chat answer."""
+        for choice in objects(completion.get("choices")):
+            message = choice.get("message")
+            if isinstance(message, dict) and message.get("reasoning_content"):
+                self.reasoning[str(message["reasoning_content"])] = None
+        _forget(self.reasoning)
+
+    def note_response(self, response: JsonObject) -> None:
+        """Remember the items of a Responses answer."""
+        output = objects(response.get("output"))
+        for item, follower in zip(output, [*output[1:], None], strict=True):
+            self.items[str(item["id"])] = item
+            if item.get("type") == "reasoning" and follower is not None:
+                self.followers[str(item["id"])] = str(follower["id"])
+                self.leaders[str(follower["id"])] = str(item["id"])
+        for kept in (self.items, self.followers, self.leaders):
+            _forget(kept)
+
+
+def _forget(kept: dict[str, JsonObject] | dict[str, list[JsonObject]] | dict[str, str] | dict[str, None]) -> None:
+    while len(kept) > _MOST_KEPT:
+        del kept[next(iter(kept))]
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, as a table of names is easiest read."""
+    return frozenset(text.split())
+
+
+def among(value: JsonValue, names: Collection[str]) -> bool:
+    """Whether a value is one of some names; it may be anything else."""
+    return isinstance(value, str) and value in names
+
+
+def objects(value: JsonValue) -> list[JsonObject]:
+    """The objects of a list; anything else has none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def listed(value: JsonValue) -> JsonList:
+    """A list; anything else is an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def repeated(ids: Iterable[JsonValue]) -> list[str]:
+    """Ids that stand more than once."""
+    return [name for name, count in Counter(map(str, ids)).items() if count > 1]
+
+
+def text_of(value: JsonValue) -> str:
+    """A string, or the joined text of parts."""
+    if isinstance(value, str):
+        return value
+    return "".join([str(part.get("text", "")) for part in objects(value)])
+
+
+def json_object(text: JsonValue) -> JsonObject | None:
+    """The object that a text is the JSON of, as arguments have to be; None for anything else."""
+    try:
+        value = decode(text) if isinstance(text, str) else None
+    except WireError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def name_faults(tools: list[JsonObject]) -> Iterator[str]:
+    """What is wrong with the names of declared tools."""
+    for name in repeated(tool.get("name") for tool in tools):
+        yield f"tools: the name {name!r} is not unique"
+    for tool in tools:
+        given = tool.get("name")
+        if not isinstance(given, str) or not _is_tool_name(given):
+            yield f"tools: {given!r} is no name of a tool"
+
+
+def tool_faults(tools: list[JsonObject], schema: str, *, openai: bool) -> Iterator[str]:
+    """What is wrong with declared functions: their names, and their schemas under the member `schema`.
+
+    OpenAI's services take a function without a schema for one without arguments.
+    """
+    yield from name_faults(tools)
+    for tool in tools:
+        name, found = str(tool.get("name")), tool.get(schema)
+        if found is None and openai:
+            continue
+        if found is None:
+            yield f"tools.{name}.{schema}: Field required"
+            continue
+        if not isinstance(found, dict) or found.get("type") != "object":
+            yield f"tools.{name}.{schema}: the root has to be an object"
+        yield from schema_faults(found, f"tools.{name}.{schema}")
+        if tool.get("strict") is True:
+            yield from closed_faults(found, f"tools.{name}.{schema}", all_required=openai)
+
+
+def schema_faults(schema: JsonValue, at: str, depth: int = 0) -> Iterator[str]:
+    """What keeps a value from being a JSON schema, as far as every service looks."""
+    if isinstance(schema, bool) or depth > _DEEPEST:
+        return
+    if not isinstance(schema, dict):
+        yield f"{at}: not a schema"
+        return
+    kinds = schema.get("type", [])
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if not among(kind, _TYPES):
+            yield f"{at}.type: {kind!r} is no type"
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required) or repeated(required):
+        yield f"{at}.required: not a list of unique names"
+    if "enum" in schema and not schema["enum"]:
+        yield f"{at}.enum: empty"
+    for where, inner in _inner(schema):
+        yield from schema_faults(inner, f"{at}.{where}", depth + 1)
+
+
+def closed_faults(schema: JsonValue, at: str, *, all_required: bool, depth: int = 0) -> Iterator[str]:
+    """What keeps a schema from the strict subset: objects are closed and, for OpenAI, every property is required."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return
+    if schema.get("type") == "object":
+        if schema.get("additionalProperties") is not False:
+            yield f"{at}: additionalProperties has to be false"
+        properties = schema.get("properties", {})
+        if all_required and isinstance(properties, dict):
+            required = {name for name in listed(schema.get("required")) if isinstance(name, str)}
+            if set(properties) != required:
+                yield f"{at}: required has to list every property"
+    for where, inner in _inner(schema):
+        yield from closed_faults(inner, f"{at}.{where}", all_required=all_required, depth=depth + 1)
+
+
+def _inner(schema: JsonObject) -> Iterator[tuple[str, JsonValue]]:
+    for member in _INNER:
+        if member in schema:
+            yield member, schema[member]
+    for member in _LISTS:
+        found = schema.get(member, [])
+        yield from (
+            (f"{member}[{count}]", inner) for count, inner in enumerate(found if isinstance(found, list) else [0])
+        )
+    for member in _TABLES:
+        table = schema.get(member, {})
+        yield from (
+            (f"{member}.{name}", inner) for name, inner in (table if isinstance(table, dict) else {"": 0}).items()
+        )

@@ -1,0 +1,33 @@
+"""The page about the mock tells what it does: every word, every model, and an example that runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dragoman.echo.models import ECHO_MODELS
+from dragoman.mock.playing import PREFIX
+from dragoman.mock.script import WORDS, parse, script_in
+from tests.mock.asking import mock_running
+
+PAGE = (Path(__file__).parents[2] / "docs/mock.md").read_text(encoding="utf-8")
+
+
+def test_every_word_of_a_script_is_told() -> None:
+    assert set(re.findall(r"^\| `([a-z]+)[^`]*` \|", PAGE, re.MULTILINE)) == WORDS
+
+
+def test_every_model_is_told() -> None:
+    assert set(re.findall(r"`(mock-[a-z]+)`", PAGE)) == {PREFIX + name for name in ECHO_MODELS}
+
+
+def test_the_script_of_the_page_can_be_read() -> None:
+    block = next(block for block in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL) if "Please tidy up" in block)
+    script = script_in(block)
+    assert script is not None and len(parse(script)) == 3
+
+
+def test_the_example_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    with mock_running() as mock:
+        exec(compile(example.replace("127.0.0.1:4100", mock.address), "mock.md", "exec"), {})

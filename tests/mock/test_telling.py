@@ -1,0 +1,92 @@
+"""Whole and streamed tell the same answer, and what goes wrong goes wrong on the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.echo.models import Ending
+from dragoman.echo.proofs import MESSAGES, RESPONSES
+from dragoman.mint import system_mint
+from dragoman.mock.playing import Play
+from dragoman.mock.telling import Told, tell
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.parts import Text, Thinking, ToolCall
+from tests.mock.asking import PROTOCOLS, declared, request
+from tests.sdk.oracles import check_answer, check_stream
+
+PARTS = (
+    Thinking(text="Let me think about it."),
+    Text(text="One two three four."),
+    ToolCall(call_id="", name="f", arguments='{"city": "Rome"}'),
+)
+
+
+def told(protocol: str, play: Play, **more: object) -> Told:
+    found = tell(play, request(protocol, "Go.", **more), system_mint())
+    assert isinstance(found, Told)
+    return found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_whole_answer_is_what_the_sdk_understands(protocol: str) -> None:
+    found = told(protocol, Play(parts=PARTS), tools=declared(protocol, "f"))
+    check_answer(protocol, {**found.body})
+    assert not found.streamed and len(found.pieces) == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_comes_in_several_pieces_that_the_sdk_understands(protocol: str) -> None:
+    found = told(protocol, Play(parts=PARTS), tools=declared(protocol, "f"), stream=True)
+    assert found.streamed and len(found.pieces) > 8
+    check_stream(protocol, b"".join(piece for _, piece in found.pieces))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_empty_answer_is_one(protocol: str, stream: bool) -> None:
+    found = told(protocol, Play(), stream=stream)
+    check_answer(protocol, {**found.body})
+
+
+def test_the_record_of_a_stream_has_the_ids_that_the_stream_told() -> None:
+    found = told(RESPONSES, Play(parts=PARTS), tools=declared(RESPONSES, "f"), stream=True)
+    sent = b"".join(piece for _, piece in found.pieces).decode()
+    output = found.body["output"]
+    assert isinstance(output, list) and len(output) == 3
+    before_the_end = sent.partition('"response.completed"')[0]
+    for item in output:
+        assert isinstance(item, dict) and str(item["id"]) in before_the_end
+
+
+def test_a_stream_of_messages_begins_with_the_count_of_its_input() -> None:
+    found = told(MESSAGES, Play(parts=(Text(text="Hi."),)), stream=True)
+    assert b'"input_tokens":4' in found.pieces[0][1]
+
+
+def test_thoughts_are_left_out_where_the_model_may_not_think() -> None:
+    found = told(MESSAGES, Play(parts=PARTS), thinking={"type": "disabled"}, tools=declared(MESSAGES, "f"))
+    content = found.body["content"]
+    assert isinstance(content, list) and len(content) == 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_break_ends_an_answer_in_its_middle(protocol: str) -> None:
+    whole = told(protocol, Play(parts=PARTS, ending=Ending.BREAKS), tools=declared(protocol, "f"))
+    assert whole.breaks and not whole.pieces[0][1].endswith(b"}")
+    streamed = told(protocol, Play(parts=PARTS, ending=Ending.BREAKS), tools=declared(protocol, "f"), stream=True)
+    assert streamed.breaks and 1 < len(streamed.pieces) < 10
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_answer_may_fail_after_its_beginning(protocol: str) -> None:
+    play = Play(parts=PARTS, ending=Ending.FAILS)
+    failure = tell(play, request(protocol, "Go."), system_mint())
+    assert isinstance(failure, Failure) and failure.kind is FailureKind.OVERLOADED
+    assert b"error" in told(protocol, play, stream=True).pieces[-1][1]
+
+
+def test_rests_are_kept() -> None:
+    assert told(MESSAGES, Play(parts=(Text(text="a b"),), wait=2.0, pace=0.5)).wait == 3.0
+    assert told(MESSAGES, Play(parts=(Text(text="a b"),), wait=2.0, pace=0.5), stream=True).wait == 2.0
+    failure = Failure(kind=FailureKind.INVALID, status=400, message="no")
+    assert tell(Play(failure=failure), request(MESSAGES, "Go."), system_mint()) is failure
