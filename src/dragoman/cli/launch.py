@@ -1,0 +1,73 @@
+"""`dragoman launch`: a client in front of the gateway, which is started for it if none is running."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from dragoman.cli import documents
+from dragoman.cli.env import add_wishes, settings_of, wish_of
+from dragoman.config.settings import Settings
+from dragoman.launching.clients import CLIENTS, Client
+from dragoman.launching.gateway import address_of, gateway_started, is_running
+from dragoman.launching.keys import GivenKey, find_key
+from dragoman.launching.running import Run, environment_of, program_of, replace_by
+
+NAME = "launch"
+
+
+def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our words, and those for the client, which argparse cannot be kept from reading."""
+    if NAME not in words[:1] or "--" not in words:
+        return list(words), []
+    end = words.index("--")
+    return list(words[:end]), list(words[end + 1 :])
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        NAME,
+        help="run a client in front of the gateway",
+        usage="dragoman launch CLIENT [--model NAME] [OPTION …] [-- ARGUMENT …]",
+        description="Run a client in front of the gateway, which is started for it if none is running. "
+        "The client's own files are not touched. What stands behind -- is for the client itself.",
+    )
+    add_wishes(parser)
+    parser.set_defaults(run=run, arguments=[])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the client to its end; its exit status is ours."""
+    client = CLIENTS[options.client]
+    settings = settings_of(options)
+    for warning in settings.warnings:
+        documents.complain(f"warning: {warning}")
+    # Whatever can go wrong goes wrong before a gateway is started.
+    program = program_of(client, os.environ)
+    key = find_key(settings, os.environ, options.key_file)
+    wish_of(client, options, settings, "")
+    running = is_running(settings.server)
+    if running and os.name != "nt":
+        # Nothing is left to do after the client.
+        replace_by(*_prepared(client, program, options, settings, key, address_of(settings.server)))
+    with Run() as client_run, _gateway(settings, running) as address:
+        return client_run.to_end(*_prepared(client, program, options, settings, key, address))
+
+
+def _gateway(settings: Settings, running: bool) -> AbstractContextManager[str]:
+    """The gateway that runs, or one that runs as long as it is needed."""
+    if running:
+        return nullcontext(address_of(settings.server))
+    return gateway_started(["--config", settings.file] if settings.file else [], os.environ)
+
+
+def _prepared(
+    client: Client, program: str, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str
+) -> tuple[list[str], dict[str, str]]:
+    """The client's command line and its environment."""
+    plan = client.plan(wish_of(client, options, settings, address))
+    words = [program, *plan.arguments, *options.arguments]
+    return words, environment_of(plan, key, address, os.environ)

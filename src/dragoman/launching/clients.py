@@ -1,0 +1,156 @@
+"""Clients: what each of them has to be told so that it talks to a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.wire.json import encode_text
+
+# The variable that holds the gateway's key, for users and for clients that can be told where to look.
+KEY_VARIABLE = "DRAGOMAN_KEY"
+# What a provider is called in the configuration of clients that want a name for it.
+PROVIDER = "dragoman"
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """Where the gateway is, without a slash at the end, and which models are asked for."""
+
+    url: str
+    model: str | None = None
+    # For titles, summaries and the like.
+    small_model: str | None = None
+    # How many tokens the model takes, where the client cannot know.
+    context: int | None = None
+    # Models to offer for choice beside these.
+    others: tuple[str, ...] = ()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model, the one that is asked for first."""
+        named = (name for name in (self.model, self.small_model, *self.others) if name is not None)
+        return tuple(dict.fromkeys(named))
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How a client is started: its environment and the first words behind its name. It holds no secret."""
+
+    # The variable that the client reads the key from.
+    key_variable: str
+    environment: Mapping[str, str]
+    # Variables that would lead it elsewhere.
+    removed: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """A program that can be launched."""
+
+    name: str
+    program: str
+    # How to get it.
+    package: str
+    plan: Callable[[Wish], Plan]
+    # Whether it knows no model of its own, and whether it has work for a small one.
+    needs_model: bool = False
+    has_small_model: bool = True
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it is missing."""
+        return f"install it: npm install -g {self.package}"
+
+
+_CLAUDE_MODELS = (
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_DEFAULT_FABLE_MODEL",
+    "CLAUDE_CODE_SUBAGENT_MODEL",
+)
+# The first is the older name, which it still reads.
+_CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")
+# How much a model takes that it does not know, and when it begins to summarise.
+_CLAUDE_WINDOWS = ("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+# Its ways around the gateway: keys of its own, logins, and other clouds.
+_CLAUDE_ELSEWHERE = (
+    "ANTHROPIC_API_KEY",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+)
+
+
+def _claude(wish: Wish) -> Plan:
+    environment = {
+        "ANTHROPIC_BASE_URL": wish.url,
+        # Nothing but the conversation is to be sent; else it calls its maker beside the gateway.
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        # Its choice of models lists those of the gateway.
+        "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
+    }
+    small = wish.small_model or wish.model
+    environment |= dict.fromkeys(_CLAUDE_MODELS, wish.model) if wish.model else {}
+    environment |= dict.fromkeys(_CLAUDE_SMALL_MODELS, small) if small else {}
+    if wish.context:
+        environment |= dict.fromkeys(_CLAUDE_WINDOWS, str(wish.context))
+    return Plan(key_variable="ANTHROPIC_AUTH_TOKEN", environment=environment, removed=_CLAUDE_ELSEWHERE)
+
+
+def _codex(wish: Wish) -> Plan:
+    """Codex takes its settings from a file, or from its command line, which leaves the file alone."""
+    members: JsonObject = {
+        "name": "Dragoman",
+        "base_url": f"{wish.url}/v1",
+        "wire_api": "responses",
+        "env_key": KEY_VARIABLE,
+        "supports_websockets": False,
+    }
+    # A text, a number or a truth value is written in TOML as it is in JSON.
+    provider = ", ".join(f"{name} = {encode_text(value)}" for name, value in members.items())
+    settings = {"model_provider": encode_text(PROVIDER), f"model_providers.{PROVIDER}": f"{{ {provider} }}"}
+    if wish.model:
+        settings["model"] = encode_text(wish.model)
+    if wish.context:
+        settings["model_context_window"] = str(wish.context)
+    arguments = tuple(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
+    return Plan(key_variable=KEY_VARIABLE, environment={}, arguments=arguments)
+
+
+# It keeps images and levels of effort from a model that is not said to take them; who does not is the gateway's to know.
+_OPENCODE_ABLE: JsonObject = {
+    "reasoning": True,
+    "attachment": True,
+    "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]},
+}
+
+
+def _opencode(wish: Wish) -> Plan:
+    """OpenCode takes a whole configuration from its environment, and lays it over the user's own."""
+    limit: JsonObject = {"limit": {"context": wish.context, "output": wish.context // 4}} if wish.context else {}
+    provider: JsonObject = {
+        # Messages is the protocol that has the most to say: thinking with its signatures, marks for the cache.
+        "npm": "@ai-sdk/anthropic",
+        "name": "Dragoman",
+        "options": {"baseURL": f"{wish.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"},
+        "models": {name: {"name": name, **_OPENCODE_ABLE, **limit} for name in wish.models},
+    }
+    config: JsonObject = {"provider": {PROVIDER: provider}}
+    if wish.model:
+        config["model"] = f"{PROVIDER}/{wish.model}"
+    if small := wish.small_model or wish.model:
+        config["small_model"] = f"{PROVIDER}/{small}"
+    return Plan(key_variable=KEY_VARIABLE, environment={"OPENCODE_CONFIG_CONTENT": encode_text(config)})
+
+
+CLIENTS: Mapping[str, Client] = {
+    client.name: client
+    for client in (
+        Client(name="claude", program="claude", package="@anthropic-ai/claude-code", plan=_claude),
+        Client(name="codex", program="codex", package="@openai/codex", plan=_codex, has_small_model=False),
+        Client(name="opencode", program="opencode", package="opencode-ai", plan=_opencode, needs_model=True),
+    )
+}

@@ -1,0 +1,116 @@
+"""The gateway that a client is pointed to: the one that runs, or one that is started for as long as the client runs."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from dragoman.config.settings import Server
+from dragoman.errors import DragomanError, WireError
+from dragoman.wire.json import decode
+
+# How long a gateway may take to say who it is, to start, and to end.
+_ANSWER_SECONDS = 3.0
+_START_SECONDS = 60.0
+_STOP_SECONDS = 45.0
+_LARGEST_ANSWER = 65536
+# A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
+# this machine alone.
+_OWN = ("--host", "127.0.0.1", "--port", "0", "--log", "off")
+# What the first line that a gateway prints begins with; the address follows up to a comma.
+_GREETING = "dragoman listens on "
+
+
+def host_to_call(host: str) -> str:
+    """The host under which a server on this machine is reached: an address that stands for all of them is none."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def address_of(server: Server) -> str:
+    """The address of the gateway that the configuration describes."""
+    host = host_to_call(server.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
+
+
+def is_running(server: Server) -> bool:
+    """Whether a gateway answers where the configuration says."""
+    if not server.port:
+        return False
+    connection = http.client.HTTPConnection(host_to_call(server.host), server.port, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/")
+        told = decode(connection.getresponse().read(_LARGEST_ANSWER))
+    except (OSError, http.client.HTTPException, WireError):
+        return False
+    finally:
+        connection.close()
+    return isinstance(told, dict) and told.get("name") == "dragoman"
+
+
+@contextmanager
+def gateway_started(arguments: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
+    """Start a gateway, give its address, and end it in the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "serve", *arguments, *_OWN],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Out of reach of the terminal: Ctrl-C is for the client.
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        words, complaints = _Output(process.stdout), _Output(process.stderr)
+        first = words.first_line(_START_SECONDS)
+        if not first.startswith(_GREETING):
+            process.terminate()
+            said = " ".join(complaints.all().split()) or "it said nothing"
+            raise DragomanError(f"the gateway did not start: {said}")
+        yield first.removeprefix(_GREETING).partition(",")[0].strip()
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class _Output:
+    """What a process writes, read to its end, so that it never waits for a reader; the beginning is kept."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._lines: list[str] = []
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: IO[str]) -> None:
+        with stream, suppress(ValueError):
+            for line in stream:
+                if len(self._lines) < 100:
+                    self._lines.append(line)
+                self._begun.set()
+        self._begun.set()
+
+    def first_line(self, patience: float) -> str:
+        """The first line, or nothing if there was none in time."""
+        self._begun.wait(patience)
+        return self._lines[0] if self._lines else ""
+
+    def all(self) -> str:
+        """What was kept, once the process has ended or would not end."""
+        self._thread.join(_ANSWER_SECONDS)
+        return "".join(self._lines)

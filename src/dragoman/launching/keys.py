@@ -1,0 +1,51 @@
+"""Keys: the one that opens the gateway, and where it was found. The gateway knows digests alone, so users give it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.config.keys import digest_of
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.launching.clients import KEY_VARIABLE
+
+# Clients insist on some key; a gateway without keys looks at none.
+PLACEHOLDER = "none"
+
+
+class GivenKey(Struct, frozen=True, kw_only=True):
+    """A key, and the file it was read from, if it was not in the environment."""
+
+    text: str
+    file: str | None = None
+
+    def __repr__(self) -> str:
+        return "GivenKey(…)"
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether it opens nothing and need not be kept secret."""
+        return self.text == PLACEHOLDER
+
+
+def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
+    """The key that a client of this gateway has to send."""
+    if not settings.keys:
+        return GivenKey(text=PLACEHOLDER)
+    if file is not None:
+        given = GivenKey(text=Path(file).read_text(encoding="utf-8").strip(), file=file)
+    else:
+        given = GivenKey(text=environ.get(KEY_VARIABLE, ""))
+    where = file or KEY_VARIABLE
+    if not given.text:
+        raise DragomanError(
+            f"the gateway asks for a key: put one into {KEY_VARIABLE}, or name the file that holds it with --key-file"
+            if file is None
+            else f"{file} holds no key"
+        )
+    if digest_of(given.text) not in {key.digest for key in settings.keys}:
+        raise DragomanError(f"the key in {where} is none of those that the configuration knows")
+    return given

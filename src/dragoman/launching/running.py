@@ -1,0 +1,89 @@
+"""Running: a client with the terminal attached, to its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import NoReturn, Self
+from urllib.parse import urlsplit
+
+from dragoman.config.values import is_loopback
+from dragoman.errors import DragomanError
+from dragoman.launching.clients import Client, Plan
+from dragoman.launching.keys import GivenKey
+
+# Sent by a terminal to everybody in front of it: the client decides what they mean.
+_FOR_THE_CLIENT = ("SIGINT", "SIGQUIT")
+# Sent to this process alone: the client has to hear of them.
+_PASSED_ON = ("SIGTERM", "SIGHUP")
+_PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+
+
+def program_of(client: Client, environ: Mapping[str, str]) -> str:
+    """Where the client is, or the words for its absence."""
+    found = shutil.which(client.program, path=environ.get("PATH"))
+    if found is None:
+        raise DragomanError(f"{client.program} is not on PATH; {client.remedy}")
+    return found
+
+
+def environment_of(plan: Plan, key: GivenKey, url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The client's environment: the user's own, and what the plan says."""
+    environment = {name: value for name, value in environ.items() if name not in plan.removed}
+    environment |= {**plan.environment, plan.key_variable: key.text}
+    host = urlsplit(url).hostname or ""
+    if is_loopback(host) and any(environment.get(name) for name in _PROXIES):
+        for name in ("NO_PROXY", "no_proxy"):
+            environment[name] = ",".join(filter(None, (environment.get(name), host)))
+    return environment
+
+
+def replace_by(words: list[str], environment: Mapping[str, str]) -> NoReturn:
+    """Become the client, where nothing has to be done after it."""
+    os.execve(words[0], words, environment)
+
+
+class Run:
+    """A client to be run, and the signals that come meanwhile; inside `with` none of them ends this process.
+
+    Before the client runs, a signal means that it shall not.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: int | None = None
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> Self:
+        # Handlers and not SIG_IGN, which the client would inherit.
+        for name in (*_FOR_THE_CLIENT, *_PASSED_ON):
+            if name in signal.Signals.__members__:
+                number = signal.Signals[name]
+                self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def to_end(self, words: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run the client and give its exit status, as a shell would tell it."""
+        if self._early is None:
+            self._process = subprocess.Popen(words, env=environment)
+            if self._early is not None:
+                # It came in between, and nobody but us has heard it.
+                self._process.send_signal(self._early)
+            status = self._process.wait()
+        else:
+            status = -self._early
+        return 128 - status if status < 0 else status
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._process is None:
+            self._early = number
+        elif signal.Signals(number).name in _PASSED_ON and self._process.poll() is None:
+            self._process.send_signal(number)

@@ -1,0 +1,98 @@
+"""`dragoman env`: lines for a shell, and what is said about a gateway that does not run."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.cli.env import default_shell
+from tests.cli.machine import SECRET, clean
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean(tmp_path, monkeypatch)
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    Path("dragoman.toml").write_text(f'[server]\nport = {port}\n[models]\n"mine" = "echo/text"\n')
+
+
+def printed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is printed, where nothing runs."""
+    assert main(["env", *arguments]) == 0
+    captured = capfd.readouterr()
+    assert "no gateway is running at http://127.0.0.1:" in captured.err
+    return captured.out
+
+
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is said where nothing is printed."""
+    assert main(["env", *arguments]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_claude_needs_an_address_and_a_word_for_a_key(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capfd, "claude", "--model", "mine").splitlines()
+    assert "unset ANTHROPIC_API_KEY" in lines
+    assert "export ANTHROPIC_MODEL=mine" in lines
+    assert "export ANTHROPIC_AUTH_TOKEN=none" in lines
+
+
+def test_codex_becomes_a_function(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "codex() { command codex -c " in printed(capfd, "codex")
+
+
+def test_opencode_is_offered_the_models_that_are_configured(capfd: pytest.CaptureFixture[str]) -> None:
+    out = printed(capfd, "opencode", "--model", "echo/tools")
+    assert '"mine":{"name":"mine"}' in out
+    assert '"echo/thinking"' in out
+
+
+def test_another_shell_may_be_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    assert "set -gx ANTHROPIC_AUTH_TOKEN 'none'" in printed(capfd, "claude", "--shell", "fish")
+
+
+def test_a_key_that_is_secret_is_not_printed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("dragoman.toml").open("a") as file:
+        file.write(f'[keys.me]\nkey = "{SECRET}"\n')
+    Path("dragoman.toml").chmod(0o600)
+    assert "put one into DRAGOMAN_KEY" in refused(capfd, "claude")
+    monkeypatch.setenv("DRAGOMAN_KEY", SECRET)
+    out = printed(capfd, "claude")
+    assert 'export ANTHROPIC_AUTH_TOKEN="$DRAGOMAN_KEY"' in out
+    assert SECRET not in out
+
+
+# What cannot be had, and what is said.
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "OpenCode without a model": (("opencode",), "has to be told which model"),
+    "a small model for Codex": (("codex", "--small-model", "x"), "leave out --small-model"),
+    "a context of nothing": (("claude", "--context", "0"), "a number of tokens"),
+    "a file that is not there": (("claude", "--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_had_is_told(capfd: pytest.CaptureFixture[str], case: str) -> None:
+    arguments, words = WRONG[case]
+    assert words in refused(capfd, *arguments)
+
+
+def test_a_port_that_nobody_knows_cannot_be_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("dragoman.toml").write_text("[server]\nport = 0\n")
+    assert "give it one in server.port" in refused(capfd, "claude")
+
+
+@pytest.mark.parametrize(
+    ("shell", "kind"), [("/usr/bin/fish", "fish"), ("/bin/zsh", "sh"), ("/usr/bin/pwsh", "powershell"), ("", "sh")]
+)
+def test_the_kind_of_shell_is_that_of_the_user(shell: str, kind: str) -> None:
+    assert default_shell({"SHELL": shell}) == kind

@@ -1,0 +1,102 @@
+"""What each client is told: that the real ones understand it is proved in tests/clients."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from dragoman.launching.clients import CLIENTS, Plan, Wish
+
+URL = "http://127.0.0.1:8484"
+FULL = Wish(url=URL, model="openai/gpt-5.1", small_model="local/qwen3", context=32768, others=("echo/text", "gpt"))
+
+
+def settings_of(plan: Plan) -> dict[str, object]:
+    """The settings on Codex's command line, read as Codex reads them."""
+    assert plan.arguments[::2] == ("-c",) * (len(plan.arguments) // 2)
+    return tomllib.loads("\n".join(plan.arguments[1::2]))
+
+
+def config_of(plan: Plan) -> dict[str, object]:
+    """The configuration in OpenCode's environment."""
+    config: dict[str, object] = json.loads(plan.environment["OPENCODE_CONFIG_CONTENT"])
+    return config
+
+
+def test_claude_asks_for_the_models_whatever_it_calls_them() -> None:
+    plan = CLIENTS["claude"].plan(FULL)
+    assert plan.key_variable == "ANTHROPIC_AUTH_TOKEN"
+    assert plan.environment["ANTHROPIC_BASE_URL"] == URL
+    models = {name: value for name, value in plan.environment.items() if name.endswith("_MODEL")}
+    small = {name for name, value in models.items() if value == "local/qwen3"}
+    assert small == {"ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"}
+    assert {value for name, value in models.items() if name not in small} == {"openai/gpt-5.1"}
+    assert plan.environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "32768"
+    assert plan.arguments == ()
+
+
+def test_claude_keeps_its_own_names_of_models_if_none_is_asked_for() -> None:
+    environment = CLIENTS["claude"].plan(Wish(url=URL)).environment
+    assert not [name for name in environment if name.endswith("_MODEL") or "CONTEXT" in name]
+
+
+def test_one_model_does_the_small_work_too() -> None:
+    plan = CLIENTS["claude"].plan(Wish(url=URL, model="echo/text"))
+    assert plan.environment["ANTHROPIC_SMALL_FAST_MODEL"] == "echo/text"
+    assert config_of(CLIENTS["opencode"].plan(Wish(url=URL, model="echo/text")))["small_model"] == "dragoman/echo/text"
+
+
+def test_claude_does_not_find_a_way_around_the_gateway() -> None:
+    assert {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"} <= set(CLIENTS["claude"].plan(FULL).removed)
+
+
+def test_codex_gets_a_provider_on_its_command_line() -> None:
+    plan = CLIENTS["codex"].plan(FULL)
+    assert settings_of(plan) == {
+        "model_provider": "dragoman",
+        "model_providers": {
+            "dragoman": {
+                "name": "Dragoman",
+                "base_url": f"{URL}/v1",
+                "wire_api": "responses",
+                "env_key": "DRAGOMAN_KEY",
+                "supports_websockets": False,
+            }
+        },
+        "model": "openai/gpt-5.1",
+        "model_context_window": 32768,
+    }
+    assert plan.key_variable == "DRAGOMAN_KEY"
+    assert plan.environment == {}
+
+
+def test_codex_keeps_its_own_model_if_none_is_asked_for() -> None:
+    assert set(settings_of(CLIENTS["codex"].plan(Wish(url=URL)))) == {"model_provider", "model_providers"}
+
+
+@pytest.mark.parametrize("name", ['with "quotes"', "back\\slash", "new\nline", "ümläut"])
+def test_a_strange_name_of_a_model_stays_what_it_is(name: str) -> None:
+    assert settings_of(CLIENTS["codex"].plan(Wish(url=URL, model=name)))["model"] == name
+    assert config_of(CLIENTS["opencode"].plan(Wish(url=URL, model=name)))["model"] == f"dragoman/{name}"
+
+
+def test_opencode_gets_a_provider_with_every_known_model() -> None:
+    config = config_of(CLIENTS["opencode"].plan(FULL))
+    assert (config["model"], config["small_model"]) == ("dragoman/openai/gpt-5.1", "dragoman/local/qwen3")
+    providers = config["provider"]
+    assert isinstance(providers, dict)
+    provider = providers["dragoman"]
+    assert provider["options"] == {"baseURL": f"{URL}/v1", "apiKey": "{env:DRAGOMAN_KEY}"}
+    assert list(provider["models"]) == ["openai/gpt-5.1", "local/qwen3", "echo/text", "gpt"]
+    assert provider["models"]["gpt"]["limit"] == {"context": 32768, "output": 8192}
+    assert provider["models"]["gpt"]["reasoning"] is True
+    assert "image" in provider["models"]["gpt"]["modalities"]["input"]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_is_known_by_the_name_of_its_program(name: str) -> None:
+    client = CLIENTS[name]
+    assert client.name == client.program == name
+    assert client.remedy == f"install it: npm install -g {client.package}"

@@ -1,0 +1,122 @@
+"""The gateway of a launch: found where it runs, or started and ended; real processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from dragoman.config.settings import Server
+from dragoman.errors import DragomanError
+from dragoman.launching.gateway import address_of, gateway_started, is_running
+from tests.server.process import Process, clean_environment
+
+
+def at(port: int) -> Server:
+    """The configuration of a gateway on this machine."""
+    return Server(port=port)
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        (Server(), "http://127.0.0.1:8484"),
+        (Server(host="0.0.0.0", port=80), "http://127.0.0.1:80"),
+        (Server(host="::", port=80), "http://[::1]:80"),
+        (Server(host="gateway.local"), "http://gateway.local:8484"),
+    ],
+)
+def test_a_gateway_is_called_by_an_address_that_can_be_called(server: Server, address: str) -> None:
+    assert address_of(server) == address
+
+
+def test_a_gateway_that_runs_is_found(tmp_path: Path) -> None:
+    process = Process(["--port", "0"], tmp_path)
+    try:
+        port = process.listening()
+        assert is_running(at(port))
+        assert process.stop() == 0
+        assert not is_running(at(port))
+    finally:
+        process.end()
+
+
+def test_a_free_port_is_no_gateway() -> None:
+    assert not is_running(at(0))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n{'not': JSON}",
+        b'HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\n{"name":"another"}',
+    ],
+    ids=["nothing", "no HTTP", "no JSON", "another server"],
+)
+def test_another_server_is_no_gateway(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert not is_running(at(listener.getsockname()[1]))
+        thread.join(30)
+
+
+def test_a_gateway_is_started_for_this_machine_alone_and_ended(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text('[server]\nhost = "0.0.0.0"\nport = 1\n[keys.me]\nkey = "sk-0123456789abcdef-of-mine"\n')
+    file.chmod(0o600)
+    with gateway_started(["--config", str(file)], clean_environment(tmp_path)) as address:
+        place = urlsplit(address)
+        assert (place.scheme, place.hostname) == ("http", "127.0.0.1")
+        assert place.port is not None
+        assert is_running(at(place.port))
+    assert not is_running(at(place.port))
+
+
+def test_a_gateway_is_ended_after_an_error_too(tmp_path: Path) -> None:
+    ports = []
+    with pytest.raises(ZeroDivisionError), gateway_started([], clean_environment(tmp_path)) as address:
+        ports.append(urlsplit(address).port or 0)
+        raise ZeroDivisionError
+    assert not is_running(at(ports[0]))
+
+
+def test_a_gateway_that_does_not_start_is_told_in_its_own_words(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere.toml")
+    with (
+        pytest.raises(DragomanError, match=r"the gateway did not start: dragoman: .*nowhere\.toml"),
+        gateway_started(["--config", nowhere], clean_environment(tmp_path)),
+    ):
+        raise AssertionError("it did start")
+
+
+def test_a_gateway_does_not_belong_to_the_terminal(tmp_path: Path) -> None:
+    with gateway_started([], clean_environment(tmp_path)) as address:
+        port = urlsplit(address).port
+        pid = next(
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and _parent(entry) == os.getpid() and b"serve" in (entry / "cmdline").read_bytes()
+        )
+        assert os.getsid(pid) == pid != os.getsid(0)
+        assert port is not None
+
+
+def _parent(entry: Path) -> int | None:
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except FileNotFoundError:
+        return None

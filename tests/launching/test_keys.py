@@ -1,0 +1,61 @@
+"""The key that opens the gateway: where it is found, and what is said when it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.keys import digest_of
+from dragoman.config.settings import Key, Settings
+from dragoman.errors import DragomanError
+from dragoman.launching.keys import find_key
+
+SECRET = "sk-dragoman-0123456789abcdef"
+OPEN = Settings()
+CLOSED = Settings(keys=(Key(name="me", digest=digest_of(SECRET)),))
+
+
+def test_a_gateway_without_keys_gets_a_word_that_is_none() -> None:
+    assert find_key(OPEN, {"DRAGOMAN_KEY": SECRET}).is_placeholder
+
+
+def test_the_key_is_found_in_the_environment() -> None:
+    key = find_key(CLOSED, {"DRAGOMAN_KEY": SECRET})
+    assert (key.text, key.file, key.is_placeholder) == (SECRET, None, False)
+
+
+def test_a_file_that_is_named_comes_first(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{SECRET}\n")
+    key = find_key(CLOSED, {"DRAGOMAN_KEY": "another"}, str(file))
+    assert (key.text, key.file) == (SECRET, str(file))
+
+
+def test_a_key_is_never_shown() -> None:
+    assert SECRET not in repr(find_key(CLOSED, {"DRAGOMAN_KEY": SECRET}))
+
+
+@pytest.mark.parametrize(
+    ("environ", "content", "words"),
+    [
+        ({}, None, "put one into DRAGOMAN_KEY"),
+        ({"DRAGOMAN_KEY": ""}, None, "--key-file"),
+        ({"DRAGOMAN_KEY": "sk-of-somebody-else"}, None, "the key in DRAGOMAN_KEY is none of those"),
+        ({}, " \n", "holds no key"),
+        ({}, "sk-of-somebody-else", "is none of those"),
+    ],
+)
+def test_what_is_wrong_is_told_without_the_key(
+    tmp_path: Path, environ: dict[str, str], content: str | None, words: str
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(content or "")
+    with pytest.raises(DragomanError, match=words) as error:
+        find_key(CLOSED, environ, None if content is None else str(file))
+    assert "somebody" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        find_key(CLOSED, {}, str(tmp_path / "nowhere"))

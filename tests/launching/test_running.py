@@ -1,0 +1,119 @@
+"""Running a client: its environment, its exit status, and the signals that come meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import DragomanError
+from dragoman.launching.clients import CLIENTS, Plan
+from dragoman.launching.keys import GivenKey
+from dragoman.launching.running import Run, environment_of, program_of
+
+PLAN = Plan(key_variable="TOKEN", environment={"PLACE": "here"}, removed=("OTHER_KEY",))
+KEY = GivenKey(text="secret")
+LOCAL = "http://127.0.0.1:8484"
+PATIENCE = 60.0
+
+
+def test_a_client_is_found_on_the_path(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert program_of(CLIENTS["claude"], {"PATH": str(tmp_path)}) == str(program)
+
+
+def test_a_client_that_is_missing_is_told_with_the_line_that_installs_it(tmp_path: Path) -> None:
+    with pytest.raises(DragomanError, match="codex is not on PATH; install it: npm install -g @openai/codex"):
+        program_of(CLIENTS["codex"], {"PATH": str(tmp_path)})
+
+
+def test_the_environment_is_the_users_own_and_what_the_plan_says() -> None:
+    environment = environment_of(PLAN, KEY, LOCAL, {"HOME": "/home", "OTHER_KEY": "x", "PLACE": "there"})
+    assert environment == {"HOME": "/home", "PLACE": "here", "TOKEN": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("url", "before", "after"),
+    [
+        (LOCAL, {}, None),
+        (LOCAL, {"HTTP_PROXY": "http://proxy"}, "127.0.0.1"),
+        (LOCAL, {"all_proxy": "http://proxy", "NO_PROXY": "example.org"}, "example.org,127.0.0.1"),
+        ("http://gateway.example.org", {"HTTP_PROXY": "http://proxy"}, None),
+    ],
+)
+def test_no_proxy_comes_between_a_client_and_its_own_machine(
+    url: str, before: dict[str, str], after: str | None
+) -> None:
+    assert environment_of(PLAN, KEY, url, before).get("NO_PROXY") == after
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 128 + signal.SIGTERM)],
+)
+def test_the_exit_status_is_the_clients(script: str, status: int) -> None:
+    with Run() as client:
+        assert client.to_end(["/bin/sh", "-c", script], os.environ) == status
+
+
+WAITING = """
+import pathlib, signal, sys, time
+def hear(number, frame):
+    sys.exit(40 + number)
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, hear)
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(60)
+"""
+
+
+def test_a_signal_to_us_reaches_the_client(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    status = while_waiting(ready, signal.SIGTERM)
+    assert status == 40 + signal.SIGTERM
+
+
+def test_what_the_terminal_sends_is_left_to_the_client(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    assert while_waiting(ready, signal.SIGINT, signal.SIGHUP) == 40 + signal.SIGHUP
+
+
+def while_waiting(ready: Path, *numbers: signal.Signals) -> int:
+    """Run a client that waits, and send ourselves signals once it does; give the exit status."""
+
+    def send() -> None:
+        end = time.monotonic() + PATIENCE
+        while not ready.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            time.sleep(0.2)
+
+    with Run() as client:
+        sender = threading.Thread(target=send)
+        sender.start()
+        status = client.to_end([sys.executable, "-c", WAITING, str(ready)], os.environ)
+        sender.join(PATIENCE)
+    return status
+
+
+def test_after_an_early_signal_no_client_is_started(tmp_path: Path) -> None:
+    with Run() as client:
+        signal.raise_signal(signal.SIGINT)
+        assert client.to_end(["/bin/sh", "-c", f"touch {tmp_path}/ran"], os.environ) == 128 + signal.SIGINT
+    assert not (tmp_path / "ran").exists()
+
+
+def test_handlers_are_as_before_in_the_end() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.getsignal(number) for number in numbers]
+    with Run():
+        assert [signal.getsignal(number) for number in numbers] != before
+    assert [signal.getsignal(number) for number in numbers] == before
