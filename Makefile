@@ -1,4 +1,5 @@
-# The one door to the project. It needs Python 3.11 or newer, make, and a package registry that pip can reach.
+# The one door to the project. It needs Python 3.11 or newer, make, and a package registry that pip can reach; the tests
+# run real clients, for which they need npm and a registry that it can reach.
 
 PYTHON ?= python3
 VENV := .venv
@@ -6,10 +7,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # Touched after an install; older than the pins or the project file means: install again.
 STAMP := $(VENV)/.installed
+# The same for the real clients that the tests run.
+CLIENTS := .clients/.installed
+# Without npm there are no clients to run, and the tests go without them; CI insists.
+WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check laws golden docs server bench bench-gateway clean
+.PHONY: help setup run test check laws golden docs server clients bench bench-gateway clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +28,10 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PIP) install --no-build-isolation --no-deps -e .
 	@touch $@
 
+$(CLIENTS): $(STAMP) tests/clients/installing.py $(wildcard requirements/clients/*)
+	@$(BIN)/python -m tests.clients.installing
+	@touch $@
+
 setup: $(STAMP) ## make the virtual environment and install everything in it
 
 run: $(STAMP) ## the gateway up, with the embedded echo provider, and curl lines to try
@@ -30,12 +39,12 @@ run: $(STAMP) ## the gateway up, with the embedded echo provider, and curl lines
 
 test: check ## everything, on a fresh machine too
 
-check: $(STAMP) ## format, lint, types, import contracts, tests: exactly what CI runs
+check: $(STAMP) $(WITH_CLIENTS) ## format, lint, types, import contracts, tests: exactly what CI runs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto $(if $(WITH_CLIENTS),,--ignore=tests/clients)
 
 laws: $(STAMP) ## the properties that hold for every protocol
 	$(BIN)/pytest -n auto tests/laws
@@ -50,12 +59,15 @@ docs: $(STAMP) ## regenerate the pages that follow from the code
 server: $(STAMP) ## the tests with real processes and sockets
 	$(BIN)/pytest -n auto tests/http tests/gateway tests/server
 
+clients: $(CLIENTS) ## the real clients against the gateway; writes docs/clients/matrix.md
+	WRITE_MATRIX=1 $(BIN)/pytest -n auto tests/clients
+
 bench: $(STAMP) ## measure the core's hot paths
 	$(BIN)/python -m bench.run
 
 bench-gateway: $(STAMP) ## measure the gateway and write docs/performance.md
 	$(BIN)/python -m bench.gateway.run --write
 
-clean: ## remove caches and build output; the virtual environment stays
+clean: ## remove caches and build output; the virtual environment and the clients stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests bench tools -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

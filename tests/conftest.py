@@ -1,4 +1,4 @@
-"""Settings that every test shares: the hypothesis profiles.
+"""Settings that every test shares: the hypothesis profiles; and the matrix of clients, told at the end of a run.
 
 `CI` in the environment selects "ci": the same examples on every run, so that a red build is the change's doing.
 Otherwise "dev" draws new examples each time, and finds what nobody thought of.
@@ -7,6 +7,9 @@ Otherwise "dev" draws new examples each time, and finds what nobody thought of.
 import os
 
 from hypothesis import HealthCheck, settings
+
+# Here, because the process that distributes the tests among others knows the conftest files of no single room.
+pytest_plugins = ("tests.clients.matrix",)
 
 # No deadline and no check of generation speed: both measure the machine, and tests run in parallel.
 settings.register_profile(

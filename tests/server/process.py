@@ -89,7 +89,7 @@ class Lines:
 
 
 class Process:
-    """A gateway process. `port` is known once it listens."""
+    """A gateway process, or one of another command that serves. Its port is known once it listens."""
 
     def __init__(
         self,
@@ -98,11 +98,12 @@ class Process:
         environment: Mapping[str, str] | None = None,
         under: Sequence[str] = NO_LINES,
         terminal: bool = False,
+        command: str = "serve",
     ) -> None:
         # What the log is read from and written to.
         ours, theirs = pty.openpty() if terminal else os.pipe()
         self._process = subprocess.Popen(
-            [*under, sys.executable, "-m", "dragoman", "serve", *arguments],
+            [*under, sys.executable, "-m", "dragoman", command, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=theirs,
@@ -116,7 +117,7 @@ class Process:
 
     def listening(self) -> int:
         """Wait until it listens; give the port."""
-        return port_in(self.out.wait("dragoman listens on "))
+        return port_in(self.out.wait(" listens on "))
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to this process."""
@@ -176,7 +177,8 @@ def as_object(line: str) -> JsonObject:
 def clean_environment(directory: Path) -> dict[str, str]:
     """This process's environment without what a configuration could be made of."""
     known = {name for listing in catalogue().values() for name in listing.env}
-    known |= {"DRAGOMAN_CONFIG", "XDG_CONFIG_HOME", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
+    known |= {"DRAGOMAN_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
+    known |= {"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
     environment = {name: value for name, value in os.environ.items() if name not in known}
     paths = [str(ROOT / "src"), environment.get("PYTHONPATH", "")]
     return environment | {"HOME": str(directory), "PYTHONPATH": os.pathsep.join(path for path in paths if path)}

@@ -1,0 +1,105 @@
+"""`dragoman launch` and `dragoman env` with the real clients: what they are told is what they understand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.clients.desk import Desk
+from tests.sdk.oracles import CHAT, MESSAGES
+from tests.server.process import ROOT
+
+SAID = "all is well"
+# What each client is given so that it answers one prompt and ends, and the model, which its own maker does not have.
+RUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "claude": (("-p",), CHAT),
+    "codex": (("exec", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false"), MESSAGES),
+    "opencode": (("run",), CHAT),
+}
+
+
+@pytest.fixture
+def settings(desk: Desk, home: Path) -> Path:
+    """A configuration whose gateway is not running yet."""
+    file = home / "dragoman.toml"
+    file.write_text(
+        f"""
+[server]
+port = 0
+discover = false
+
+[providers.m]
+protocol = "anthropic-messages"
+base_url = "{desk.mock_url}"
+api_key = "mock-key"
+label = "anthropic"
+
+[providers.c]
+protocol = "openai-chat"
+base_url = "{desk.mock_url}/v1"
+api_key = "mock-key"
+label = "openai"
+"""
+    )
+    return file
+
+
+def launch(client: str, settings: Path, model: str, *words: str) -> list[str | Path]:
+    """The command that launches a client in front of a gateway of its own."""
+    ours = [sys.executable, "-m", "dragoman", "launch", client, "--config", str(settings), "--model", model]
+    return [*ours, "--context", "100000", "--", *words]
+
+
+def environment() -> dict[str, str]:
+    """Where the command finds itself."""
+    return {"PYTHONPATH": str(ROOT / "src"), "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+
+
+@pytest.mark.parametrize("client", RUNS)
+def test_a_launched_client_asks_the_model_of_another_maker(desk: Desk, home: Path, settings: Path, client: str) -> None:
+    words, protocol = RUNS[client]
+    marker, model = desk.marker(), desk.model(protocol)
+    command = launch(client, settings, model, *words, f"{marker} <mock>say {SAID}</mock>")
+    done = desk.run(command, home, environment()).worked()
+    assert SAID in done.out
+    requests = desk.requests(marker)
+    assert requests
+    assert {request.body["model"] for request in requests} == {model.partition("/")[2]}
+    assert {request.protocol for request in requests} == {protocol}
+
+
+@pytest.mark.parametrize("client", RUNS)
+def test_a_client_started_by_hand_after_the_lines_of_env_does_the_same(desk: Desk, home: Path, client: str) -> None:
+    words, protocol = RUNS[client]
+    marker, model = desk.marker(), desk.model(protocol)
+    # The desk's own gateway runs, at a port that its configuration does not tell.
+    file = home / "dragoman.toml"
+    port = desk.url.rpartition(":")[2]
+    file.write_text(f'[server]\nport = {port}\n[keys.desk]\nkey = "$DRAGOMAN_KEY"\n')
+    script = (
+        f'eval "$({sys.executable} -m dragoman env {client} --shell sh --model {model})"\n'
+        f'{client} {" ".join(words)} "$PROMPT"'
+    )
+    prompt = f"{marker} <mock>say {SAID}</mock>"
+    given = environment() | {"DRAGOMAN_KEY": desk.key, "PROMPT": prompt}
+    done = desk.run(["bash", "-c", script], home, given).worked()
+    assert SAID in done.out
+    assert "no gateway is running" not in done.err
+    assert {request.protocol for request in desk.requests(marker)} == {protocol}
+
+
+def test_the_users_own_files_are_not_touched(desk: Desk, home: Path, settings: Path) -> None:
+    own = {".codex/config.toml": 'model = "gpt-mine"\n', ".config/opencode/opencode.json": '{"theme": "system"}'}
+    for name, text in own.items():
+        file = home / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    words, protocol = RUNS["codex"]
+    marker = desk.marker()
+    command = launch("codex", settings, desk.model(protocol), *words, f"{marker} <mock>say {SAID}</mock>")
+    desk.run(command, home, environment()).worked()
+    assert len(desk.requests(marker)) == 1
+    assert {name: (home / name).read_text() for name in own} == own
