@@ -6,6 +6,8 @@
     translation   the protocols differ              [Serializer] ─▶ StreamEncoder
     relay         the protocols are the same        only watches; whole frames go on as they came
     collection    the client did not ask to stream  folds them; the whole answer is told at the end
+    summary       the answer stands for a           folds them; the compaction is told at the end, as a stream
+                  compaction (K1)
 
 However the provider ends, the client's stream ends as its own protocol demands: with its terminator if the answer was
 complete, with its error form if not.
@@ -35,11 +37,12 @@ from dragoman.model.response import StopReason, Usage
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Codec, Mint, StreamDecoder
 from dragoman.protocols.registry import codec_of
+from dragoman.rules.compaction import as_compaction
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.serial import Serializer, Sink
 from dragoman.rules.stops import StopStage
-from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
+from dragoman.translate import LossLine, TranslatedRequest, as_stream, asked_by, derived_mint, lines
 from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import SseReader
 
@@ -85,6 +88,8 @@ class StreamTranslator:
         self._lane: _Lane
         if collect:
             self._lane = _Collection(inner, outer, asked, minted, self._ledger)
+        elif asked.summarises:
+            self._lane = _Summary(inner, outer, asked, minted, self._ledger)
         elif outer is inner:
             self._lane = _Relay(self._source.decoder)
         else:
@@ -181,7 +186,7 @@ class StreamTranslator:
     @property
     def failure(self) -> Failure | None:
         """How the stream failed, if it did."""
-        return self._source.failure
+        return self._source.failure or self._lane.failure
 
     @property
     def usage(self) -> Usage | None:
@@ -336,6 +341,8 @@ class _Lane(Protocol):
 
     status: int
     resume: tuple[JsonObject, ...] | None
+    # What is wrong with an answer that the provider thinks complete.
+    failure: Failure | None
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes: ...
 
@@ -350,6 +357,7 @@ class _Translation:
     def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
         self._outer = outer
         self._out: list[bytes] = []
         self._fold = Fold(outer.name) if _may_pause(asked) else None
@@ -391,6 +399,7 @@ class _Relay:
     def __init__(self, decoder: StreamDecoder) -> None:
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
         self._decoder = decoder
         self._held = bytearray()
         self._broken = False
@@ -442,6 +451,7 @@ class _Collection:
     def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
         self._inner, self._outer, self._asked, self._mint, self._ledger = inner, outer, asked, mint, ledger
         self._fold = Fold(outer.name)
 
@@ -461,4 +471,38 @@ class _Collection:
         answer = self._fold.response()
         if answer.stop.reason is StopReason.PAUSE:
             self.resume = tuple(self._outer.encode_turn(answer.parts))
-        return encode(self._inner.encode_response(answer, self._asked, self._mint, self._ledger))
+        told = as_compaction(answer) if self._asked.summarises else answer
+        if isinstance(told, Failure):
+            self.failure = told
+            self.status, body = self._inner.encode_failure(told, None)
+            return encode(body)
+        return encode(self._inner.encode_response(told, self._asked, self._mint, self._ledger))
+
+
+class _Summary:
+    """A stream whose text is a summary: folded to its end, then told as the stream of one compaction (K1)."""
+
+    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
+        self._inner, self._asked, self._mint, self._ledger = inner, asked, mint, ledger
+        self._fold = Fold(outer.name)
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        for event in events:
+            self._fold(event)
+        return self._told() if events and isinstance(events[-1], Ended | Failed) else b""
+
+    def pass_on(self, chunk: bytes) -> bytes:
+        return b""
+
+    def end(self, events: list[Event]) -> bytes:
+        return self.take(b"", events)
+
+    def _told(self) -> bytes:
+        told = self._fold.failure or as_compaction(self._fold.response())
+        if isinstance(told, Failure):
+            self.failure = told
+            return self._inner.stream_encoder(self._asked, self._mint, self._ledger).feed(Failed(told))
+        return as_stream(told, self._inner, self._asked, self._mint, self._ledger)

@@ -28,6 +28,7 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Codec, Mint, Target
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.abilities import Abilities, Row, abilities_of
+from dragoman.rules.compaction import as_compaction, summarising
 from dragoman.rules.pauses import summed
 from dragoman.rules.serial import Serializer
 from dragoman.rules.stops import StopScanner
@@ -112,7 +113,7 @@ def translate_request(
         label = outer.upstream if upstream is None else upstream
         known = abilities or abilities_of(outer.name, name, label, rows)
         aim = Target(model=name, upstream=label, abilities=known)
-        encoded = outer.encode_request(request, aim, ledger)
+        encoded = outer.encode_request(summarising(request, ledger) if request.compacts else request, aim, ledger)
         written = encode(encoded.body)
     except RecursionError:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
@@ -127,6 +128,7 @@ def translate_request(
         stops=encoded.stops,
         render_turn=outer.encode_turn,
         origin=outer.name,
+        summarises=request.compacts,
     )
     return TranslatedRequest(
         body=written,
@@ -193,8 +195,12 @@ def translate_response(
             answer = _joined(outer.decode_response(decode_object(body_before), asked, ledger), answer)
         resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
         answer = _cut_at_stop(answer, asked.stops)
+        compacted = as_compaction(answer) if asked.summarises else answer
+        if isinstance(compacted, Failure):
+            return _failed(compacted, inner, request_id)
+        answer = compacted
         if stream:
-            written = _as_stream(answer, inner, asked, minted, ledger)
+            written = as_stream(answer, inner, asked, minted, ledger)
         else:
             written = encode(inner.encode_response(answer, asked, minted, ledger))
     except RecursionError:
@@ -246,7 +252,8 @@ def _failed(failure: Failure, inner: Codec, request_id: str | None) -> Translate
     )
 
 
-def _as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> bytes:
+def as_stream(answer: Response, inner: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> bytes:
+    """A whole answer as the events that tell it."""
     encoder = inner.stream_encoder(asked, mint, ledger)
     frames: list[bytes] = []
     sink = Serializer(lambda event: frames.append(encoder.feed(event)), ledger) if inner.serial else None

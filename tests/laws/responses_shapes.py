@@ -483,6 +483,22 @@ TOOL_SEARCH_OUTPUT = record(
     tools=required(some(FUNCTION_TOOL, 2)),
     execution=kept(word("server")),
 )
+CLIENT_SEARCH_CALL = record(
+    "tool_search_call",
+    id=ID,
+    call_id=required(CALL_ID),
+    arguments=kept_required(record(query=TEXT)),
+    execution=kept_required(word("client")),
+    status=STATUS,
+)
+CLIENT_SEARCH_OUTPUT = record(
+    "tool_search_output",
+    id=ID,
+    call_id=required(CALL_ID),
+    tools=required(some(FUNCTION_TOOL, 2)),
+    execution=kept_required(word("client")),
+    status=STATUS,
+)
 CONFIGURATION = record(
     "configuration_update", reasoning=record(effort=required(EFFORT)), text=record(format=required(FORMAT)), id=kept(ID)
 )
@@ -514,6 +530,7 @@ MODEL_ITEMS: tuple[Shape, ...] = (
     MCP_APPROVAL,
     TOOL_SEARCH_CALL,
     TOOL_SEARCH_OUTPUT,
+    CLIENT_SEARCH_CALL,
     PROGRAM,
     PROGRAM_OUTPUT,
     COMPACTION,
@@ -525,6 +542,7 @@ CLIENT_ITEMS: tuple[Shape, ...] = (
     LOCAL_SHELL_OUTPUT,
     SHELL_OUTPUT,
     PATCH_OUTPUT,
+    CLIENT_SEARCH_OUTPUT,
     MCP_ANSWER,
     ADDITIONAL_TOOLS,
     CONFIGURATION,

@@ -62,3 +62,9 @@ def test_a_wrong_row_is_an_error_that_names_it(changes: dict[str, bool | str]) -
     row = Row(protocol=MESSAGES, changes=dict(changes))
     with pytest.raises(DragomanError, match="ability"):
         abilities_of(MESSAGES, "claude", rows=(row,))
+
+
+@pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
+@pytest.mark.parametrize(("model", "both"), [("gpt-5.1", False), ("o3", False), ("x/gpt-6", False), ("gpt-4.1", True)])
+def test_openais_reasoning_models_take_no_sampling_while_they_reason(protocol: str, model: str, both: bool) -> None:
+    assert abilities_of(protocol, model).sampling_with_reasoning is both

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.rules.effort import EFFORTS, budget_for, clamp_budget, effort_for, nearest
+from dragoman.model.losses import Ledger
+from dragoman.rules.effort import EFFORTS, budget_for, clamp_budget, drop_sampling, effort_for, nearest
 from tests.rules.vectors import number, objects, rows, section, text
 
 
@@ -73,3 +74,13 @@ def test_more_budget_is_never_less_effort(one: int, other: int) -> None:
 )
 def test_the_nearest_level_is_chosen(effort: str, levels: tuple[str, ...] | None, expected: str) -> None:
     assert nearest(effort, levels) == expected
+
+
+@pytest.mark.parametrize(("effort", "left"), [("high", {"seed": 1}), ("none", None), (None, None)])
+def test_sampling_goes_where_the_model_reasons(effort: str | None, left: dict[str, int] | None) -> None:
+    body: JsonObject = {"temperature": 1, "top_p": 1, "seed": 1}
+    before, ledger = {**body}, Ledger()
+    drop_sampling(body, effort, ledger)
+    assert body == (left or before)
+    places = ["sampling.temperature", "sampling.top_p"] if left else []
+    assert [loss.at for loss in ledger.losses] == places

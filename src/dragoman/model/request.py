@@ -158,6 +158,8 @@ class Request(Struct, frozen=True, kw_only=True):
     cache: CacheOptions | None = None
     moderation: JsonObject | None = None
     compact_at: int | None = None
+    # Whether the answer is to be a compaction of what was said, asked for at its end.
+    compacts: bool = False
     max_tool_calls: int | None = None
     continues: str | None = None
     conversation: JsonValue = None

@@ -44,7 +44,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     """What an answer is read and written against: the client's request and how it was put to the provider.
 
     `render_turn` writes parts of an assistant turn as the provider's own blocks, to be sealed (V1); `origin` is the
-    protocol the provider speaks, which the events of a stream do not tell.
+    protocol the provider speaks, which the events of a stream do not tell. `answer_id` is the id of the answer where it
+    was given away before; `summarises` says that the answer is the summary that stands for a compaction (K1).
     """
 
     request: Request
@@ -53,6 +54,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     stops: tuple[str, ...] = ()
     render_turn: Callable[[tuple[Part, ...]], list[JsonObject]] | None = None
     origin: str = ""
+    answer_id: str = ""
+    summarises: bool = False
 
 
 class Mint(Struct, frozen=True, kw_only=True):
@@ -109,6 +112,11 @@ class Codec(Struct, frozen=True, kw_only=True):
     # sealed reasoning (V11), None if there is none.
     repair_request: Callable[[bytes, Ledger], bytes]
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
+    # A request without its client's telemetry line, for hosts that are not its vendor's (I4); None on wires without it.
+    without_telemetry: Callable[[bytes, Ledger], bytes] | None
+    # A request whose output cap goes by the newer name, for models that refuse the older (pitfall 124); None on wires
+    # that know only one.
+    rename_cap: Callable[[bytes], bytes] | None
     # A request with what its answer said before it paused, to be asked again; None on wires that never pause.
     resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None
     # A relayed request that asks for usage in its stream, None if that is told anyway; then whole frames of the answer

@@ -31,8 +31,10 @@ class Abilities(Struct, frozen=True, kw_only=True):
     display: bool = False
     # Messages endpoints where the beta for `thinking.block_binding` is available (V6).
     block_binding: bool = False
-    # Sampling members at all; temperature and top_p together; top_k; the penalties (on Responses servers).
+    # Sampling members at all, and beside a reasoning effort; temperature and top_p together; top_k; the penalties (on
+    # Responses servers).
     sampling: bool = True
+    sampling_with_reasoning: bool = True
     sampling_pair: bool = True
     top_k: bool = False
     penalties: bool = True
@@ -218,6 +220,12 @@ ROWS: tuple[Row, ...] = (
     ),
     *(
         Row(protocol=_R, model=pattern, changes={"reasons": True})
+        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
+    ),
+    # While they reason they sample as they like.
+    *(
+        Row(protocol=protocol, model=pattern, changes={"sampling_with_reasoning": False})
+        for protocol in (_C, _R)
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
     Row(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
@@ -51,3 +55,12 @@ def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
     rank = _RANKS.get(effort, len(EFFORTS))
     lower = [level for level in known if _RANKS[level] <= rank]
     return lower[-1] if lower else known[0]
+
+
+def drop_sampling(body: JsonObject, effort: str | None, ledger: Ledger) -> None:
+    """Take sampling out of a body for a model that samples as it likes while it reasons (E5)."""
+    if effort is None or effort == "none":
+        return
+    for name, feature in (("temperature", Feature.TEMPERATURE), ("top_p", Feature.TOP_P)):
+        if body.pop(name, None) is not None:
+            ledger.dropped(feature, ("sampling", name), "not together with a reasoning effort")

@@ -224,6 +224,8 @@ _OPENAI_KINDS: dict[tuple[int, str | None], FailureKind] = {
     (OPENAI_ERRORS[kind][0], OPENAI_ERRORS[kind][2]): kind
     for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH)
 }
+# Codes that are told as they are, since clients know what to do about them.
+_OPENAI_WORDS = frozenset({(FailureKind.RATE_LIMITED, "slow_down"), (FailureKind.CONFLICT, "conversation_locked")})
 
 
 def openai_failure(body: JsonObject, status: int | None) -> Failure:
@@ -251,7 +253,7 @@ def openai_error(failure: Failure) -> tuple[int, JsonObject]:
         status = failure.status if 400 <= failure.status <= 599 else 500
         row = (status, _INVALID if status < 500 else _SERVER, None)
     status, word, code = row
-    if code is None or (failure.kind is FailureKind.RATE_LIMITED and failure.code == "slow_down"):
+    if code is None or (failure.kind, failure.code) in _OPENAI_WORDS:
         code = failure.code
     elif failure.kind is FailureKind.NOT_FOUND and failure.code is None and failure.native == _INVALID:
         # This family of servers names the code itself where it means a model.

@@ -13,11 +13,22 @@ CODE = "context_length_exceeded"
 _STATUSES = frozenset({400, 413})
 _WORDS = (
     "prompt is too long",
+    "input is too long",
     "maximum context length",
     "context window",
     "context length",
     "context limit",
     "available context size",
+    "maximum model length",
+    "maximum prompt length",
+    "maximum number of tokens allowed",
+    "model token limit",
+    "input token length too long",
+    "prompt exceeds max length",
+    "tokens in request more than max tokens allowed",
+    "range of input length should be",
+    "model only supports up to",
+    r"`inputs` tokens \+ `max_new_tokens`",
 )
 _has_wording = re.compile("|".join(_WORDS), re.IGNORECASE).search
 

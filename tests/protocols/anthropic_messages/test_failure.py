@@ -116,6 +116,13 @@ def test_a_delay_in_milliseconds_is_told_in_seconds_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "told"), [("0.5", "1"), ("12", "12"), ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 GMT")]
+)
+def test_a_wait_is_told_in_whole_seconds(given: str, told: str) -> None:
+    assert CODEC.encode_limits({"retry-after": given}, NOW)["retry-after"] == told
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"),
     [
         ("1970-01-01T00:00:00Z", 0),

@@ -17,6 +17,7 @@ from dragoman.protocols.anthropic_messages.relay import (
     resume_request,
     withhold_usage,
     without_reasoning,
+    without_telemetry,
 )
 from dragoman.rules.envelope import Envelope, seal
 from dragoman.wire.json import decode
@@ -281,3 +282,48 @@ DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index
 )
 def test_only_whole_deltas_pass_unread(chunk: bytes, end: int) -> None:
     assert plain_end(chunk, 0) == end
+
+
+LINE = b"x-anthropic-billing-header: cc_version=2.1.325.463; cch=1f2;"
+
+
+@pytest.mark.parametrize(
+    ("system", "kept"),
+    [
+        (
+            b'[ {"type":"text","text":"' + LINE + b'"} , {"type":"text","text":"Be kind","x":1.0} ]',
+            b'[ {"type":"text","text":"Be kind","x":1.0} ]',
+        ),
+        (b'[{"type":"text","text":"' + LINE + b'\\nBe kind"}]', b'[{"type":"text","text":"Be kind"}]'),
+        (b'"' + LINE + b'\\nBe kind"', b'"Be kind"'),
+    ],
+    ids=["a block of its own", "the first line of a block", "the first line of a string"],
+)
+def test_pitfall_007_the_telemetry_line_goes_and_every_other_byte_stays(system: bytes, kept: bytes) -> None:
+    ledger = Ledger()
+    body = b'{ "model":"m" , "system": ' + system + b', "messages":[{"role":"user","content":"hi"}], "x":1e400 }'
+    told_body = without_telemetry(body, ledger)
+    assert told_body == body.replace(system, kept)
+    assert told(ledger) == [("approximated", "telemetry_line", "instructions[0]")]
+
+
+def test_a_system_prompt_of_the_telemetry_line_alone_goes() -> None:
+    body = b'{"model":"m","system":"' + LINE + b'","messages":[]}'
+    assert without_telemetry(body, Ledger()) == b'{"model":"m","messages":[]}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"m","system":"Be kind","messages":[]}',
+        b'{"model":"m","messages":[{"role":"user","content":"' + LINE + b'"}]}',
+        b'{"model":"m","system":[{"type":"text","text":"Say ' + LINE + b'"}],"messages":[]}',
+        b'{"model":"m","system":[1,{"type":"text"},"' + LINE + b'"],"messages":[]}',
+        b'{"model":"m","system":7,"messages":["' + LINE + b'"]}',
+    ],
+    ids=["none", "words of the user", "in the middle of a line", "no block of text", "no system prompt"],
+)
+def test_a_body_without_the_telemetry_line_stays_as_it_is(body: bytes) -> None:
+    ledger = Ledger()
+    assert without_telemetry(body, ledger) is body
+    assert told(ledger) == []

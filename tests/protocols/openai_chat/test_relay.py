@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.openai_chat.relay import ask_usage, plain_end, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.openai_chat.relay import (
+    ask_usage,
+    plain_end,
+    rename_cap,
+    repair_request,
+    withhold_usage,
+    without_reasoning,
+)
 from dragoman.rules.envelope import Envelope, seal
 
 OURS = seal(Envelope(origin="r", model="m", upstream="u", kind="item", data={"type": "reasoning"})).encode()
@@ -159,6 +166,20 @@ def test_every_other_frame_passes(frames: bytes) -> None:
 def test_a_usage_chunk_spread_over_lines_or_cut_off_at_its_end_is_withheld_too() -> None:
     assert withhold_usage(b'data: {"choices":\ndata: [],"usage":{}}\n\n' + frame(WORD)) == frame(WORD)
     assert withhold_usage(frame(WORD) + b"data: " + USAGE) == frame(WORD)
+
+
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        (b'{"max_tokens" : 9, "n":1.0}', b'{"max_completion_tokens":9, "n":1.0}'),
+        (b'{"max_tokens":9, "max_completion_tokens":7}', b'{"max_completion_tokens":7}'),
+        (b'{"max_completion_tokens":7}', b'{"max_completion_tokens":7}'),
+        (b'{"messages":[{"content":"\\"max_tokens\\"","max_tokens":1}]}',) * 2,
+    ],
+    ids=["the older", "both", "the newer", "elsewhere"],
+)
+def test_pitfall_124_a_cap_is_renamed_and_every_other_byte_stays(body: bytes, sent: bytes) -> None:
+    assert rename_cap(body) == sent
 
 
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"usage":null}\n\n'

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import FileRef, Foreign, Image, Inline, Text, ToolCall, ToolResult
-from dragoman.model.tools import ForeignTool, FunctionTool
+from dragoman.model.tools import ForeignTool, FunctionTool, ToolSearchTool
 from dragoman.protocols.openai_responses import native
 from tests.protocols.openai_responses.asking import decoded
 
@@ -26,6 +26,52 @@ def test_a_vendor_tool_is_a_function_with_documented_parameters(kind: str) -> No
 def test_a_shell_that_the_provider_runs_is_no_client_tool() -> None:
     (tool,) = decoded({"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}).tools
     assert isinstance(tool, ForeignTool)
+
+
+def test_a_search_for_tools_that_the_provider_runs_is_no_client_tool() -> None:
+    bare: JsonObject = {"type": "tool_search"}
+    for tool in (bare, {**bare, "execution": "server"}):
+        assert [type(found) for found in decoded({"tools": [tool]}).tools] == [ToolSearchTool]
+
+
+SEARCH: JsonObject = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": "Finds tools.",
+    "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+}
+
+
+def test_a_search_for_tools_that_the_client_runs_is_a_function_in_its_own_words() -> None:
+    (tool,) = decoded({"tools": [SEARCH]}).tools
+    assert isinstance(tool, FunctionTool)
+    assert (tool.name, tool.description, tool.parameters) == ("tool_search", "Finds tools.", SEARCH["parameters"])
+    (bare,) = decoded({"tools": [{"type": "tool_search", "execution": "client"}]}).tools
+    assert isinstance(bare, FunctionTool)
+    assert bare.parameters is not None
+    assert bare.parameters["required"] == ["query"]
+
+
+def test_what_a_client_found_is_the_result_of_its_search_and_can_be_called() -> None:
+    found: JsonObject = {"type": "function", "name": "add", "parameters": {}, "defer_loading": True}
+    request = decoded(
+        {
+            "tools": [SEARCH],
+            "input": [
+                {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "sums"}},
+                {
+                    "type": "tool_search_output",
+                    "call_id": "c",
+                    "execution": "client",
+                    "tools": [found, {"type": "namespace", "name": "mcp__sums", "description": "", "tools": [found]}],
+                },
+            ],
+        }
+    )
+    result = request.messages[1].parts[0]
+    assert isinstance(result, ToolResult)
+    assert (result.call_id, result.parts) == ("c", (Text(text='{"tools":["add","mcp__sums__add"]}'),))
+    assert [isinstance(tool, FunctionTool) and tool.deferred for tool in request.updates.tools] == [None, None]
 
 
 CALLS: list[tuple[str, JsonObject, str, JsonObject]] = [
@@ -53,7 +99,15 @@ CALLS: list[tuple[str, JsonObject, str, JsonObject]] = [
         '{"actions":[{"type":"wait"}]}',
         {"actions": [{"type": "wait"}], "pending_safety_checks": []},
     ),
+    (
+        "tool_search",
+        {"type": "tool_search_call", "execution": "client", "arguments": {"query": "sums", "limit": 2}},
+        '{"query":"sums","limit":2}',
+        {"execution": "client", "arguments": {"query": "sums", "limit": 2}},
+    ),
 ]
+# Who searches for tools is said by the declaration.
+CLIENTS_OWN: JsonObject = {"execution": "client"}
 
 
 @pytest.mark.parametrize(("kind", "item", "arguments", "body"), CALLS, ids=[case[0] for case in CALLS])
@@ -61,7 +115,10 @@ def test_calls_become_arguments_and_arguments_calls(
     kind: str, item: JsonObject, arguments: str, body: JsonObject
 ) -> None:
     request = decoded(
-        {"tools": [{"type": kind}], "input": [{"id": "i", "call_id": "c", "status": "completed", **item}]}
+        {
+            "tools": [{"type": kind, **CLIENTS_OWN}],
+            "input": [{"id": "i", "call_id": "c", "status": "completed", **item}],
+        }
     )
     call = request.messages[0].parts[0]
     assert isinstance(call, ToolCall)

@@ -76,11 +76,18 @@ def test_input_may_be_absent_where_stored_context_is_continued() -> None:
         ({"multi_agent": {"enabled": True}}, "multi_agent"),
         ({"moderation": {"model": "m", "policy": {"input": {"mode": "block"}}}}, "moderation"),
         ({"input": [{"type": "item_reference", "id": "rs_1"}]}, "input"),
-        ({"input": [{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]}, "input"),
+        ({"input": [{"type": "compaction_trigger"}, {"role": "user", "content": "x"}]}, "input"),
+        ({"input": [{"type": "compaction_trigger"}, {"type": "compaction_trigger"}]}, "input"),
     ],
 )
 def test_pitfall_161_164_what_only_this_protocol_can_do_is_demanded(body: JsonObject, member: str) -> None:
     assert [demand.member for demand in decoded(body).demands] == [member]
+
+
+def test_a_trigger_at_the_end_asks_for_a_compaction() -> None:
+    request = decoded({"input": [{"role": "user", "content": "x"}, {"type": "compaction_trigger"}]})
+    assert request.compacts and not request.demands
+    assert not decoded({"input": [{"role": "user", "content": "x"}]}).compacts
 
 
 def test_pitfall_005_instructions_and_instruction_messages_are_both_read() -> None:

@@ -79,7 +79,6 @@ def test_pitfall_146_options_of_messages_tools_do_not_leak() -> None:
             "description": 'Examples:\n{"a":"x"}',
             "parameters": SCHEMA,
             "strict": False,
-            "defer_loading": True,
         }
     ]
     assert losses == [
@@ -87,7 +86,17 @@ def test_pitfall_146_options_of_messages_tools_do_not_leak() -> None:
         "dropped tool_options tools[0].extras.eager_input_streaming",
         "dropped tool_options tools[0].callers",
         "approximated tool_options tools[0].examples",
+        "dropped tool_search tools[0].deferred",
     ]
+
+
+@pytest.mark.parametrize("tool", [FunctionTool(name="f", deferred=True), TextTool(name="f", deferred=True)])
+def test_a_tool_is_deferred_only_beside_a_search_of_the_provider(tool: ToolSpec) -> None:
+    alone, losses = tools_of(tool)
+    assert "defer_loading" not in str(alone)
+    assert losses[-1] == "dropped tool_search tools[0].deferred"
+    searched, _ = tools_of(tool, ToolSearchTool())
+    assert "'defer_loading': True" in str(searched)
 
 
 def test_a_tool_that_excludes_direct_calls_is_refused() -> None:

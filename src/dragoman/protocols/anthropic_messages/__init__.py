@@ -15,6 +15,7 @@ from dragoman.protocols.anthropic_messages.relay import (
     resume_request,
     withhold_usage,
     without_reasoning,
+    without_telemetry,
 )
 from dragoman.protocols.anthropic_messages.request import decode_request, encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
@@ -34,6 +35,8 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
+    without_telemetry=without_telemetry,
+    rename_cap=None,
     resume_request=resume_request,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,

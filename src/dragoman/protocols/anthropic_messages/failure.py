@@ -143,7 +143,11 @@ def decode_limits(headers: Mapping[str, str], now: int) -> dict[str, str]:
 def encode_limits(common: Mapping[str, str], now: int) -> dict[str, str]:
     """The common form as this protocol's headers; resets are instants, rounded up to whole seconds."""
     headers = {name: common[name] for name in _SHARED if name in common}
-    if "retry-after" not in headers and "retry-after-ms" in headers:
+    wait = _number(headers.get("retry-after", ""))
+    if wait is not None:
+        # Clients of this protocol read whole seconds.
+        headers["retry-after"] = str(math.ceil(wait))
+    elif "retry-after" not in headers and "retry-after-ms" in headers:
         milliseconds = _number(headers["retry-after-ms"])
         if milliseconds is not None:
             headers["retry-after"] = str(math.ceil(milliseconds / 1000))

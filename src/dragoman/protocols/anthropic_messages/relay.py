@@ -3,6 +3,7 @@
     thinking, redacted_thinking   with an envelope of ours, or an empty signature: cut out
     compaction                    with an envelope of ours: its summary becomes the user's words (V9)
     web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
+    the client's telemetry line   in the system prompt: cut out for hosts that are not Anthropic's (I4)
 
 A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11).
 A request whose answer paused is asked again with that turn at its end.
@@ -20,10 +21,12 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.protocols.anthropic_messages.sealed import decode_compaction
 from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
+from dragoman.rules.instructions import TELEMETRY
+from dragoman.rules.instructions import without_telemetry as strip_telemetry
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Span, array_elements, elements_of, object_members, without
+from dragoman.wire.spans import Span, array_elements, elements_of, object_members, replaced, without
 from dragoman.wire.splice import named
 
 _find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
@@ -45,6 +48,48 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         return _Message(message, ("messages", number), ledger).unsealed()
 
     return rewritten(body, "messages", _may_think, rewrite)
+
+
+def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
+    """The body without the line that changes on every request, which no other host's prefix cache survives (I4)."""
+    if TELEMETRY.encode() not in body:
+        return body
+    for member in reversed(object_members(body)):
+        if member.key == "system":
+            break
+    else:
+        return body
+    if body[member.value_start : member.value_start + 1] == b"[":
+
+        def rewrite(block: bytes, number: int) -> list[bytes] | None:
+            return _untold(block, ("instructions", number), ledger)
+
+        return rewritten(body, "system", _has_telemetry, rewrite) or body
+    whole = decode(body[member.value_start : member.value_end])
+    kept = strip_telemetry(whole) if isinstance(whole, str) else whole
+    if kept == whole:
+        return body
+    ledger.approximated(Feature.TELEMETRY_LINE, ("instructions", 0), _UNTOLD)
+    return replaced(body, [(member.value, encode(kept))]) if kept else without(body, [member.whole])
+
+
+def _has_telemetry(body: bytes, start: int, end: int) -> bool:
+    return body.find(TELEMETRY.encode(), start, end) >= 0
+
+
+def _untold(raw: bytes, at: Place, ledger: Ledger) -> list[bytes] | None:
+    block = decode(raw)
+    text = block.get("text") if isinstance(block, dict) else None
+    if not isinstance(block, dict) or not isinstance(text, str):
+        return None
+    kept = strip_telemetry(text)
+    if kept == text:
+        return None
+    ledger.approximated(Feature.TELEMETRY_LINE, at, _UNTOLD)
+    return [encode({**block, "text": kept})] if kept else []
+
+
+_UNTOLD = "the client's telemetry line is left out"
 
 
 def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:

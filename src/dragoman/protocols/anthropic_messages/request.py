@@ -307,6 +307,11 @@ def _demands(fields: Fields) -> tuple[Demand, ...]:
         demands.append(
             Demand(feature=Feature.COMPACTION, member="compaction", note="only this protocol answers with a compaction")
         )
+    if fields.value.get("safeguards"):
+        # A client that is told so, by this name, checks by itself.
+        demands.append(
+            Demand(feature=Feature.UNKNOWN_FIELD, member="safeguards", note="this provider runs no check of tool calls")
+        )
     return tuple(demands)
 
 

@@ -8,7 +8,14 @@ from dragoman.model.request import Message, Role
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_chat.messages import encode_assistant_home
-from dragoman.protocols.openai_chat.relay import ask_usage, plain_end, repair_request, withhold_usage, without_reasoning
+from dragoman.protocols.openai_chat.relay import (
+    ask_usage,
+    plain_end,
+    rename_cap,
+    repair_request,
+    withhold_usage,
+    without_reasoning,
+)
 from dragoman.protocols.openai_chat.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
@@ -35,6 +42,8 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
+    without_telemetry=None,
+    rename_cap=rename_cap,
     resume_request=None,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,

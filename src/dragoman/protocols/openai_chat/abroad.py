@@ -29,7 +29,7 @@ from dragoman.protocols.openai_chat.tools_abroad import (
 )
 from dragoman.protocols.openai_chat.turns import TurnEncoder
 from dragoman.rules.conversation import arrange, drop_message_extras
-from dragoman.rules.effort import effort_for, nearest
+from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_openai_strict
@@ -259,6 +259,8 @@ class Abroad:
         if level != effort:
             self._ledger.approximated(Feature.EFFORT, at, f"{effort!r} is written as {level!r}")
         self._body["reasoning_effort"] = level
+        if not self._abilities.sampling_with_reasoning:
+            drop_sampling(self._body, level, self._ledger)
 
     def _effort(self) -> str | None:
         """The effort that was asked for; a Messages client may have said it as a mode or a budget (E2)."""

@@ -2,6 +2,7 @@
 
     reasoning_details        entries that we minted of another protocol's proofs, or with an envelope of ours: cut out,
                              with the reasoning text that went with them
+    max_tokens               goes by its newer name to models that refuse the older (pitfall 124)
     stream_options           `include_usage` is added where usage is counted
     the chunk that answers   withheld from a client that did not ask for it
 
@@ -58,6 +59,18 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
     return rewritten(body, "messages", _may_have_details, rewrite)
 
 
+def rename_cap(body: bytes) -> bytes:
+    """The body with its output cap under the newer name, where it has none of that name already."""
+    if _CAP not in body:
+        return body
+    members = object_members(body)
+    older = named(members, "max_tokens")
+    if named(members, "max_completion_tokens"):
+        # The newer one wins wherever both are taken.
+        return without(body, [member.whole for member in older])
+    return replaced(body, [(Span(member.key_start, member.value_start), _NEWER_CAP) for member in older])
+
+
 def ask_usage(body: bytes) -> bytes | None:
     """The body of a streamed request, asking for usage; None if it asks already, or does not stream."""
     members = object_members(body)
@@ -106,6 +119,7 @@ def plain_end(chunk: bytes, start: int) -> int:
 # What does not end as an object does is read, and found to be half of one.
 _find_chunks = re.compile(rb"(?:data: \{[^\n]*+(?<=\})\n\n)++").match
 _find_loud = re.compile(rb'"(?:finish_reason|usage|error)"[ \t]*+:[ \t]*+(?!null)').search
+_CAP, _NEWER_CAP = b'"max_tokens"', b'"max_completion_tokens":'
 _ASKING = b'{"include_usage":true}'
 # The data of a frame may be spread over lines.
 _WHITE = rb"(?:[\n\r]data:|[ \t\n\r])*+"

@@ -57,9 +57,17 @@ def response_object(response_id: str, created: int, asked: Asked, model: str) ->
         "metadata": request.metadata or {},
         "background": extras.get("background") is True,
     }
+    conversation = _conversation(request.conversation)
+    if conversation is not None:
+        body["conversation"] = {"id": conversation}
     if as_user:
         body["user"] = request.end_user
     return body
+
+
+def _conversation(said: JsonValue) -> JsonValue:
+    """The id in either of its two forms."""
+    return said.get("id") if isinstance(said, dict) else said
 
 
 def _or(value: JsonValue, default: int) -> JsonValue:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
@@ -27,11 +29,12 @@ from dragoman.model.parts import (
     ToolResult,
 )
 from dragoman.model.request import Demand, Message, OutputFormat, Role
-from dragoman.model.tools import ToolSpec
+from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.openai_responses import hosted, native
 from dragoman.protocols.openai_responses.parts import decode_content, encode_home, encode_output, plain_content
 from dragoman.protocols.openai_responses.shapes import (
     COMPACTION,
+    COMPACTION_TRIGGER,
     COMPLETED,
     CUSTOM_CALL,
     CUSTOM_OUTPUT,
@@ -60,6 +63,9 @@ class InputReader:
         self.effort: str | None = None
         self.output: OutputFormat | None = None
         self.demands: list[Demand] = []
+        # How often a compaction is asked for.
+        self.triggers = 0
+        self.compacts = False
         # `local_shell_call_output` names its call by the item's id (pitfall 160).
         self._local_shells: dict[str, str] = {}
         self._hosted_shells: set[str] = set()
@@ -72,7 +78,17 @@ class InputReader:
                 raise WireError(render_path((path, position)), "object", kind_of(item))
             message = read_plain(item)
             found.append(self.read(Fields(item, (path, position))) if message is None else message)
+        if self.triggers:
+            self._check_triggers(items)
         return tuple(found)
+
+    def _check_triggers(self, items: JsonList) -> None:
+        match items[-1]:
+            case {"type": "compaction_trigger"} if self.triggers == 1:
+                self.compacts = True
+            case _:
+                note = "a compaction is asked for once, by the last item"
+                self.demands.append(Demand(feature=Feature.COMPACTION, member="input", note=note))
 
     def read(self, item: Fields) -> Message:
         """The message that one item is."""
@@ -164,9 +180,14 @@ class InputReader:
         return self._foreign(item, "additional_tools", Role.DEVELOPER, "its tools are declared with the request")
 
     def _search_output(self, item: Fields) -> Message:
-        self.tools += decode_tools(item, "tools")
-        role = Role.USER if item.optional_text("execution") == "client" else Role.ASSISTANT
-        return self._foreign(item, "tool_search_output", role, "its tools are declared with the request")
+        # What was found is no longer deferred.
+        self.tools += [
+            replace(tool, deferred=None) if isinstance(tool, FunctionTool | TextTool) else tool
+            for tool in decode_tools(item, "tools")
+        ]
+        if item.optional_text("execution") == "client":
+            return self._native_output(item, "tool_search_output")
+        return self._foreign(item, "tool_search_output", Role.ASSISTANT, "its tools are declared with the request")
 
     def _configuration(self, item: Fields) -> Message:
         reasoning, text = item.optional_fields("reasoning"), item.optional_fields("text")
@@ -188,14 +209,8 @@ class InputReader:
         return self._foreign(item, "item_reference", Role.USER)
 
     def _trigger(self, item: Fields) -> Message:
-        self.demands.append(
-            Demand(
-                feature=Feature.COMPACTION,
-                member="input",
-                note="compaction on demand is unsupported on this provider",
-            )
-        )
-        return self._foreign(item, "compaction_trigger", Role.USER)
+        self.triggers += 1
+        return self._foreign(item, COMPACTION_TRIGGER, Role.USER)
 
     def _image_call(self, item: Fields) -> Message:
         if item.optional_text("result"):
@@ -228,7 +243,7 @@ _READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
     "tool_search_output": InputReader._search_output,
     "configuration_update": InputReader._configuration,
     "item_reference": InputReader._reference,
-    "compaction_trigger": InputReader._trigger,
+    COMPACTION_TRIGGER: InputReader._trigger,
     "image_generation_call": InputReader._image_call,
 }
 

@@ -1,4 +1,4 @@
-"""Client tools that this vendor defines itself: local_shell, shell, apply_patch and computer (§7).
+"""Client tools that this vendor defines itself: local_shell, shell, apply_patch, computer and tool_search (§7).
 
 To others they are functions with documented parameters. Their calls and outputs are item types of their own; the table
 says how an item becomes arguments and how a model's arguments become an item again.
@@ -100,6 +100,15 @@ def _computer_body(arguments: JsonObject) -> JsonObject | None:
     return {"actions": actions, "pending_safety_checks": []}
 
 
+def _search_arguments(item: Fields) -> JsonObject:
+    arguments = item.raw("arguments")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _search_body(arguments: JsonObject) -> JsonObject | None:
+    return {"execution": "client", "arguments": arguments}
+
+
 LOCAL_SHELL = NativeTool(
     name="local_shell",
     description="Runs a command in a shell on the user's machine.",
@@ -150,6 +159,15 @@ COMPUTER = NativeTool(
     arguments=_computer_arguments,
     body=_computer_body,
 )
+# Clients that search themselves say what they can be asked for; the words here serve those that do not.
+TOOL_SEARCH = NativeTool(
+    name="tool_search",
+    description="Searches for tools; those that are found can be called from then on.",
+    parameters=_schema({"query": _TEXT}, ["query"]),
+    call="tool_search_call",
+    arguments=_search_arguments,
+    body=_search_body,
+)
 
 _BY_TYPE = {
     "local_shell": LOCAL_SHELL,
@@ -157,37 +175,47 @@ _BY_TYPE = {
     "apply_patch": APPLY_PATCH,
     "computer": COMPUTER,
     "computer_use_preview": COMPUTER,
+    "tool_search": TOOL_SEARCH,
 }
-_BY_CALL = {tool.call: tool for tool in (LOCAL_SHELL, SHELL, APPLY_PATCH, COMPUTER)}
+_BY_CALL = {tool.call: tool for tool in (LOCAL_SHELL, SHELL, APPLY_PATCH, COMPUTER, TOOL_SEARCH)}
 CALL_TYPES = frozenset(_BY_CALL)
-OUTPUT_TYPES = frozenset(f"{call}_output" for call in _BY_CALL)
 
 
 def tool_of(kind: str) -> NativeTool | None:
-    """The vendor tool that a declaration or a choice names by its type."""
-    return _BY_TYPE.get(kind)
+    """The vendor tool that a choice names by its type; who searches for tools is said by the declaration alone."""
+    return _BY_TYPE.get(kind) if kind != TOOL_SEARCH.name else None
 
 
 def decode_declaration(tool: JsonObject, kind: str) -> FunctionTool | None:
-    """A declaration as a function; None if it is none of these, or a shell that the provider runs itself."""
+    """A declaration as a function; None if it is none of these, or one that the provider runs itself."""
     native = _BY_TYPE.get(kind)
-    if native is None:
+    if native is None or (kind in _EITHER and _is_hosted(tool, kind)):
         return None
-    environment = tool.get("environment")
-    if kind == "shell" and isinstance(environment, dict) and environment.get("type") not in (None, "local"):
-        return None
+    description, parameters = native.description, native.parameters
+    if native is TOOL_SEARCH:
+        said, schema = tool.get("description"), tool.get("parameters")
+        description = said if isinstance(said, str) else description
+        parameters = schema if isinstance(schema, dict) else parameters
     return FunctionTool(
-        name=native.name,
-        description=native.description,
-        parameters=native.parameters,
-        extras=Extras(origin=NAME, fields=tool),
+        name=native.name, description=description, parameters=parameters, extras=Extras(origin=NAME, fields=tool)
     )
 
 
-def is_hosted(item: JsonObject) -> bool:
-    """Whether a shell call ran in the provider's own container."""
-    environment = item.get("environment")
+# Tools that client or provider may run, as the declaration says.
+_EITHER = frozenset({"shell", "tool_search"})
+
+
+def _is_hosted(body: JsonObject, kind: str) -> bool:
+    if kind.startswith(TOOL_SEARCH.name):
+        return body.get("execution") != "client"
+    environment = body.get("environment")
     return isinstance(environment, dict) and environment.get("type") not in (None, "local")
+
+
+def is_hosted(item: JsonObject) -> bool:
+    """Whether a shell call ran in the provider's own container, or the provider searched for tools itself."""
+    kind = item.get("type")
+    return _is_hosted(item, kind if isinstance(kind, str) else "")
 
 
 def decode_call(item: Fields, kind: str) -> ToolCall:
@@ -254,6 +282,18 @@ def _shell_output(item: Fields) -> tuple[Part, ...]:
     return (Text(text=encode_text(output)),)
 
 
+def _found_tools(item: Fields) -> tuple[Part, ...]:
+    """The names of the tools that were found: what they are is declared with the request (T9)."""
+    names: JsonList = []
+    for tool in item.each("tools"):
+        name = tool.optional_text("name")
+        if tool.optional_text("type") == "namespace":
+            names += [f"{name}__{member.optional_text('name')}" for member in tool.each("tools")]
+        else:
+            names.append(name)
+    return (Text(text=encode_text({"tools": names})),)
+
+
 def _screenshot(item: Fields) -> tuple[Part, ...]:
     output = item.fields("output")
     url, file_id = output.optional_text("image_url"), output.optional_text("file_id")
@@ -271,4 +311,6 @@ _OUTPUTS: dict[str, Callable[[Fields], tuple[Part, ...]]] = {
     "shell_call_output": _shell_output,
     "apply_patch_call_output": _text_output,
     "computer_call_output": _screenshot,
+    "tool_search_output": _found_tools,
 }
+OUTPUT_TYPES = frozenset(_OUTPUTS)

@@ -114,6 +114,8 @@ def decode_request(body: JsonObject) -> Request:
     demands = [] if body.keys().isdisjoint(_DEMANDING) else _demands(body)
     if demands or items.demands:
         found["demands"] = (*demands, *items.demands)
+    if items.compacts:
+        found["compacts"] = True
     if items.tools or items.effort is not None or items.output is not None:
         found["updates"] = _updates(draft)
     if draft.spellings:

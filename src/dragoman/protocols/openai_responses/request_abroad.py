@@ -36,7 +36,7 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.tools import encode_format
 from dragoman.protocols.openai_responses.tools_abroad import ToolWriter, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
-from dragoman.rules.effort import effort_for, nearest
+from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.schemas import for_openai_strict
@@ -222,6 +222,10 @@ class _Writer:
                 self._ledger.dropped(feature, ("sampling", name), f"this provider takes no {name}")
         for name in sampling.others or ():
             self._ledger.dropped(Feature.SAMPLING, ("sampling", "others", name), f"this provider takes no {name}")
+        reasoning = self._body.get("reasoning")
+        if isinstance(reasoning, dict) and not abilities.sampling_with_reasoning:
+            effort = reasoning.get("effort")
+            drop_sampling(self._body, effort if isinstance(effort, str) else None, self._ledger)
 
     def _reasoning(self) -> None:
         drop_extras(self._request.reasoning.extras, ("reasoning",), self._ledger)

@@ -126,7 +126,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     """Write a whole answer for the client."""
     if response.origin == NAME and response.extras is not None and response.extras.origin == NAME:
         return _encode_home(response)
-    suffix = object_suffix(response.id) or mint.token(24)
+    suffix = object_suffix(asked.answer_id or response.id) or mint.token(24)
     now = mint.now()
     created = response.created if response.created is not None else now
     model = asked.request.model or response.model

@@ -25,6 +25,7 @@ FUNCTION_OUTPUT = "function_call_output"
 CUSTOM_CALL = "custom_tool_call"
 CUSTOM_OUTPUT = "custom_tool_call_output"
 COMPACTION = "compaction"
+COMPACTION_TRIGGER = "compaction_trigger"
 WEB_SEARCH_CALL = "web_search_call"
 CODE_CALL = "code_interpreter_call"
 MCP_CALL = "mcp_call"
@@ -53,6 +54,7 @@ ID_PREFIXES = {
     "shell_call": "sh_",
     "apply_patch_call": "apc_",
     "computer_call": "cu_",
+    "tool_search_call": "tsc_",
 }
 
 # Events of a stream (openai-responses.md §15).

@@ -163,7 +163,7 @@ class StreamEncoder:
 
     def _started(self, event: Event) -> bytes:
         assert isinstance(event, Started)
-        suffix = object_suffix(event.id) or self._mint.token(24)
+        suffix = object_suffix(self._asked.answer_id or event.id) or self._mint.token(24)
         self._builder = ItemBuilder(suffix, self._asked, self._ledger)
         created = event.created if event.created is not None else self._mint.now()
         model = self._asked.request.model or event.model

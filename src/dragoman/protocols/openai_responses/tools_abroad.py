@@ -55,6 +55,8 @@ class ToolWriter:
         self._table = ToolTable()
         self._written = WrittenTools(tools=[], table=self._table)
         self._lost: str | None = None
+        # Deferred tools without a search over them are refused.
+        self._defers = target.abilities.hosted_tools and any(isinstance(tool, ToolSearchTool) for tool in request.tools)
 
     def write(self, places: list[Place] | None = None) -> WrittenTools:
         """All tools; a request whose every tool is unknown here is refused. `places` tells where they were said."""
@@ -138,8 +140,15 @@ class ToolWriter:
         # Left out, the provider would try strict mode and change optional arguments (pitfall 142).
         written["strict"] = strict
         if tool.deferred:
-            written["defer_loading"] = True
+            self._defer(written, at)
         return written
+
+    def _defer(self, written: JsonObject, at: Place) -> None:
+        if self._defers:
+            written["defer_loading"] = True
+        else:
+            # The client searches by itself, and has told the model what it found.
+            self._ledger.dropped(Feature.TOOL_SEARCH, (*at, "deferred"), "all tools are declared at once")
 
     def _exemplified(self, tool: FunctionTool, at: Place) -> str:
         self._ledger.approximated(Feature.TOOL_OPTIONS, (*at, "examples"), "examples are told in the description")
@@ -175,7 +184,7 @@ class ToolWriter:
         if tool.definition is not None:
             written["format"] = grammar(tool)
         if tool.deferred:
-            written["defer_loading"] = True
+            self._defer(written, at)
         return written
 
     def _search(self, tool: WebSearchTool, at: Place) -> JsonObject:

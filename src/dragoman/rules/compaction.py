@@ -1,0 +1,48 @@
+"""Compaction where a provider has none: the model itself is asked for a summary of what was said (mapping.md K1)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Compaction, Text
+from dragoman.model.request import Message, Request, Role, Updates
+from dragoman.model.response import Response
+
+_ASK = (
+    "The conversation so far is about to be replaced by a summary, and whoever goes on has nothing else to go by. "
+    "Write that summary now, and nothing beside it. Be complete rather than short: what the user asked for, word for "
+    "word where the wording matters; what was decided and why; every file, name, number, command and address that is "
+    "still needed; what was done and what came of it, errors and their remedies included; what is open, and the next "
+    "step as it was last understood. Do not call tools and do not go on with the work itself."
+)
+_NO_SUMMARY = "the provider gave no summary of the conversation, so that it could not be compacted"
+
+
+def summarising(request: Request, ledger: Ledger) -> Request:
+    """The request that asks for a summary in place of one that asks for a compaction."""
+    at = ("messages", len(request.messages) - 1)
+    ledger.approximated(Feature.COMPACTION, at, "the model is asked for a summary, which stands for the conversation")
+    ask = Message(role=Role.USER, parts=(Text(text=_ASK),))
+    return replace(
+        request,
+        messages=(*request.messages[:-1], ask),
+        tools=(),
+        tool_choice=None,
+        parallel_calls=None,
+        output=None,
+        # Tools that the conversation itself declared are no more wanted than those of the request.
+        updates=Updates(effort=request.updates.effort),
+        compact_at=None,
+        compacts=False,
+    )
+
+
+def as_compaction(answer: Response) -> Response | Failure:
+    """The answer whose text is the summary, as the one compaction that was asked for."""
+    summary = "".join([part.text for part in answer.parts if isinstance(part, Text)]).strip()
+    if not summary:
+        return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=_NO_SUMMARY)
+    return replace(answer, parts=(Compaction(summary=summary),), alternatives=())
