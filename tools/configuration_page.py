@@ -107,6 +107,10 @@ drain = "30 s"
 body = "32 MiB"
 header_count = 128
 """,
+    "storage": """[storage]
+path = "/var/lib/dragoman/state.db"
+days = 7
+""",
 }
 
 SECTIONS = (
@@ -117,6 +121,7 @@ SECTIONS = (
     Section("[keys.NAME]", written.KeyTable, written.KEY, EXAMPLES["keys"]),
     Section("[timeouts]", settings.Timeouts, written.TIMEOUTS, EXAMPLES["timeouts"]),
     Section("[limits]", settings.Limits, written.LIMITS, EXAMPLES["limits"]),
+    Section("[storage]", settings.Storage, written.STORAGE, EXAMPLES["storage"]),
 )
 
 

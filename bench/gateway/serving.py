@@ -126,8 +126,10 @@ def gateway(place: Path, core: int, provider_port: int, tls: Secured | None = No
     file = place / "dragoman.toml"
     file.write_text(gateway_settings(port, provider_port, tls), encoding="utf-8")
     command = [sys.executable, "-m", "dragoman", "serve", "--config", str(file), "--port", str(port)]
-    trusted = {} if tls is None else {"SSL_CERT_FILE": str(tls.authority)}
-    return Served(command, port, place / "gateway.log", core=core, variables=trusted)
+    variables = {"XDG_STATE_HOME": str(place)}
+    if tls is not None:
+        variables["SSL_CERT_FILE"] = str(tls.authority)
+    return Served(command, port, place / "gateway.log", core=core, variables=variables)
 
 
 def gateway_settings(port: int, provider_port: int, tls: Secured | None) -> str:

@@ -80,11 +80,16 @@ class ConfigErrors(ConfigError):
 
 
 class ClientError(DragomanError):
-    """A client's HTTP message that is refused whatever its body means; `status` says why."""
+    """A client's HTTP message that is refused whatever its body means; `status` says why.
 
-    def __init__(self, status: int, message: str) -> None:
+    `param` names what is wrong with it, and `code` is the protocol's own word for that, where there is one.
+    """
+
+    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         self.status = status
         self.message = message
+        self.param = param
+        self.code = code
         super().__init__(message)
 
 

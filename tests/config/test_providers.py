@@ -69,6 +69,7 @@ streams = "always"
 models = ["m", "n"]
 ask_usage = true
 counts_tokens = true
+stores = false
 [[providers.local.rows]]
 protocol = "openai-chat"
 changes = { images = false }
@@ -83,6 +84,7 @@ changes = { images = false }
         models=("m", "n"),
         ask_usage=True,
         counts_tokens=True,
+        stores=False,
         rows=(Row(protocol=C, changes={"images": False}),),
     )
 

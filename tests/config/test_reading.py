@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dragoman.config import written
 from dragoman.config.keys import digest_of
 from dragoman.config.reading import find_file, fingerprint, read_settings
-from dragoman.config.settings import Key, Limits, Route, Server, Settings, Timeouts
+from dragoman.config.settings import Key, Limits, Route, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from tests.config.support import CATALOGUE, SECRET, A, C, problems_of, settings_of
 
@@ -111,6 +111,11 @@ header_count = 3
 answer = 4
 event = 5
 connections = 6
+[storage]
+keep = false
+path = "/somewhere/state.db"
+days = 7
+background = 8
 """
     settings = settings_of(tmp_path, text)
     assert settings.server == Server(
@@ -127,6 +132,7 @@ connections = 6
         connect=1, first_byte=2, idle=3, total=4, keep_alive=5, client_headers=6, client_body=7, drain=0
     )
     assert settings.limits == Limits(body=1, header_bytes=2, header_count=3, answer=4, event=5, connections=6)
+    assert settings.storage == Storage(keep=False, path="/somewhere/state.db", days=7, background=8)
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -359,3 +365,30 @@ def test_a_relative_xdg_directory_is_ignored(elsewhere: Path) -> None:
 def test_a_directory_of_that_name_is_no_file(elsewhere: Path) -> None:
     (elsewhere / "here/dragoman.toml").mkdir()
     assert find_file({}) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "path"),
+    [
+        ({"XDG_STATE_HOME": "/state", "HOME": "/home/a"}, "/state/dragoman/state.db"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "/home/a"}, "/home/a/.local/state/dragoman/state.db"),
+        ({"XDG_STATE_HOME": "", "USERPROFILE": "/users/a"}, "/users/a/.local/state/dragoman/state.db"),
+        ({}, ""),
+    ],
+)
+def test_what_is_kept_is_kept_in_the_users_state_directory(environ: dict[str, str], path: str) -> None:
+    assert read_settings(None, environ, CATALOGUE).storage.path == path
+
+
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        ("workers = 2\n[storage]\npath = ':memory:'", True),
+        ("workers = 2\n[storage]\npath = ':memory:'\nkeep = false", False),
+        ("workers = 2\n[storage]\npath = '/a/state.db'", False),
+        ("workers = 1\n[storage]\npath = ':memory:'", False),
+    ],
+)
+def test_workers_that_share_no_file_are_warned_of(tmp_path: Path, more: str, warned: bool) -> None:
+    settings = settings_of(tmp_path, f"[server]\n{more}\n")
+    assert any("storage.path" in warning for warning in settings.warnings) is warned

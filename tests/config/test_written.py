@@ -16,6 +16,7 @@ TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
     (settings.Server, written.SERVER),
     (settings.Timeouts, written.TIMEOUTS),
     (settings.Limits, written.LIMITS),
+    (settings.Storage, written.STORAGE),
     (written.ProviderTable, written.PROVIDER),
     (written.RowTable, written.ROW),
     (written.RouteTable, written.ROUTE),

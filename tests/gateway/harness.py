@@ -311,7 +311,13 @@ def settings_for(
     providers["all"] = Provider(name="all", endpoints=every, keys=provider_keys, models=("served",))
     echo = tuple(Endpoint(protocol=name, base_url="echo:") for name in (CHAT, MESSAGES, RESPONSES))
     providers["echo"] = Provider(
-        name="echo", endpoints=echo, auth="none", transport="echo", models=echo_models(), counts_tokens=True
+        name="echo",
+        endpoints=echo,
+        auth="none",
+        transport="echo",
+        models=echo_models(),
+        counts_tokens=True,
+        stores=False,
     )
     return Settings(
         server=server or Server(),
@@ -357,6 +363,7 @@ def running(
             house.server.cancel_all()
             await house.server.wait_idle(5.0)
         await house.app.service.close()
+        await house.app.service.state.close(0.0)
         await house.provider.stop()
         # Connections that were closed just now are let go of in the loop's next steps.
         await asyncio.sleep(0.01)

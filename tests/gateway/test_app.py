@@ -132,6 +132,15 @@ def test_pitfall_187_a_wrong_method_is_told_in_the_envelope_of_the_path(house: H
     assert "POST" in message_of(client, told)
 
 
+def test_a_websocket_is_refused_with_the_status_from_which_clients_fall_back_and_nobody_is_called(house: House) -> None:
+    asked = len(house.provider.received)
+    handshake = {"connection": "Upgrade", "upgrade": "websocket", "sec_websocket_version": "13"}
+    told = house.get("/v1/responses", **handshake, sec_websocket_key="dGhlIHNhbXBsZSBub25jZQ==")
+    assert told.status == 426
+    assert "HTTP" in message_of(RESPONSES, told)
+    assert len(house.provider.received) == asked
+
+
 def test_a_path_of_nobody_is_a_404_in_the_envelope_of_the_caller(house: House) -> None:
     for headers, client in (({}, CHAT), ({"anthropic_version": "2023-06-01"}, MESSAGES)):
         told = house.get("/favicon.ico", **headers)

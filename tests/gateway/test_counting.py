@@ -55,7 +55,7 @@ def test_a_count_of_the_same_protocol_is_relayed_byte_for_byte(protocol: str) ->
 def test_pitfall_182_a_provider_that_does_not_count_is_not_asked(client: str, provider: str) -> None:
     with running() as house:
         told = house.post(COUNTS[client], question(client, provider))
-        assert (told.status, told.header("x-dragoman-estimate")) == (200, "1")
+        assert (told.status, told.header("x-dragoman-estimate")) == (200, "tokenizer")
         assert counted(told) > 0
         assert not house.provider.received
         assert told.header("request-id" if client == MESSAGES else "x-request-id")
@@ -64,7 +64,7 @@ def test_pitfall_182_a_provider_that_does_not_count_is_not_asked(client: str, pr
 def test_chat_has_no_way_to_count_even_if_it_is_said_to() -> None:
     with running(settings=with_provider(counts_tokens=True)) as house:
         told = house.post(COUNTS[MESSAGES], question(MESSAGES, CHAT))
-        assert told.header("x-dragoman-estimate") == "1"
+        assert told.header("x-dragoman-estimate") == "tokenizer"
         assert not house.provider.received
 
 
@@ -106,14 +106,14 @@ def test_max_tokens_is_not_required_of_a_count() -> None:
 def test_a_provider_that_cannot_count_is_estimated_for(provider: str, reply: Reply) -> None:
     with running(lambda received: reply, with_provider(counts_tokens=True)) as house:
         told = house.post(COUNTS[MESSAGES], question(MESSAGES, provider))
-        assert (told.status, told.header("x-dragoman-estimate")) == (200, "1")
+        assert (told.status, told.header("x-dragoman-estimate")) == (200, "tokenizer")
         assert counted(told) > 0
 
 
 def test_a_silent_provider_is_estimated_for_and_the_operator_is_told() -> None:
     settings = with_provider(lambda made: replace(made, timeouts=Timeouts(first_byte=0.2)), counts_tokens=True)
     with running([Reply(raw=True, steps=(30.0,))], settings) as house:
-        assert house.post(COUNTS[MESSAGES], question(MESSAGES, MESSAGES)).header("x-dragoman-estimate") == "1"
+        assert house.post(COUNTS[MESSAGES], question(MESSAGES, MESSAGES)).header("x-dragoman-estimate") == "tokenizer"
         assert log_lines(house, "a provider could not count")
         assert comes_true(lambda: house.provider.hung_up == 1)
 

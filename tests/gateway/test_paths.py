@@ -80,8 +80,6 @@ OTHERS = {
     "/openai/anything": CHAT,
     "/v1/messages/batches": MESSAGES,
     "/anthropic/v1/files": MESSAGES,
-    "/v1/responses/resp_1": RESPONSES,
-    "/v1/conversations/conv_1": RESPONSES,
     "/v1/chat/completions/chatcmpl-1": CHAT,
 }
 
@@ -90,6 +88,23 @@ OTHERS = {
 def test_other_paths_of_an_api_belong_to_a_provider_and_have_its_envelope(path: str) -> None:
     place = place_of(path)
     assert (place.kind, place.protocol) == (Kind.OTHER, OTHERS[path])
+
+
+KEPT = {
+    "/v1/responses/resp_1": Kind.STORED,
+    "/responses/resp_1/cancel": Kind.STORED,
+    "/v1/responses/resp_1/input_items/": Kind.STORED,
+    "/openai/v1/conversations/conv_1/items": Kind.CONVERSATIONS,
+    "/v1/conversations": Kind.CONVERSATIONS,
+    "/v1/responses/compact": Kind.COMPACT,
+}
+
+
+@pytest.mark.parametrize("path", KEPT)
+def test_what_is_kept_has_paths_of_its_own(path: str) -> None:
+    place = place_of(path)
+    assert (place.kind, place.protocol) == (KEPT[path], RESPONSES)
+    assert "POST" in place.methods
 
 
 @pytest.mark.parametrize(
@@ -104,6 +119,8 @@ def test_paths_without_number_are_not_remembered() -> None:
     for count in range(1000):
         place_of(f"/v1/models/m{count}")
         place_of(f"/v1/files/f{count}")
+        place_of(f"/v1/responses/r{count}")
+        place_of(f"/v1/conversations/c{count}")
         place_of(f"/nowhere{count}")
     assert len(paths._KNOWN) == before
 

@@ -384,3 +384,17 @@ def test_pitfall_122_tools_with_reasoning_go_to_responses_where_chat_refuses_the
     assert able(aim, gist).endpoint.protocol == expected
     elsewhere = Aim(provider=Provider(name="mine", endpoints=ends), endpoint=ends[1], model=model, strict=False)
     assert able(elsewhere, gist).endpoint.protocol == CHAT
+
+
+@pytest.mark.parametrize(
+    ("model", "member"),
+    [("gpt-5.1", "max_completion_tokens"), ("o3", "max_completion_tokens"), ("qwen3", "max_tokens")],
+)
+def test_pitfall_124_the_cap_of_a_relayed_request_goes_by_the_name_that_the_model_takes(
+    model: str, member: str
+) -> None:
+    with running([tells(CHAT)]) as house:
+        asked = question(CHAT, CHAT) | {"model": f"chat/{model}", "max_tokens": 77}
+        assert house.post("/v1/chat/completions", asked).status == 200
+        sent = house.provider.received[0].json()
+        assert {name: value for name, value in sent.items() if name.startswith("max_")} == {member: 77}

@@ -37,6 +37,7 @@ from tests.gateway.says import (
     with_provider,
 )
 from tests.sdk.digging import dig, dig_objects
+from tests.sdk.samples import events_of
 
 
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
@@ -282,3 +283,22 @@ def test_limits_of_a_pool_can_be_passed_on_if_configured() -> None:
         with running([tells(CHAT, **LIMITS[CHAT])], settings) as house:
             answer = house.post("/v1/chat/completions", question(CHAT, CHAT))
             assert answer.header("x-ratelimit-remaining-requests") == told
+
+
+TOO_LONG = "prompt is too long: 213462 tokens > 200000 maximum"
+
+
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_an_overflow_is_told_in_the_stream_to_an_agent_that_compacts_only_then(provider: str) -> None:
+    asked = question(RESPONSES, provider, stream=True)
+    with running([refusal(provider, 400, TOO_LONG)] * 3) as house:
+        told = house.post(PATHS[RESPONSES], asked, originator="codex_exec")
+        assert (told.status, told.header("content-type")) == (200, "text/event-stream; charset=utf-8")
+        last = events_of(told.body)[-1]
+        assert last["type"] == "response.failed"
+        assert dig(last, "response", "error", "code") == "context_length_exceeded"
+        assert log_lines(house)[0]["failure"] == "context_overflow"
+        # Others are told by the status, and so is whoever asked for no stream.
+        assert house.post(PATHS[RESPONSES], asked).status == 400
+        whole_one = house.post(PATHS[RESPONSES], question(RESPONSES, provider), originator="codex_exec")
+        assert whole_one.status == 400

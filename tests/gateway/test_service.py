@@ -71,7 +71,7 @@ def test_a_changed_configuration_serves_the_next_request() -> None:
 
         async def change() -> None:
             old = house.app.service
-            house.app.service = Service(settings_for(1), old.metrics, old.log)
+            house.app.service = Service(settings_for(1), old.metrics, old.log, old.state)
             await old.close()
 
         house.run(change())

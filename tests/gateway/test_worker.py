@@ -141,7 +141,7 @@ CHANGES: dict[str, tuple[Settings, list[str]]] = {
     ),
     "another port": (
         Settings(server=Server(port=1)),
-        ["host, port and workers change only with a restart", "the configuration was changed"],
+        ["host, port, workers and storage change only with a restart", "the configuration was changed"],
     ),
     "one that works but should be known": (
         Settings(warnings=("providers.a may send its key in clear text",)),

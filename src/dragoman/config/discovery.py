@@ -26,6 +26,7 @@ def echo_provider(first: Iterable[str] = ()) -> Provider:
         transport="echo",
         models=echo_models(),
         counts_tokens=True,
+        stores=False,
     )
 
 

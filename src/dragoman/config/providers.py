@@ -137,6 +137,7 @@ def _listed(name: str, listing: Listing | None) -> Provider:
         rows=listing.rows,
         anthropic=listing.anthropic,
         counts_tokens=listing.counts_tokens,
+        stores=listing.stores,
     )
 
 
@@ -153,6 +154,7 @@ def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[Row, ...])
         anthropic=provider.anthropic and table.base_url is None,
         ask_usage=provider.ask_usage if table.ask_usage is None else table.ask_usage,
         counts_tokens=provider.counts_tokens if table.counts_tokens is None else table.counts_tokens,
+        stores=provider.stores if table.stores is None else table.stores,
     )
 
 

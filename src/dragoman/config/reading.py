@@ -18,7 +18,7 @@ from dragoman.config.keys import SHORTEST, read_keys
 from dragoman.config.lines import Lines, dotted
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_routes
-from dragoman.config.settings import Limits, Server, Settings, Timeouts
+from dragoman.config.settings import Limits, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
 from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError, ConfigErrors
@@ -27,6 +27,7 @@ from dragoman.providers.provider import Provider
 
 FILE_NAME = "dragoman.toml"
 FILE_VARIABLE = "DRAGOMAN_CONFIG"
+_STATE_NAME = "state.db"
 
 # Where tomllib says its place; newer Pythons tell it in attributes, but in the text as well.
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
@@ -76,6 +77,7 @@ def read_settings(file: Path | None, environ: Mapping[str, str], catalogue: Mapp
     server = _section(root, "server").fill(Server, written.SERVER)
     timeouts = _section(root, "timeouts").fill(Timeouts, written.TIMEOUTS)
     limits = _section(root, "limits").fill(Limits, written.LIMITS)
+    storage = _section(root, "storage").fill(Storage, written.STORAGE)
     section = root.table("providers")
     tables = section.tables()
     providers, warnings = _providers(tables, server.discover, environ, catalogue)
@@ -92,9 +94,19 @@ def read_settings(file: Path | None, environ: Mapping[str, str], catalogue: Mapp
         keys=keys,
         timeouts=timeouts,
         limits=limits,
+        storage=msgspec.structs.replace(storage, path=storage.path or _state_file(environ)),
     )
     told = (*warnings, *_warnings(settings, tables, short), *_exposed(file, root))
     return msgspec.structs.replace(settings, warnings=told)
+
+
+def _state_file(environ: Mapping[str, str]) -> str:
+    """Where the store is kept if nothing else is said; "" for a user without a home."""
+    own = Path(environ.get("XDG_STATE_HOME", ""))
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    if own.is_absolute():
+        return str(own / "dragoman" / _STATE_NAME)
+    return str(Path(home) / ".local" / "state" / "dragoman" / _STATE_NAME) if home else ""
 
 
 def fingerprint(file: Path) -> tuple[int, int, int]:
@@ -152,7 +164,7 @@ def _section(root: Table, name: str) -> Table:
     return table
 
 
-_KINDS = {"server": written.SERVER, "timeouts": written.TIMEOUTS, "limits": written.LIMITS}
+_KINDS = {"server": written.SERVER, "timeouts": written.TIMEOUTS, "limits": written.LIMITS, "storage": written.STORAGE}
 
 
 def _providers(
@@ -191,6 +203,9 @@ def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str,
     for name, table in tables.items():
         if table.values.get("insecure") is True:
             yield f"providers.{dotted((name,))} may send its key in clear text (insecure = true)"
+    storage = settings.storage
+    if storage.keep and settings.server.workers > 1 and storage.path in ("", ":memory:"):
+        yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
 
 
 def _exposed(file: Path | None, root: Table) -> Iterator[str]:

@@ -88,6 +88,21 @@ class Limits(Struct, frozen=True, kw_only=True):
     connections: int = 1024
 
 
+class Storage(Struct, frozen=True, kw_only=True):
+    """What is kept for clients that refer back to it: stored responses and conversations, and what runs in the
+    background. A provider that speaks Responses keeps its own."""
+
+    # Whether anything is kept. Without it a reference to what was stored is refused.
+    keep: bool = True
+    # The file to keep it in, or `:memory:` to keep it as long as the process lives. Left out, it is
+    # `dragoman/state.db` in the user's state directory (`$XDG_STATE_HOME`, else `~/.local/state`).
+    path: str = ""
+    # How many days after they were last used responses and conversations are forgotten.
+    days: int = 30
+    # How many responses may run in the background at once, in each process.
+    background: int = 64
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """A gateway as configured. `file` is where it was read from, "" if from the environment alone."""
 
@@ -100,5 +115,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     keys: tuple[Key, ...] = ()
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
+    storage: Storage = Storage()
     # What works but should be known, in sentences without secrets.
     warnings: tuple[str, ...] = ()

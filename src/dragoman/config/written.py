@@ -52,6 +52,9 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     ask_usage: bool | None = None
     # Whether it counts tokens for the protocols it speaks.
     counts_tokens: bool | None = None
+    # Whether it keeps what it answered on Responses, so that ids are its own to know; left out, it does unless the
+    # catalogue says otherwise.
+    stores: bool | None = None
     # How calls are addressed and framed.
     transport: str | None = None
     # Whether a key may be sent in clear text, to an `http://` address that is not this machine.
@@ -176,6 +179,13 @@ LIMITS: dict[str, Kind[object]] = {
     "connections": _count(1024, 65535),
 }
 
+STORAGE: dict[str, Kind[object]] = {
+    "keep": Kind(words="true or false", example="false", read=values.read_switch),
+    "path": Kind(words="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_text),
+    "days": _count(30, 3650),
+    "background": _count(64, 10000),
+}
+
 PROVIDER: dict[str, Kind[object]] = {
     "protocol": Kind(
         words=f"{_choice(*PROTOCOL_NAMES).words}, or a list of them", example='"openai-chat"', read=_protocols
@@ -191,6 +201,7 @@ PROVIDER: dict[str, Kind[object]] = {
     "models": Kind(words="text, or a list of texts", example='["qwen3", "gemma3"]', read=values.read_texts),
     "ask_usage": _SWITCH,
     "counts_tokens": _SWITCH,
+    "stores": Kind(words="true or false", example="false", read=values.read_switch),
     "transport": _choice(*TRANSPORTS),
     "insecure": _SWITCH,
 }
@@ -212,4 +223,4 @@ KEY: dict[str, Kind[object]] = {
     "strict": _SWITCH,
 }
 
-SECTIONS = ("server", "providers", "models", "keys", "timeouts", "limits")
+SECTIONS = ("server", "providers", "models", "keys", "timeouts", "limits", "storage")

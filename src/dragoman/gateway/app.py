@@ -5,11 +5,15 @@ request ─▶ admit (Host, Origin) ─▶ place ─▶ identify (key) ─▶ ex
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable
 
 from dragoman import __version__
+from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway import replies
+from dragoman.gateway.compacting import compact
+from dragoman.gateway.conversations import serve_conversation
 from dragoman.gateway.counting import count_tokens
 from dragoman.gateway.exchange import Exchange
 from dragoman.gateway.listing import list_models, show_model
@@ -20,6 +24,8 @@ from dragoman.gateway.record import Record
 from dragoman.gateway.replies import JSON
 from dragoman.gateway.service import Service
 from dragoman.gateway.siblings import Siblings
+from dragoman.gateway.state import unreadable
+from dragoman.gateway.stored import serve_response
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
@@ -54,6 +60,9 @@ class App:
             if request.method == "OPTIONS" and request.header(b"access-control-request-method") is not None:
                 request.respond(204, service.guard.preflight(request), b"")
                 return
+            if request.header(b"sec-websocket-key") is not None:
+                # The status from which clients fall back to HTTP at once instead of trying again.
+                raise ClientError(426, "WebSockets are not spoken here; the same path answers over HTTP")
             if place.methods and request.method not in place.methods:
                 raise ClientError(405, f"this path takes {' or '.join(place.methods)}, not {request.method}")
             key = None if place.kind in _OPEN_KINDS else service.guard.identify(request, place.protocol)
@@ -75,16 +84,22 @@ class App:
             if place.kind is Kind.CONVERSATION:
                 await Exchange(service, request, place, record).run(key)
             else:
-                await self._aside(service, request, place, record)
+                await self._aside(service, request, place, record, key)
         finally:
             service.metrics.in_flight -= 1
             service.finish(record)
 
-    async def _aside(self, service: Service, request: Request, place: Place, record: Record) -> None:
+    async def _aside(self, service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
         """What is asked beside conversations."""
         try:
             if place.kind is Kind.COUNT:
-                await count_tokens(service, request, place, record)
+                await count_tokens(service, request, place, record, key)
+            elif place.kind is Kind.STORED:
+                await serve_response(service, request, place, record, key)
+            elif place.kind is Kind.CONVERSATIONS:
+                await serve_conversation(service, request, place, record, key)
+            elif place.kind is Kind.COMPACT:
+                await compact(service, request, place, record, key)
             elif place.kind is Kind.MODELS:
                 await list_models(service, request, record)
             elif place.kind is Kind.MODEL:
@@ -92,11 +107,20 @@ class App:
             else:
                 await pass_on(service, request, place, record)
         except DragomanError as error:
-            told = replies.told(error, record.dialect, record.id)
-            record.status = told.status
-            record.failure = told.failure.kind.value if told.failure is not None else ""
-            told_id = replies.id_header(record.dialect, record.id)
-            request.respond(told.status, [JSON, told_id, *service.guard.greeting(request)], told.body)
+            self._tell(service, request, record, error)
+        except sqlite3.Error as error:
+            self._tell(service, request, record, unreadable(error, service.log))
+
+    def _tell(self, service: Service, request: Request, record: Record, error: DragomanError) -> None:
+        """Answer with an error; all that is left to say in a stream is that it broke off."""
+        told = replies.told(error, record.dialect, record.id)
+        record.failure = told.failure.kind.value if told.failure is not None else ""
+        if request.started:
+            request.abort()
+            return
+        record.status = told.status
+        told_id = replies.id_header(record.dialect, record.id)
+        request.respond(told.status, [JSON, told_id, *service.guard.greeting(request)], told.body)
 
     def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request: in the envelope of the path, as far as one was read."""
@@ -114,7 +138,8 @@ class App:
         if error.status == 405:
             headers.append((b"allow", ", ".join(place.methods).encode()))
         if error.status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
+            # Agents try for minutes with a key that will not become a good one.
+            headers += [(b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")]
         service.log.event("info", "refused", status=told.status, path=place.rest, why=error.message, id=request_id)
         request.respond(told.status, headers, told.body)
 

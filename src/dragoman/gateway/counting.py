@@ -3,7 +3,7 @@
 the provider speaks and counts     the request goes to
 Messages                           its count_tokens, translated if the client speaks Responses
 Responses                          its input_tokens, translated if the client speaks Messages
-Chat, or it does not count         an estimate of ours, marked as such
+Chat, or it does not count         a count of ours, marked as an estimate with what counted the text
 """
 
 from __future__ import annotations
@@ -11,23 +11,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from dragoman.config.settings import Key
 from dragoman.errors import DragomanError
 from dragoman.gateway import headers
-from dragoman.gateway.estimate import estimate
 from dragoman.gateway.paths import MESSAGES, RESPONSES, Place
 from dragoman.gateway.question import gist_of, receive
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import JSON, id_header, losses_header, route_header
 from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
+from dragoman.gateway.state import recalled
 from dragoman.gateway.watch import Watch
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
+from dragoman.tokens.request import Count, count_request
 from dragoman.translate import TranslatedRequest, translate_request
 from dragoman.wire.json import decode_object, encode
 
-ESTIMATED = (b"x-dragoman-estimate", b"1")
+# On counts of ours: `tokenizer` or `calibrated` (docs/token-counting.md).
+ESTIMATED = b"x-dragoman-estimate"
+# Larger bodies are counted beside the loop, so that others do not wait for them.
+_LARGE = 128 * 1024
 _ANSWER_LIMIT = 1024 * 1024
 
 _PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/responses/input_tokens"}
@@ -61,12 +66,15 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-async def count_tokens(service: Service, request: Request, place: Place, record: Record) -> None:
+async def count_tokens(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
     """Answer `count_tokens` and `input_tokens`."""
     body = await receive(request, service.settings.limits.body)
     _, record.asked = gist_of(body)
     aim = service.routes.aim(record.asked, place.protocol)
     record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
+    if place.protocol == RESPONSES:
+        before = recalled(service.state, service.settings, key, body, aim)
+        body = body if before is None else before.body
     translated = _translated(body, place.protocol, aim, renamed=aim.model != record.asked)
     record.losses = translated.losses
     answered = None
@@ -75,8 +83,9 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
     counted = _count_in(answered) if answered is not None else None
     marks = []
     if counted is None:
-        answered, counted = None, estimate(decode_object(translated.body))
-        marks = [ESTIMATED]
+        local = await _counted(translated.body, aim.model)
+        answered, counted = None, local.tokens
+        marks = [(ESTIMATED, local.by.encode())]
     told: JsonObject = {"input_tokens": counted}
     if place.protocol == RESPONSES:
         told = {"object": "response.input_tokens", **told}
@@ -148,6 +157,14 @@ async def _asked(
         service.log.event("warn", "a provider could not count", provider=aim.provider.name, why=str(error))
         return None
     return raw if flight.status == 200 else None
+
+
+async def _counted(body: bytes, model: str) -> Count:
+    """A count of ours."""
+    wire = decode_object(body)
+    if len(body) < _LARGE:
+        return count_request(wire, model)
+    return await asyncio.to_thread(count_request, wire, model)
 
 
 def _count_in(answer: bytes) -> int | None:

@@ -9,26 +9,35 @@ Whatever happens, the client gets an answer in its own protocol, the provider's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
 from dragoman.config.settings import Key
-from dragoman.errors import BadAnswer, ConfigError, DragomanError, Truncated, UpstreamError
+from dragoman.errors import BadAnswer, ClientError, ConfigError, DragomanError, Truncated, UpstreamError
 from dragoman.gateway import replies
 from dragoman.gateway.asking import Asking, Refusal
-from dragoman.gateway.paths import Place
+from dragoman.gateway.detached import Detached
+from dragoman.gateway.keeping import Keeping, Task
+from dragoman.gateway.leaving import begun_of, kept_question, reserve, running_of
+from dragoman.gateway.paths import RESPONSES, Place
 from dragoman.gateway.question import Question, able, asks_strictness, gist_of, put, receive
+from dragoman.gateway.recalling import Recalled
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.replying import Replying
+from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
+from dragoman.gateway.state import owner_of, recalled, unreadable
+from dragoman.gateway.stored import follow
 from dragoman.gateway.telling import EMPTY, Cut, State, Telling, Unspoken
 from dragoman.gateway.watch import Overstayed
 from dragoman.gateway.whole import relayed_answer, report_comment
 from dragoman.http.flight import Flight, header
 from dragoman.http.server import Request
+from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
@@ -37,6 +46,7 @@ from dragoman.providers.transport import transport_of
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine, TranslatedResponse, translate_failure, translate_response
+from dragoman.wire.json import encode
 
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
 # Types of answers that no transport frames in its own way.
@@ -61,12 +71,28 @@ class Exchange:
         self._record = record
         self._asking = Asking(service, record)
         self._telling: Telling | None = None
+        self._keeping: Keeping | None = None
+        # Lets others have the conversation that was reserved.
+        self._unlock: Callable[[], None] | None = None
         self._replying = Replying(service, request, place, record)
 
     async def run(self, key: Key | None) -> None:
-        """Serve the request; whatever goes wrong on the way ends here, in the client's own envelope."""
+        """Serve the request."""
+        await self._guarded(self._converse(key))
+
+    async def say(self, key: Key | None, body: bytes) -> None:
+        """Serve a request whose body is known."""
+        await self._guarded(self._said(key, body))
+
+    async def answer(self, question: Question, keeping: Keeping) -> None:
+        """Serve a request that was understood before."""
+        self._keeping = keeping
+        await self._guarded(self._answer(question))
+
+    async def _guarded(self, serving: Awaitable[None]) -> None:
+        """Whatever goes wrong on the way ends here, in the client's own envelope."""
         try:
-            await self._converse(key)
+            await serving
         except Unspoken as error:
             failure = self._replying.blamed(error.failure)
             if self._telling is not None and self._telling.state is State.FLOWING:
@@ -75,21 +101,30 @@ class Exchange:
                 self._fail(failure)
         except DragomanError as error:
             self._break(error)
+        except sqlite3.Error as error:
+            self._break(unreadable(error, self._service.log))
         except asyncio.CancelledError:
             self._cancelled()
             raise
         finally:
             self._asking.end()
+            if self._unlock is not None:
+                self._unlock()
 
     async def _converse(self, key: Key | None) -> None:
+        await self._said(key, await receive(self._request, self._service.settings.limits.body))
+
+    async def _said(self, key: Key | None, body: bytes) -> None:
         service, record = self._service, self._record
-        body = await receive(self._request, service.settings.limits.body)
         gist, record.asked = gist_of(body)
         aim = able(service.routes.aim(record.asked, self._place.protocol), gist)
         record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
         strict = service.settings.server.strict or aim.strict or (key is not None and key.strict)
         strict = strict or asks_strictness(self._request)
         renamed = aim.model != record.asked
+        before = self._recalled(key, body, aim)
+        if before is not None:
+            body = before.body
         if len(body) > _LARGE:
             # Others are served meanwhile.
             putting = partial(put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
@@ -97,6 +132,78 @@ class Exchange:
         else:
             question = put(self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
         record.stream = question.stream
+        self._replying.question = question
+        task = self._task(key, before, question)
+        if task is not None:
+            question = kept_question(question, task)
+            self._keeping = Keeping(task, service.log)
+            if before is not None and before.conversation is not None:
+                self._unlock = reserve(task, service.settings.timeouts.total)
+            if before is not None and before.background:
+                await self._leave(question, task, self._keeping)
+                return
+        await self._answer(question)
+
+    def _recalled(self, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
+        """What a Responses request refers to, as far as it is kept here."""
+        if self._place.protocol != RESPONSES:
+            return None
+        found = recalled(self._service.state, self._service.settings, key, body, aim)
+        if found is not None and found.background and aim.endpoint.protocol == RESPONSES:
+            # What it says of itself is the provider's, which knows nothing of running by itself.
+            raise ClientError(400, "this provider cannot answer in the background", param="background")
+        return found
+
+    def _task(self, key: Key | None, before: Recalled | None, question: Question) -> Task | None:
+        """What is to be kept of the answer, if anything is."""
+        service = self._service
+        store, native = service.state.store, question.aim.keeps_responses
+        if store is None or question.client != RESPONSES or question.source != RESPONSES:
+            return None
+        if before is None and not (native and service.notes_ids):
+            return None
+        return Task(
+            store=store,
+            owner=owner_of(key),
+            recalled=before,
+            response_id="" if native else "resp_" + random_token(48),
+            native=native,
+            relayed=question.relay,
+            provider=question.aim.provider.name,
+        )
+
+    async def _leave(self, question: Question, task: Task, keeping: Keeping) -> None:
+        """Answer at once, and let the response run in the background."""
+        service, record = self._service, self._record
+        service.state.background.check()
+        begun = begun_of(question, task)
+        detached = Detached(self._request, self._request.path)
+        its_record = Record(
+            request_id=service.new_id(), dialect=record.dialect, path=record.path, started=service.clock()
+        )
+        its_record.key, its_record.asked, its_record.stream = record.key, record.asked, record.stream
+        its_record.provider, its_record.model, its_record.served = record.provider, record.model, record.served
+        other = Exchange(service, detached, self._place, its_record)
+
+        async def run() -> None:
+            try:
+                await other.answer(question, keeping)
+            finally:
+                service.finish(its_record)
+
+        service.state.background.start(
+            running_of(question, task, begun, keeping=keeping, request=detached, exchange=run, mint=service.mint)
+        )
+        # The conversation stays reserved until the response has ended.
+        self._unlock = None
+        if question.stream:
+            await follow(service, self._request, record, task.store, task.owner, task.response_id, -1)
+        else:
+            self._replying.send(question, [], [JSON], encode(begun), question.translated.losses)
+
+    async def _answer(self, question: Question) -> None:
+        """Ask the provider, and tell what it answers."""
+        record = self._record
         self._replying.question = question
         answered = await self._asking.ask(question)
         if len(question.translated.ledger):
@@ -136,7 +243,8 @@ class Exchange:
             watch=self._asking.watch,
             clock=service.clock,
             unframer=unframer,
-            withhold=codec_of(question.client).withhold_usage if question.metered else None,
+            changed=self._changed(question),
+            keep=self._keeping.ending if self._keeping is not None else None,
         )
         try:
             await telling.tell(
@@ -166,8 +274,10 @@ class Exchange:
         losses = self._note(translator)
         if translator.failure is not None:
             raise Unspoken(translator.failure)
-        if question.stream and question.metered:
-            body = codec_of(question.client).withhold_usage(body)
+        changed = self._changed(question)
+        if question.stream and changed is not None:
+            body = changed(body)
+        self._keep(question, body)
         self._replying.send(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
 
     async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None) -> None:
@@ -218,6 +328,8 @@ class Exchange:
             if failure is not None:
                 self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))
             else:
+                raw = raw if self._keeping is None else self._keeping.named(raw)
+                self._keep(question, raw)
                 self._replying.send(question, flight.headers, [JSON], raw, ())
             return
         earlier: list[bytes] = []
@@ -231,7 +343,19 @@ class Exchange:
         if told.failure is not None:
             raise Unspoken(told.failure)
         kind = EVENT_STREAM if question.stream else [JSON]
+        self._keep(question, told.body)
         self._replying.send(question, flight.headers, kind, told.body, told.losses)
+
+    def _changed(self, question: Question) -> Callable[[bytes], bytes] | None:
+        """What must be done to the frames of a relayed stream, if anything must."""
+        if question.metered:
+            return codec_of(question.client).withhold_usage
+        return self._keeping.named if self._keeping is not None and question.relay else None
+
+    def _keep(self, question: Question, body: bytes) -> None:
+        """Write down an answer that is known as a whole, before the client knows it."""
+        if self._keeping is not None:
+            (self._keeping.ending if question.stream else self._keeping.whole)(body)
 
     def _translated(self, question: Question, raw: bytes, earlier: list[bytes]) -> TranslatedResponse:
         try:

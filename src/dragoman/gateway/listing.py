@@ -25,7 +25,10 @@ from dragoman.providers.transport import transport_of
 from dragoman.wire.json import decode_object, encode
 
 _FRESH = 300.0
-_PATIENCE = 5.0
+# A provider that could not say is asked again sooner.
+_RETRIED = 30.0
+# Agents that look for models when they start wait for three seconds.
+_PATIENCE = 2.5
 _LIMIT = 16 * 1024 * 1024
 # Nobody knows when the models of others were made; both protocols take the epoch for that.
 _CREATED = 0
@@ -82,13 +85,14 @@ async def _models_of(service: Service, provider: Provider) -> Iterable[str]:
     now = service.clock()
     if kept is not None and kept[0] > now:
         return kept[1]
+    fresh = _FRESH
     try:
         models = await asyncio.wait_for(models_at(service, provider, provider.endpoints[0]), _PATIENCE)
     except (DragomanError, TimeoutError) as error:
         # A list without one provider is better than none; the operator is told which.
         service.log.event("warn", "a provider's models could not be listed", provider=provider.name, why=_words(error))
-        models = ()
-    service.listed[provider.name] = (now + _FRESH, models)
+        models, fresh = (), _RETRIED
+    service.listed[provider.name] = (now + fresh, models)
     return models
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import io
 
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
 from dragoman.gateway.listing import MEANINGS, has_list, models_at
 from dragoman.gateway.logs import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.service import Service
+from dragoman.gateway.state import State
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 
@@ -27,7 +28,8 @@ _KNOWN_BY = frozenset({200, 400, 404, 422, 429})
 
 async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
     """Call every endpoint of every provider: its name, its protocol, whether it is well, and in words."""
-    service = Service(settings, Metrics(), Log(io.StringIO()))
+    log = Log(io.StringIO())
+    service = Service(settings, Metrics(), log, State(Storage(keep=False), log))
     try:
         return list(
             await asyncio.gather(

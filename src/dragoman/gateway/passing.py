@@ -45,13 +45,22 @@ class _Named(Struct):
 _NAMED = msgspec.json.Decoder(_Named)
 
 
-async def pass_on(service: Service, request: Request, place: Place, record: Record) -> None:
-    """Relay a request as it is to the provider it belongs to."""
+async def pass_on(
+    service: Service,
+    request: Request,
+    place: Place,
+    record: Record,
+    *,
+    provider: str = "",
+    body: bytes | None = None,
+) -> None:
+    """Relay a request as it is to the provider it belongs to, or to one that is known; `body` if it was read before."""
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
-    body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
+    if body is None:
+        body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     kind = request.header(b"content-type") or b""
-    aim, body = _aim(service, request, place, body, kind)
+    aim, body = _aim(service, request, place, body, kind, provider)
     record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
     passed = headers.relayed(request.headers, aim.endpoint.protocol, anthropic=aim.provider.anthropic)
     if body and kind:
@@ -125,7 +134,7 @@ async def _hand_over(
     request.end()
 
 
-def _aim(service: Service, request: Request, place: Place, body: bytes, kind: bytes) -> tuple[Aim, bytes]:
+def _aim(service: Service, request: Request, place: Place, body: bytes, kind: bytes, known: str) -> tuple[Aim, bytes]:
     """Whom a request of another path goes to, and its body with the model's name as known there."""
     # SDKs name a type also where they send no body.
     is_json = bool(body) and (b"json" in kind or body[:1] == b"{")
@@ -139,7 +148,7 @@ def _aim(service: Service, request: Request, place: Place, body: bytes, kind: by
         elif aim.model != name:
             body = replace_text(body, "model", aim.model)
         return _in_family(aim, place), body
-    provider = _provider(service, request, place)
+    provider = _provider(service, request, place, known)
     return _in_family(Aim(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), place), body
 
 
@@ -171,8 +180,8 @@ def _in_family(aim: Aim, place: Place) -> Aim:
     return aim
 
 
-def _provider(service: Service, request: Request, place: Place) -> Provider:
-    named = (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
+def _provider(service: Service, request: Request, place: Place, known: str) -> Provider:
+    named = known or (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
     providers = service.settings.providers
     if named:
         found = providers.get(named)

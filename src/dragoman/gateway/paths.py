@@ -18,6 +18,10 @@ class Kind(Enum):
 
     CONVERSATION = "conversation"
     COUNT = "count"
+    COMPACT = "compact"
+    # What is kept: a response by its id, conversations.
+    STORED = "stored"
+    CONVERSATIONS = "conversations"
     MODELS = "models"
     MODEL = "model"
     HOME = "home"
@@ -44,6 +48,8 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "/responses": (Kind.CONVERSATION, RESPONSES, ("POST",)),
     "/messages/count_tokens": (Kind.COUNT, MESSAGES, ("POST",)),
     "/responses/input_tokens": (Kind.COUNT, RESPONSES, ("POST",)),
+    "/responses/compact": (Kind.COMPACT, RESPONSES, ("POST",)),
+    "/conversations": (Kind.CONVERSATIONS, RESPONSES, ("POST",)),
     "/models": (Kind.MODELS, "", ("GET", "HEAD")),
     "/": (Kind.HOME, "", ("GET", "HEAD")),
     "/healthz": (Kind.HEALTH, "", ("GET", "HEAD")),
@@ -52,6 +58,7 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
 }
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"
+_BELOW = {"/responses/": Kind.STORED, "/conversations/": Kind.CONVERSATIONS}
 _OTHERS = frozenset(
     {
         "audio",
@@ -76,7 +83,7 @@ _OTHERS = frozenset(
 _KNOWN: dict[str, Place] = {}
 _KNOWN_LIMIT = 256
 # Kinds with paths without number, which are not worth keeping.
-_MANY = frozenset({Kind.OTHER, Kind.NOWHERE, Kind.MODEL})
+_MANY = frozenset({Kind.OTHER, Kind.NOWHERE, Kind.MODEL, Kind.STORED, Kind.CONVERSATIONS})
 
 
 def place_of(path: str) -> Place:
@@ -105,6 +112,9 @@ def _read(path: str) -> Place:
         return Place(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
     if rest.startswith(_MODELS):
         return Place(kind=Kind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
+    for start, kind in _BELOW.items():
+        if rest.startswith(start):
+            return Place(kind=kind, protocol=RESPONSES, rest=rest, methods=("GET", "HEAD", "POST", "DELETE"))
     # Without a prefix only what is known to be of an API goes to a provider: browsers ask for icons.
     named = len(segments) < depth or (segments and segments[0] in _OTHERS)
     if not named:

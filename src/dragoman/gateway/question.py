@@ -15,7 +15,7 @@ from dragoman.http.coding import decode_body
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.abilities import abilities_of
+from dragoman.rules.abilities import Abilities, abilities_of
 from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.spans import object_members, without
@@ -108,10 +108,14 @@ def able(aim: Aim, gist: Gist) -> Aim:
     if aim.endpoint.protocol != CHAT or bytes(gist.reasoning_effort) in _NO_EFFORT or bytes(gist.tools) in _NO_TOOLS:
         return aim
     other = aim.provider.endpoint_for(RESPONSES)
-    known = abilities_of(CHAT, aim.model, aim.provider.upstream, aim.provider.rows)
+    known = _abilities(aim)
     if known.tools_with_reasoning or other.protocol != RESPONSES:
         return aim
     return msgspec.structs.replace(aim, endpoint=other)
+
+
+def _abilities(aim: Aim) -> Abilities:
+    return abilities_of(aim.endpoint.protocol, aim.model, aim.provider.upstream, aim.provider.rows)
 
 
 def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, renamed: bool, strict: bool) -> Question:
@@ -175,6 +179,10 @@ def _relayed(body: bytes, aim: Aim, *, renamed: bool, resay: bool | None, strict
     codec = codec_of(protocol)
     translated = same_request(body, protocol=protocol, model=aim.model if renamed else None)
     sent = codec.repair_request(translated.body, translated.ledger)
+    if codec.without_telemetry is not None and aim.provider.upstream != codec.upstream:
+        sent = codec.without_telemetry(sent, translated.ledger)
+    if codec.rename_cap is not None and _abilities(aim).max_completion_tokens:
+        sent = codec.rename_cap(sent)
     if strict and len(translated.ledger):
         raise StrictError(translated.ledger.losses)
     if resay is not None:

@@ -30,6 +30,7 @@ _CLIENT_KINDS: dict[int, FailureKind] = {
     401: FailureKind.UNAUTHENTICATED,
     403: FailureKind.FORBIDDEN,
     404: FailureKind.NOT_FOUND,
+    409: FailureKind.CONFLICT,
     413: FailureKind.TOO_LARGE,
     415: FailureKind.BAD_CODING,
     500: FailureKind.INTERNAL,
@@ -42,7 +43,9 @@ def failure_of(error: DragomanError) -> Failure | None:
         kind = _CLIENT_KINDS.get(error.status, FailureKind.OTHER)
         # Only models have a code of their own for "not found"; a path has none.
         native = "invalid_request_error" if kind is FailureKind.NOT_FOUND else ""
-        return Failure(kind=kind, status=error.status, message=error.message, native=native)
+        return Failure(
+            kind=kind, status=error.status, message=error.message, native=native, param=error.param, code=error.code
+        )
     if isinstance(error, UnknownModel):
         return Failure(kind=FailureKind.NOT_FOUND, status=404, message=str(error), param="model")
     if isinstance(error, TimedOut):

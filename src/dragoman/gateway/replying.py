@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.gateway import headers as allowed
 from dragoman.gateway import replies
 from dragoman.gateway.asking import Refusal
-from dragoman.gateway.paths import Place
+from dragoman.gateway.paths import RESPONSES, Place
 from dragoman.gateway.question import Question
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON
@@ -24,6 +24,7 @@ from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
+from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine, translate_headers
 
 # Kinds of failure by which a provider refuses the gateway's own credential; they say nothing about the client's.
@@ -89,7 +90,8 @@ class Replying:
     def refuse(self, question: Question, refusal: Refusal) -> None:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
         failure = self.failure_in(question, refusal)
-        if not question.relay or len(refusal.body) > _LONGEST_ERROR or not self._is_native(question, refusal.body):
+        native = question.relay and len(refusal.body) <= _LONGEST_ERROR and self._is_native(question, refusal.body)
+        if not native or self._is_overflow_for_codex(question, failure):
             self.fail(failure, refusal.headers)
             return
         self._record.failure, self._record.status = failure.kind.value, refusal.status
@@ -126,9 +128,32 @@ class Replying:
                 replies.id_header(self._place.protocol, record.id),
                 *self._service.guard.greeting(self._request),
             ]
+        if question is not None and self._is_overflow_for_codex(question, failure):
+            record.failure, record.status = failure.kind.value, 200
+            self._request.respond(200, [*EVENT_STREAM, *extra[1:]], self._failed_stream(question, failure))
+            return
         told = replies.told(failure, self._place.protocol, record.id)
         record.failure, record.status = failure.kind.value, told.status
         own = allowed.written(told.headers)
         # What the table says about trying again goes before what the provider said.
         kept = [pair for pair in extra if pair[0].decode("latin-1") not in told.headers] if own else extra
         self._request.respond(told.status, [*kept, *own], told.body)
+
+    def _is_overflow_for_codex(self, question: Question, failure: Failure) -> bool:
+        """Whether an overflow must be told in the stream.
+
+        OpenAI's service tells it there, and Codex compacts its conversation only then: a 400 would end every further
+        turn of the session in the same way.
+        """
+        if failure.kind is not FailureKind.CONTEXT_OVERFLOW or not question.stream or question.client != RESPONSES:
+            return False
+        return (self._request.header(b"originator") or b"").startswith(b"codex")
+
+    def _failed_stream(self, question: Question, failure: Failure) -> bytes:
+        translator = StreamTranslator(
+            source=question.aim.endpoint.protocol,
+            target=question.client,
+            request=question.translated,
+            mint=self._service.mint,
+        )
+        return translator.fail(failure)

@@ -36,6 +36,11 @@ class Aim(Struct, frozen=True, kw_only=True):
     strict: bool
 
     @property
+    def keeps_responses(self) -> bool:
+        """Whether ids of stored responses are the provider's to know."""
+        return self.endpoint.protocol == "openai-responses" and self.provider.stores
+
+    @property
     def shown(self) -> str:
         """The model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
         return self.model.split(":", 5)[-1] if self.model.startswith("arn:") else self.model

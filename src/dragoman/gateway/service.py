@@ -14,6 +14,7 @@ from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.record import Record
 from dragoman.gateway.redaction import Redactor
 from dragoman.gateway.routes import Routes
+from dragoman.gateway.state import State, notes_ids
 from dragoman.http.client import Client
 from dragoman.http.flight import Call, Flight
 from dragoman.mint import random_token, system_mint
@@ -24,12 +25,14 @@ from dragoman.providers.transport import transport_of
 
 
 class Service:
-    """The gateway's working parts. Metrics and log outlive a change of the configuration."""
+    """The gateway's working parts. Metrics, log and state outlive a change of the configuration."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, log: Log) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, log: Log, state: State | None = None) -> None:
         self.settings = settings
         self.metrics = metrics
         self.log = log
+        self.state = state or State(settings.storage, log)
+        self.notes_ids = notes_ids(settings)
         self.guard = Guard(settings)
         self.routes = Routes(settings)
         self.mint = system_mint()

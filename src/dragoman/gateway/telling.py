@@ -71,12 +71,16 @@ class Telling:
         watch: Watch,
         clock: Callable[[], float],
         unframer: Unframer | None = None,
-        withhold: Callable[[bytes], bytes] | None = None,
+        changed: Callable[[bytes], bytes] | None = None,
+        keep: Callable[[bytes], None] | None = None,
     ) -> None:
         self._request = request
         self._translator = translator
-        self._feed = translator.feed if withhold is None else lambda chunk: withhold(translator.feed(chunk))
-        self._withhold = withhold
+        self._feed = translator.feed if changed is None else lambda chunk: changed(translator.feed(chunk))
+        # What becomes of frames before they are told.
+        self._changed = changed
+        # Gets the last frames before the client does.
+        self._keep = keep
         self._headers = headers
         self._relay = relay
         self._redactor = redactor
@@ -145,6 +149,7 @@ class Telling:
         self._note(self._translator.failure or failure)
         if self.state is State.HOLDING:
             raise Unspoken(failure)
+        self._ends(out)
         self._write(self._redactor.clean(out))
         self.state = State.OVER
         self._request.end()
@@ -163,6 +168,8 @@ class Telling:
                     self._held.append(out)
                 return
             self._commit(now)
+        if translator.finished and self.state is State.FLOWING:
+            self._ends(out)
         self._write(out)
         if translator.finished and self.state is State.FLOWING:
             self.state = State.OVER
@@ -191,8 +198,8 @@ class Telling:
     def _close(self) -> None:
         """The provider's side is over: end the client's as its protocol demands."""
         out = self._translator.close()
-        if self._withhold is not None:
-            out = self._withhold(out)
+        if self._changed is not None:
+            out = self._changed(out)
         failure = self._translator.failure
         if failure is not None:
             self._note(failure)
@@ -201,8 +208,14 @@ class Telling:
             if failure is not None or not self._translator.speaking:
                 raise Unspoken(failure or EMPTY)
             self._commit(self._clock())
+        if self.state is State.FLOWING:
+            self._ends(out)
         self._write(out)
         self.state = State.OVER
+
+    def _ends(self, out: bytes) -> None:
+        if self._keep is not None:
+            self._keep(out)
 
     def _finish(self) -> None:
         if not self._request.ended:

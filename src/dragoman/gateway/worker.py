@@ -20,7 +20,7 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from dragoman.config.reading import fingerprint
-from dragoman.config.settings import Limits, Settings, Timeouts
+from dragoman.config.settings import Limits, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.app import App
 from dragoman.gateway.binding import check_binding
@@ -95,6 +95,7 @@ class Worker:
         if self._siblings is not None:
             await self._siblings.close()
         await self._service.close()
+        await self._service.state.close(0.0)
 
     def reload(self) -> None:
         """Apply the configuration as it is now; what is under way goes on under the old one."""
@@ -108,11 +109,11 @@ class Worker:
             self._refuse(error)
             return
         if _fixed(settings) != _fixed(old.settings):
-            log.event("warn", "host, port and workers change only with a restart")
+            log.event("warn", "host, port, workers and storage change only with a restart")
         for warning in settings.warnings:
             log.event("warn", warning)
         self._former.add(old)
-        self._app.service = self._service = Service(settings, self._metrics, log)
+        self._app.service = self._service = Service(settings, self._metrics, log, old.state)
         self._server.limits = server_limits(settings.limits, settings.timeouts)
         self._closing = asyncio.get_running_loop().create_task(old.close())
         log.event("info", "the configuration was changed", providers=len(settings.providers))
@@ -159,15 +160,18 @@ class Worker:
         self._server.retire()
         if self._server.busy:
             log.event("info", "stopping when running exchanges have ended", running=self._server.busy)
-        if not await self._server.wait_idle(service.settings.timeouts.drain):
+        patience = service.settings.timeouts.drain
+        detached = asyncio.ensure_future(service.state.background.finish(patience))
+        if not await self._server.wait_idle(patience):
             log.event("warn", "ending exchanges that still run", running=self._server.busy)
             self._server.cancel_all()
             await self._server.wait_idle(_LAST_MOMENTS)
+        await detached
 
 
-def _fixed(settings: Settings) -> tuple[str, int, int]:
+def _fixed(settings: Settings) -> tuple[str, int, int, Storage]:
     """What a running gateway cannot change."""
-    return settings.server.host, settings.server.port, settings.server.workers
+    return settings.server.host, settings.server.port, settings.server.workers, settings.storage
 
 
 def server_limits(limits: Limits, timeouts: Timeouts) -> ServerLimits:

@@ -55,6 +55,7 @@ class _Facts(Struct, frozen=True, kw_only=True):
     label: str = ""
     anthropic: bool = False
     counts_tokens: bool = False
+    stores: bool = True
 
 
 class Listing(_Facts, frozen=True, kw_only=True):

@@ -43,6 +43,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     ask_usage: bool = False
     # Whether it answers `/v1/messages/count_tokens` or `/responses/input_tokens` for the protocols it speaks.
     counts_tokens: bool = False
+    # Whether it keeps what it answered on Responses, for `previous_response_id`; else it is kept here.
+    stores: bool = True
     # What a transport needs to know: region, project, api_version and the like.
     options: Mapping[str, str] = {}
 

@@ -1,0 +1,258 @@
+"""Background: responses that run while nobody waits for them, to be asked for later.
+
+    status        changes when
+    queued        the client was answered ─▶ in_progress
+    in_progress   the answer is complete ─▶ completed, incomplete or failed
+                  somebody cancels it ─▶ cancelled
+                  its process did not come back in time ─▶ failed, told to whoever asks
+
+Where a response stands is in the store alone, so that every process can tell; the one that runs it looks there now and
+then whether it is still wanted. What it says as a stream is there as well, piece by piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from dragoman.errors import ClientError
+from dragoman.gateway.detached import Detached
+from dragoman.gateway.keeping import Keeping, answered_in, status_of
+from dragoman.gateway.logs import Log
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.registry import codec_of
+from dragoman.store import Store
+from dragoman.store.responses import Item, Kept
+from dragoman.wire.json import decode_object, encode
+
+# How often whoever runs a response comes back to it, and for how long that is believed, in seconds.
+_BEAT = 2.0
+_ALIVE = 15
+# How long pieces of a stream are gathered before they are written down.
+_GATHERED = 0.1
+_STOPPED = "the gateway was stopped before the answer was complete"
+
+
+class Running(Struct, frozen=True, kw_only=True):
+    """A response to be given: `exchange` asks for it, `fail` tells a failure as the client's stream does."""
+
+    store: Store
+    owner: bytes
+    begun: JsonObject
+    # What is kept as its input, and what of it is new to the conversation.
+    context: tuple[Item, ...]
+    said: tuple[Item, ...]
+    previous: str | None
+    provider: str
+    conversation: str | None
+    stream: bool
+    keeping: Keeping
+    request: Detached
+    exchange: Callable[[], Awaitable[None]]
+    fail: Callable[[Failure], bytes]
+
+    @property
+    def id(self) -> str:
+        """The response's id."""
+        return str(self.begun["id"])
+
+
+class Background:
+    """What runs in this process."""
+
+    def __init__(self, most: int, log: Log) -> None:
+        self._most = most
+        self._log = log
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    @property
+    def running(self) -> int:
+        """How many responses run."""
+        return len(self._tasks)
+
+    def check(self) -> None:
+        """Refuse one more than may run."""
+        if self._stopping:
+            raise ClientError(503, "the gateway is shutting down")
+        if len(self._tasks) >= self._most:
+            raise ClientError(429, "too many responses run in the background; try again later", param="background")
+
+    def start(self, running: Running) -> None:
+        """Write a response down and run it."""
+        store = running.store
+        with store.transaction():
+            store.responses.add(running.owner, kept_of(running.begun, running, alive=_until()), running.context)
+            if running.stream:
+                # From now on there is a stream to listen to, if only an empty one.
+                store.events.add(running.id, 0, b"")
+        task = asyncio.get_running_loop().create_task(self._run(running))
+        self._tasks[running.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(running.id, None))
+
+    def cancel(self, response_id: str) -> None:
+        """Stop what was cancelled, if it runs here; elsewhere it is noticed by and by."""
+        task = self._tasks.get(response_id)
+        if task is not None:
+            task.cancel()
+
+    async def finish(self, patience: float) -> None:
+        """Let responses end within some seconds, then end them as failed."""
+        self._stopping = True
+        tasks = set(self._tasks.values())
+        if tasks:
+            self._log.event("info", "stopping when responses in the background have ended", running=len(tasks))
+            _, late = await asyncio.wait(tasks, timeout=patience)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, running: Running) -> None:
+        pieces = _Pieces(running)
+        running.request.told = pieces.take if running.stream else None
+        work = asyncio.ensure_future(running.exchange())
+        try:
+            wanted = self._beat(running)
+            while wanted and not (await asyncio.wait({work}, timeout=_BEAT))[0]:
+                wanted = self._beat(running)
+        except asyncio.CancelledError:
+            # Somebody cancelled it, or the time to stop has come.
+            pass
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            try:
+                self._settle(running, pieces)
+            except sqlite3.Error as error:
+                self._log.event("error", "the end of a response could not be kept", why=str(error))
+
+    def _beat(self, running: Running) -> bool:
+        """Come back to a response as promised; False if nobody wants it any more."""
+        try:
+            return running.store.responses.keep_alive(running.owner, running.id, _until())
+        except sqlite3.Error as error:
+            self._log.event("warn", "a response in the background could not be looked after", why=str(error))
+            return True
+
+    def _settle(self, running: Running, pieces: _Pieces) -> None:
+        """Write down how it ended: pieces first, so that whoever sees the end has seen everything."""
+        store, response = running.store, running.keeping.response
+        if response is None:
+            failure = _failure(running.request, stopping=self._stopping)
+            if running.stream and not pieces.told:
+                pieces.take(running.fail(failure))
+            told: JsonObject = {"code": "server_error", "message": failure.message}
+            if failure.kind is FailureKind.RATE_LIMITED:
+                told["code"] = "rate_limit_exceeded"
+            response = {**running.begun, "status": "failed", "error": told}
+        pieces.flush(last=True)
+        answered = answered_in(response)
+
+        def append() -> None:
+            if running.conversation is not None:
+                store.conversations.append(running.owner, running.conversation, [*running.said, *answered])
+
+        store.responses.finish(running.owner, kept_of(response, running), answered, append)
+        if running.conversation is not None:
+            store.conversations.unlock(running.conversation, running.id)
+
+
+class _Pieces:
+    """A stream on its way into the store."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._held: list[bytes] = []
+        self._number = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether there is anything."""
+        return bool(self._number or self._held)
+
+    def take(self, data: bytes) -> None:
+        self._held.append(data)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHERED, self.flush)
+
+    def flush(self, *, last: bool = False) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._held:
+            return
+        data = b"".join(self._held)
+        try:
+            self._running.store.events.add(self._running.id, self._number + 1, data)
+        except sqlite3.Error:
+            if last:
+                raise
+            # It is tried again with the next piece.
+            return
+        self._held = []
+        self._number += 1
+
+
+def _failure(request: Detached, *, stopping: bool) -> Failure:
+    """Why there is no answer."""
+    if request.status >= 400:
+        return codec_of("openai-responses").decode_failure(request.status, request.answer)
+    message = _STOPPED if stopping else "the response was given up"
+    return Failure(kind=FailureKind.INTERNAL, status=500, message=message)
+
+
+def kept_of(response: JsonObject, running: Running, alive: int = 0) -> Kept:
+    """A background response as it is kept."""
+    return Kept(
+        id=running.id,
+        status=status_of(response),
+        previous=running.previous,
+        background=True,
+        provider=running.provider,
+        alive=alive,
+        body=encode(response),
+    )
+
+
+def shown_of(kept: Kept) -> JsonObject:
+    """A kept response as a client sees it."""
+    return {**decode_object(kept.body), "status": kept.status}
+
+
+def ended(store: Store, owner: bytes, kept: Kept, status: str, message: str | None = None) -> Kept:
+    """End a response that runs, from outside; if it has ended by itself meanwhile, that stays."""
+    body = shown_of(kept)
+    body["status"] = status
+    if message is not None:
+        body["error"] = {"code": "server_error", "message": message}
+    changed = Kept(
+        id=kept.id,
+        status=status,
+        previous=kept.previous,
+        background=True,
+        provider=kept.provider,
+        alive=0,
+        body=encode(body),
+    )
+    match body.get("conversation"):
+        case {"id": str(conversation)}:
+            # Whoever runs it will add nothing any more.
+            store.conversations.unlock(conversation, kept.id)
+    return changed if store.responses.finish(owner, changed, ()) else store.responses.find(owner, kept.id) or changed
+
+
+def looked_after(store: Store, owner: bytes, kept: Kept) -> Kept:
+    """The same response, or its failure if whoever ran it is gone."""
+    if kept.status in ("queued", "in_progress") and kept.alive < time.time():
+        return ended(store, owner, kept, "failed", _STOPPED)
+    return kept
+
+
+def _until() -> int:
+    return int(time.time()) + _ALIVE

@@ -1,0 +1,83 @@
+"""Compacting: `/responses/compact`: a provider that has it is asked, for others the model writes a summary (K1)."""
+
+from __future__ import annotations
+
+from dragoman.config.settings import Key
+from dragoman.errors import WireError
+from dragoman.gateway.detached import Detached
+from dragoman.gateway.exchange import Exchange
+from dragoman.gateway.passing import pass_on
+from dragoman.gateway.paths import RESPONSES, Place, place_of
+from dragoman.gateway.question import gist_of, receive
+from dragoman.gateway.recalling import items_of, named_in
+from dragoman.gateway.record import Record
+from dragoman.gateway.service import Service
+from dragoman.gateway.state import recalled
+from dragoman.gateway.stored import item_shown
+from dragoman.http.server import Request
+from dragoman.mint import random_token
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.wire.json import decode_object, encode
+
+_TRIGGER: JsonObject = {"type": "compaction_trigger"}
+# What a request may say of its compaction; nothing else has a meaning here.
+_MEMBERS = (
+    "model",
+    "instructions",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "service_tier",
+)
+
+
+async def compact(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
+    """Answer with what stands for a conversation: what its user said, and one compaction."""
+    body = await receive(request, service.settings.limits.body)
+    _, record.asked = gist_of(body)
+    aim = service.routes.aim(record.asked, place.protocol)
+    native = aim.endpoint.protocol == RESPONSES
+    before = recalled(service.state, service.settings, key, body, aim)
+    if before is not None:
+        body = before.body
+    if native:
+        await pass_on(service, request, place, record, body=body)
+        return
+    wire = decode_object(body)
+    items = _items(wire.get("input"))
+    asked: JsonObject = {name: wire[name] for name in _MEMBERS if name in wire}
+    asked |= {"input": [*items, _TRIGGER], "store": False}
+    if before is None and wire.get("previous_response_id") is not None:
+        # Without a store it leads nowhere, which the library tells.
+        asked["previous_response_id"] = wire["previous_response_id"]
+    detached = Detached(request, request.path)
+    await Exchange(service, detached, place_of("/v1/responses"), record).say(key, encode(asked))
+    answer = detached.answer
+    if detached.status == 200:
+        answer = encode(_compacted(items, decode_object(answer)))
+    request.respond(detached.status, detached.answer_headers, answer)
+
+
+def _items(said: JsonValue) -> JsonList:
+    if isinstance(said, str):
+        return [{"type": "message", "role": "user", "content": said}]
+    if not isinstance(said, list):
+        raise WireError("/input", "a string or items", "nothing")
+    return said
+
+
+def _compacted(items: JsonList, response: JsonObject) -> JsonObject:
+    """The answer as this endpoint gives it."""
+    users = [encode(item) for item in items if isinstance(item, dict) and item.get("role") == "user"]
+    told: JsonList = [item_shown(item) for item in items_of(users)]
+    output = response.get("output")
+    for item in output if isinstance(output, list) else ():
+        if named_in(encode(item)).type == "compaction":
+            told.append(item)
+    return {
+        "id": "resp_" + random_token(48),
+        "object": "response.compaction",
+        "created_at": response["created_at"],
+        "output": told,
+        "usage": response["usage"],
+    }

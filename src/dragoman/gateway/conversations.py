@@ -1,0 +1,139 @@
+"""Conversations: their objects and items over HTTP. They are kept here, whoever answers in them.
+
+Which provider will is not known when one is made. `x-dragoman-provider` names one that keeps it instead.
+"""
+
+from __future__ import annotations
+
+from dragoman.config.settings import Key
+from dragoman.errors import ClientError
+from dragoman.gateway.passing import pass_on
+from dragoman.gateway.paths import Place
+from dragoman.gateway.question import receive
+from dragoman.gateway.recalling import items_of
+from dragoman.gateway.record import Record
+from dragoman.gateway.routes import shown
+from dragoman.gateway.service import Service
+from dragoman.gateway.state import keepers, owner_of, several_owners
+from dragoman.gateway.stored import item_shown, list_of, paged, reply
+from dragoman.http.server import Request
+from dragoman.mint import random_token
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.store import Store
+from dragoman.store.conversations import Conversation
+from dragoman.store.responses import Item
+from dragoman.wire.json import decode_object, encode
+
+_MOST_ITEMS = 20
+_MOST_METADATA, _LONGEST_NAME, _LONGEST_VALUE = 16, 64, 512
+
+
+async def serve_conversation(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
+    """Answer what is asked of conversations."""
+    store, owner = service.state.store, owner_of(key)
+    _, *below = place.rest.strip("/").split("/")
+    named = request.header(b"x-dragoman-provider") is not None
+    found = store.conversations.find(owner, below[0]) if store is not None and below and not named else None
+    if store is None or named or (below and found is None):
+        await _elsewhere(service, request, place, record, below)
+        return
+    raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
+    body = decode_object(raw) if raw.strip() else {}
+    if found is None:
+        reply(service, request, record, _object(_created(store, owner, body)))
+    else:
+        reply(service, request, record, _answer(store, owner, found, request, body, below[1:]))
+
+
+async def _elsewhere(service: Service, request: Request, place: Place, record: Record, below: list[str]) -> None:
+    """Ask the provider that keeps conversations; with several keys nobody could tell whose they are."""
+    named = request.header(b"x-dragoman-provider") is not None
+    known = keepers(service.settings)
+    if several_owners(service.settings) or not (named or known):
+        raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
+    try:
+        await pass_on(service, request, place, record, provider=known[0] if not named and len(known) == 1 else "")
+    except ClientError as error:
+        raise _missing(below[0]) if below and error.status == 404 else error from None
+
+
+def _answer(
+    store: Store, owner: bytes, found: Conversation, request: Request, body: JsonObject, below: list[str]
+) -> JsonObject:
+    match request.method, below:
+        case "GET" | "HEAD", []:
+            return _object(found)
+        case "POST", []:
+            metadata = _metadata(body)
+            store.conversations.change(owner, found.id, metadata)
+            return _object(Conversation(id=found.id, created=found.created, metadata=metadata))
+        case "DELETE", []:
+            store.conversations.delete(owner, found.id)
+            return {"id": found.id, "object": "conversation.deleted", "deleted": True}
+        case "GET" | "HEAD", ["items"]:
+            return paged(store.conversations.items(found.id), request, default_order="desc")
+        case "POST", ["items"]:
+            added = _items(body)
+            store.conversations.append(owner, found.id, added)
+            return list_of(added)
+        case "GET" | "HEAD", ["items", item_id]:
+            return item_shown(_one(store, found, item_id))
+        case "DELETE", ["items", item_id]:
+            _one(store, found, item_id)
+            store.conversations.remove(found.id, item_id)
+            return _object(found)
+        case _:
+            raise ClientError(404, "there is nothing at this path of a conversation")
+
+
+def _created(store: Store, owner: bytes, body: JsonObject) -> Conversation:
+    items = _items(body) if body.get("items") is not None else ()
+    return store.conversations.create(owner, "conv_" + random_token(48), _metadata(body), items)
+
+
+def _one(store: Store, found: Conversation, item_id: str) -> Item:
+    for item in store.conversations.items(found.id):
+        if item.id == item_id:
+            return item
+    raise ClientError(404, f"Item with id {shown(item_id)} not found.", param="item_id")
+
+
+def _items(body: JsonObject) -> tuple[Item, ...]:
+    items = body.get("items")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ClientError(400, "items is a list of objects", param="items")
+    if len(items) > _MOST_ITEMS:
+        raise ClientError(400, f"at most {_MOST_ITEMS} items are added at a time", param="items")
+    return items_of([encode(item) for item in items])
+
+
+def _metadata(body: JsonObject) -> bytes:
+    metadata = body.get("metadata")
+    if metadata is None:
+        return b"{}"
+    if not isinstance(metadata, dict) or len(metadata) > _MOST_METADATA or not _fits(metadata):
+        problem = (
+            f"metadata is up to {_MOST_METADATA} texts of {_LONGEST_VALUE} characters under names of {_LONGEST_NAME}"
+        )
+        raise ClientError(400, problem, param="metadata")
+    return encode(metadata)
+
+
+def _fits(metadata: JsonObject) -> bool:
+    return all(
+        len(name) <= _LONGEST_NAME and isinstance(value, str) and len(value) <= _LONGEST_VALUE
+        for name, value in metadata.items()
+    )
+
+
+def _object(found: Conversation) -> JsonObject:
+    return {
+        "id": found.id,
+        "object": "conversation",
+        "created_at": found.created,
+        "metadata": decode_object(found.metadata),
+    }
+
+
+def _missing(conversation_id: str) -> ClientError:
+    return ClientError(404, f"Conversation with id {shown(conversation_id)} not found.", param="conversation_id")

@@ -1,0 +1,115 @@
+"""Leaving: a question whose answer is kept, with what its answer must say of that; and how one begins detached."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from dragoman.errors import ClientError
+from dragoman.gateway.background import Running
+from dragoman.gateway.detached import Detached
+from dragoman.gateway.keeping import Keeping, Task
+from dragoman.gateway.question import Question
+from dragoman.gateway.routes import shown
+from dragoman.mint import random_token
+from dragoman.model.events import Failed
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_responses.echo import response_object
+from dragoman.protocols.registry import codec_of
+from dragoman.translate import asked_by
+
+
+def kept_question(question: Question, task: Task) -> Question:
+    """The same question: its answer says its id, and what the client referred to."""
+    recalled = task.recalled
+    if recalled is None or question.relay:
+        return question
+    asked = _asked(question)
+    request = asked.request
+    extras = request.extras
+    if recalled.background:
+        fields: JsonObject = {**(extras.fields if extras is not None else {}), "background": True}
+        extras = Extras(origin=question.client, fields=fields)
+    told = replace(request, continues=recalled.previous, conversation=recalled.conversation, extras=extras)
+    answer_id = task.response_id if recalled.keeps else ""
+    translated = replace(question.translated, asked=replace(asked, request=told, answer_id=answer_id))
+    return replace(question, translated=translated)
+
+
+def reserve(task: Task, seconds: float) -> Callable[[], None]:
+    """Have a conversation alone until the answer is there; give what lets others have it."""
+    recalled, conversations = task.recalled, task.store.conversations
+    assert recalled is not None and recalled.conversation is not None
+    conversation, name = recalled.conversation, task.response_id or random_token(24)
+    if conversations.find(task.owner, conversation) is None:
+        # Its provider keeps it, and its order.
+        return lambda: None
+    if not conversations.lock(task.owner, conversation, name, int(time.time() + seconds)):
+        raise ClientError(
+            409,
+            f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
+            param="conversation",
+            code="conversation_locked",
+        )
+
+    def unlock() -> None:
+        # Where the store fails the conversation is free again when its time has passed.
+        with suppress(sqlite3.Error):
+            conversations.unlock(conversation, name)
+
+    return unlock
+
+
+def begun_of(question: Question, task: Task) -> JsonObject:
+    """The response as it stands before anybody was asked."""
+    asked = _asked(question)
+    body = response_object(task.response_id, int(time.time()), asked, asked.request.model)
+    body["status"] = "queued"
+    return body
+
+
+def running_of(
+    question: Question,
+    task: Task,
+    begun: JsonObject,
+    *,
+    keeping: Keeping,
+    request: Detached,
+    exchange: Callable[[], Awaitable[None]],
+    mint: Mint,
+) -> Running:
+    """A response that is to run in the background."""
+    recalled = task.recalled
+    assert recalled is not None
+
+    def fail(failure: Failure) -> bytes:
+        return codec_of(question.client).stream_encoder(_asked(question), mint, Ledger()).feed(Failed(failure))
+
+    context = (*recalled.before, *recalled.said) if recalled.conversation is not None else recalled.said
+    return Running(
+        store=task.store,
+        owner=task.owner,
+        begun=begun,
+        context=context,
+        said=recalled.said,
+        previous=recalled.previous,
+        provider=task.provider,
+        conversation=recalled.conversation,
+        stream=question.stream,
+        keeping=keeping,
+        request=request,
+        exchange=exchange,
+        fail=fail,
+    )
+
+
+def _asked(question: Question) -> Asked:
+    return asked_by(question.translated, codec_of(question.aim.endpoint.protocol))

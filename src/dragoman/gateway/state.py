@@ -1,0 +1,65 @@
+"""State: what outlives a request: the store, and what runs in the background. It also outlives the configuration."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from dragoman.config.settings import Key, Settings, Storage
+from dragoman.errors import ClientError
+from dragoman.gateway.background import Background
+from dragoman.gateway.logs import Log
+from dragoman.gateway.paths import RESPONSES
+from dragoman.gateway.recalling import Recalled, recall
+from dragoman.gateway.routes import Aim
+from dragoman.store import MEMORY, Store, open_store
+
+
+class State:
+    """The state of one process; several processes share the file. `store` is None where nothing is kept."""
+
+    def __init__(self, storage: Storage, log: Log) -> None:
+        self.storage = storage
+        self.store: Store | None = open_store(storage.path or MEMORY, storage.days) if storage.keep else None
+        self.background = Background(storage.background, log)
+
+    async def close(self, patience: float) -> None:
+        """End what runs, within some seconds, and let go of the file."""
+        await self.background.finish(patience)
+        if self.store is not None:
+            self.store.close()
+
+
+def owner_of(key: Key | None) -> bytes:
+    """Whom what is made with a key belongs to; where no key is asked for, everybody is one."""
+    return key.digest if key is not None else b""
+
+
+def unreadable(error: sqlite3.Error, log: Log) -> ClientError:
+    """What a client is told if the store fails; the log says why."""
+    log.event("error", "the store failed", why=str(error))
+    return ClientError(500, "what is kept of earlier responses cannot be reached")
+
+
+def several_owners(settings: Settings) -> bool:
+    """Whether a provider's own state has to be told apart by the keys that made it."""
+    return len(settings.keys) > 1
+
+
+def recalled(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
+    """What a Responses request refers to, as far as it is kept here and may be this key's."""
+    return recall(state.store, owner_of(key), body, native=aim.keeps_responses, shared=several_owners(settings))
+
+
+def keepers(settings: Settings) -> list[str]:
+    """The providers that keep responses themselves."""
+    return [
+        name
+        for name, provider in settings.providers.items()
+        if provider.stores and any(endpoint.protocol == RESPONSES for endpoint in provider.endpoints)
+    ]
+
+
+def notes_ids(settings: Settings) -> bool:
+    """Whether it must be known who made a response that a provider keeps, and where."""
+    found = keepers(settings)
+    return bool(found) and (several_owners(settings) or len(found) > 1)

@@ -1,0 +1,238 @@
+"""Stored: responses that are kept, asked for by id: GET, DELETE, cancel, input items, and listening to one that runs.
+
+An id that is not kept here may be one that a provider keeps: it is asked, unless several keys are in use and it is not
+known that this one made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from urllib.parse import parse_qs
+
+from dragoman.config.settings import Key
+from dragoman.errors import ClientError
+from dragoman.gateway.background import ended, looked_after, shown_of
+from dragoman.gateway.keeping import LAST
+from dragoman.gateway.passing import pass_on
+from dragoman.gateway.paths import Place
+from dragoman.gateway.recalling import RUNNING, named_in
+from dragoman.gateway.record import Record
+from dragoman.gateway.replies import EVENT_STREAM, JSON, id_header
+from dragoman.gateway.routes import shown
+from dragoman.gateway.service import Service
+from dragoman.gateway.state import keepers, owner_of, several_owners
+from dragoman.http.server import Request
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.protocols.registry import codec_of
+from dragoman.store import Store
+from dragoman.store.responses import SAID, Item, Kept
+from dragoman.wire.json import decode_object, encode
+from dragoman.wire.sse import DONE
+
+_PAGE, _LARGEST_PAGE = 20, 100
+# How often a response that runs is looked at by those who listen.
+_LOOK = 0.1
+_number_of = re.compile(rb'"sequence_number":(\d+)\}\s*\Z').search
+_numbers_of = re.compile(rb'"sequence_number":(\d+)\}\n').findall
+
+
+async def serve_response(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
+    """Answer what is asked of a stored response."""
+    _, response_id, *below = place.rest.strip("/").split("/")
+    store, owner = service.state.store, owner_of(key)
+    kept = store.responses.find(owner, response_id) if store is not None else None
+    if store is None or kept is None or not kept.body:
+        await _elsewhere(service, request, place, record, response_id, kept)
+        return
+    kept = looked_after(store, owner, kept)
+    match request.method, below:
+        case "GET" | "HEAD", []:
+            if _flag(request, "stream") and request.method == "GET":
+                await _listen(service, request, record, store, owner, kept)
+                return
+            reply(service, request, record, shown_of(kept))
+        case "DELETE", []:
+            service.state.background.cancel(response_id)
+            store.responses.delete(owner, response_id)
+            reply(service, request, record, {"id": response_id, "object": "response", "deleted": True})
+        case "POST", ["cancel"]:
+            if not kept.background:
+                raise ClientError(400, "Only a response that runs in the background can be cancelled.", param="id")
+            if kept.status in RUNNING:
+                kept = ended(store, owner, kept, "cancelled")
+                service.state.background.cancel(response_id)
+            reply(service, request, record, shown_of(kept))
+        case "GET" | "HEAD", ["input_items"]:
+            before = store.responses.chain(owner, kept.previous) if kept.previous is not None else None
+            items = [*(before or ()), *store.responses.items(response_id, SAID)]
+            reply(service, request, record, paged(items, request, default_order="desc"))
+        case _:
+            raise ClientError(404, f"there is no path {shown(place.rest)} here")
+
+
+async def _elsewhere(
+    service: Service, request: Request, place: Place, record: Record, response_id: str, kept: Kept | None
+) -> None:
+    """Ask the provider that keeps the response, if there is one and the response may be this client's."""
+    store = service.state.store
+    missing = ClientError(404, f"Response with id {shown(response_id)} not found.", param="response_id")
+    if kept is None and (
+        several_owners(service.settings) or (store is not None and store.responses.known(response_id))
+    ):
+        raise missing
+    known = [kept.provider] if kept is not None else keepers(service.settings)
+    if not known:
+        raise missing
+    try:
+        await pass_on(service, request, place, record, provider=known[0] if len(known) == 1 else "")
+    except ClientError as error:
+        if error.status == 404:
+            raise missing from None
+        raise
+
+
+def reply(service: Service, request: Request, record: Record, body: JsonObject) -> None:
+    """Send an object that is kept here."""
+    record.status = 200
+    headers = [JSON, id_header(record.dialect, record.id), *service.guard.greeting(request)]
+    request.respond(200, headers, encode(body))
+
+
+async def _listen(service: Service, request: Request, record: Record, store: Store, owner: bytes, kept: Kept) -> None:
+    """Tell the stream of a background response from a place on, until it ends."""
+    if not kept.background:
+        raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
+    if not store.events.streamed(kept.id):
+        raise ClientError(400, "This response was not created with stream=true.", param="stream")
+    after = _whole(request, "starting_after", -1)
+    record.stream = True
+    await follow(service, request, record, store, owner, kept.id, after)
+
+
+async def follow(
+    service: Service, request: Request, record: Record, store: Store, owner: bytes, response_id: str, after: int
+) -> None:
+    """Hand on the frames behind a sequence number as they are written down."""
+    record.status = 200
+    headers = [*EVENT_STREAM, id_header(record.dialect, record.id), *service.guard.greeting(request)]
+    request.start(200, headers)
+    request.flush()
+    heartbeat, number, quiet = codec_of(record.dialect).heartbeat, 0, service.clock()
+    # The number of the last event, and whether it was one that ends a stream.
+    last, over = -1, False
+    while True:
+        kept = store.responses.find(owner, response_id)
+        kept = looked_after(store, owner, kept) if kept is not None else None
+        running = kept is not None and kept.status in RUNNING
+        pieces = store.events.after(response_id, number)
+        for piece, data in pieces:
+            number = piece
+            last, over = max([last, *map(int, _numbers_of(data))]), over or _is_end(data)
+            frames = data if after < 0 else _behind(data, after)
+            if frames:
+                request.write(frames)
+                quiet = service.clock()
+        if not running and not pieces:
+            if kept is not None and not over:
+                request.write(_ending(kept, last + 1))
+            request.end()
+            return
+        if service.clock() - quiet > service.settings.timeouts.keep_alive:
+            request.write(heartbeat)
+            quiet = service.clock()
+        await request.drained()
+        await asyncio.sleep(_LOOK if running else 0)
+
+
+def _is_end(data: bytes) -> bool:
+    return any(b"event: %b\n" % kind.encode() in data for kind in LAST)
+
+
+def _ending(kept: Kept, number: int) -> bytes:
+    """The end of a stream that was never told, because the response was cancelled or its process is gone."""
+    event: JsonObject = {"type": "response.failed", "response": shown_of(kept), "sequence_number": number}
+    return b"event: response.failed\ndata: %b\n\n%b" % (encode(event), DONE)
+
+
+def _behind(data: bytes, after: int) -> bytes:
+    """The frames whose number is larger; those without one belong to the end."""
+    kept: list[bytes] = []
+    for frame in data.split(b"\n\n"):
+        number = _number_of(frame)
+        if frame and (number is None or int(number[1]) > after):
+            kept.append(frame + b"\n\n")
+    return b"".join(kept)
+
+
+def paged(items: Sequence[Item], request: Request, *, default_order: str) -> JsonObject:
+    """One page of a list of items, as the query asks for it."""
+    query = parse_qs(request.query)
+    order = query.get("order", [default_order])[0]
+    if order not in ("asc", "desc"):
+        raise ClientError(400, "order is asc or desc", param="order")
+    limit = _whole(request, "limit", _PAGE)
+    if not 1 <= limit <= _LARGEST_PAGE:
+        raise ClientError(400, f"limit is from 1 to {_LARGEST_PAGE}", param="limit")
+    listed = list(items) if order == "asc" else list(reversed(items))
+    after = query.get("after", [""])[0]
+    if after:
+        places = [count for count, item in enumerate(listed) if item.id == after]
+        if not places:
+            raise ClientError(404, f"Item with id {shown(after)} not found.", param="after")
+        listed = listed[places[-1] + 1 :]
+    return list_of(listed[:limit], more=len(listed) > limit)
+
+
+def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:
+    """A list of items as its SDK expects it."""
+    data: JsonList = [item_shown(item) for item in items]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": items[0].id if items else "",
+        "last_id": items[-1].id if items else "",
+        "has_more": more,
+    }
+
+
+def item_shown(item: Item) -> JsonObject:
+    """An item in full: with its id, and its content as parts, however it was said."""
+    body = decode_object(item.body)
+    named = named_in(item.body)
+    shown_body: JsonObject = {"id": item.id, "type": named.type or "message", **body}
+    content = body.get("content")
+    if shown_body["type"] == "message":
+        if isinstance(content, str):
+            shown_body["content"] = [_part(content, assistant=named.role == "assistant")]
+        shown_body.setdefault("status", "completed")
+    elif shown_body["type"] in _WITH_STATUS:
+        shown_body.setdefault("status", "completed")
+    return shown_body
+
+
+# Items whose listed form says how far they got.
+_WITH_STATUS = frozenset(
+    {"function_call", "function_call_output", "custom_tool_call_output", "local_shell_call_output"}
+)
+
+
+def _part(text: str, *, assistant: bool) -> JsonObject:
+    if assistant:
+        annotations: JsonList = []
+        return {"type": "output_text", "text": text, "annotations": annotations}
+    return {"type": "input_text", "text": text}
+
+
+def _flag(request: Request, name: str) -> bool:
+    return parse_qs(request.query).get(name, ["false"])[0].lower() in ("true", "1")
+
+
+def _whole(request: Request, name: str, default: int) -> int:
+    said = parse_qs(request.query).get(name)
+    if said is None:
+        return default
+    if not said[0].isdecimal() or len(said[0]) > 9:
+        raise ClientError(400, f"{name} is a whole number", param=name)
+    return int(said[0])

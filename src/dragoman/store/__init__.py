@@ -1,0 +1,18 @@
+"""Store: what must be there again at a later request: responses, their items, conversations, and events.
+
+    database     the file: connection, time, who may read it
+    migrations   its tables, as a numbered list of steps that only grows
+    responses    answers by id, and the chain that leads to one
+    conversations
+    events       the stream of a background response, as far as it was told
+
+Everything belongs to an owner, the key it was made with, and to nobody else: every question names one. Everything ends
+at its time. Calls are short and synchronous: a row is written before its client learns of it, so that a process may be
+killed at any moment. What the rows mean to a client is the gateway's to know.
+"""
+
+from __future__ import annotations
+
+from dragoman.store.database import MEMORY, Store, open_store
+
+__all__ = ["MEMORY", "Store", "open_store"]

@@ -1,0 +1,121 @@
+"""Conversations: items that any number of responses read and add to, one at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from dragoman.store.responses import SAID, Item, add_items
+from dragoman.store.transaction import Transaction
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """A conversation as it is kept; `metadata` is JSON."""
+
+    id: str
+    created: int
+    metadata: bytes
+
+
+class Conversations:
+    """The table of conversations. Nothing is found for another owner, nor after its time."""
+
+    def __init__(self, db: sqlite3.Connection, now: Callable[[], int], expiry: Callable[[], int]) -> None:
+        self._db = db
+        self._now = now
+        self._expiry = expiry
+
+    def create(self, owner: bytes, conversation_id: str, metadata: bytes, items: Sequence[Item]) -> Conversation:
+        """Begin a conversation."""
+        created = self._now()
+        with Transaction(self._db):
+            self._db.execute(
+                "INSERT INTO conversations (id, owner, expires, created, metadata, busy, busy_until)"
+                " VALUES (?, ?, ?, ?, ?, '', 0)",
+                (conversation_id, owner, self._expiry(), created, metadata),
+            )
+            add_items(self._db, owner, conversation_id, SAID, items)
+        return Conversation(id=conversation_id, created=created, metadata=metadata)
+
+    def find(self, owner: bytes, conversation_id: str) -> Conversation | None:
+        """The conversation, if it is this owner's."""
+        row = self._db.execute(
+            "SELECT id, created, metadata FROM conversations WHERE id = ? AND owner = ? AND expires > ?",
+            (conversation_id, owner, self._now()),
+        ).fetchone()
+        return Conversation(id=row[0], created=row[1], metadata=row[2]) if row is not None else None
+
+    def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
+        """Give a conversation other metadata."""
+        self._db.execute(
+            "UPDATE conversations SET metadata = ?, expires = ? WHERE id = ? AND owner = ?",
+            (metadata, self._expiry(), conversation_id, owner),
+        )
+
+    def items(self, conversation_id: str) -> list[Item]:
+        """What was said in a conversation that was found, oldest first."""
+        return [
+            Item(row[0], row[1])
+            for row in self._db.execute(
+                "SELECT id, body FROM items WHERE holder = ? ORDER BY position", (conversation_id,)
+            )
+        ]
+
+    def append(self, owner: bytes, conversation_id: str, items: Sequence[Item]) -> None:
+        """Add items at the end; one that was deleted meanwhile stays so."""
+        with Transaction(self._db):
+            known = self._db.execute(
+                "UPDATE conversations SET expires = ? WHERE id = ? AND owner = ?",
+                (self._expiry(), conversation_id, owner),
+            ).rowcount
+            if known:
+                last = self._db.execute(
+                    "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
+                ).fetchone()
+                add_items(self._db, owner, conversation_id, SAID, items, start=last[0] + 1)
+
+    def remove(self, conversation_id: str, item_id: str) -> bool:
+        """Take an item out of a conversation that was found."""
+        return bool(
+            self._db.execute("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id)).rowcount
+        )
+
+    def lock(self, owner: bytes, conversation_id: str, response_id: str, until: int) -> bool:
+        """Reserve a conversation for one response; False while another one is being given in it."""
+        return bool(
+            self._db.execute(
+                "UPDATE conversations SET busy = ?, busy_until = ?"
+                " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?)",
+                (response_id, until, conversation_id, owner, response_id, self._now()),
+            ).rowcount
+        )
+
+    def unlock(self, conversation_id: str, response_id: str) -> None:
+        """Let others have their turn."""
+        self._db.execute(
+            "UPDATE conversations SET busy = '', busy_until = 0 WHERE id = ? AND busy = ?",
+            (conversation_id, response_id),
+        )
+
+    def delete(self, owner: bytes, conversation_id: str) -> bool:
+        """Forget a conversation and everything said in it."""
+        with Transaction(self._db):
+            gone = self._db.execute(
+                "DELETE FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
+            ).rowcount
+            if gone:
+                self._db.execute("DELETE FROM items WHERE holder = ?", (conversation_id,))
+        return bool(gone)
+
+    def remove_outdated(self, most: int) -> int:
+        """Forget what is out of date, a part at a time."""
+        rows = self._db.execute(
+            "SELECT id FROM conversations WHERE expires <= ? LIMIT ?", (self._now(), most)
+        ).fetchall()
+        if rows:
+            with Transaction(self._db):
+                self._db.executemany("DELETE FROM items WHERE holder = ?", rows)
+                self._db.executemany("DELETE FROM conversations WHERE id = ?", rows)
+        return len(rows)

@@ -1,0 +1,103 @@
+"""Database: the file that everything is kept in, opened once in every process."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from dragoman.errors import ConfigError
+from dragoman.store.conversations import Conversations
+from dragoman.store.events import Events
+from dragoman.store.migrations import migrate
+from dragoman.store.responses import Responses
+from dragoman.store.transaction import Transaction
+
+MEMORY = ":memory:"
+# How long, in seconds, a process waits for another one that writes.
+_PATIENCE = 5.0
+# Outdated rows are removed so many at a time, and looked for so often, in seconds.
+_SWEEP = 200
+_SWEEP_EVERY = 60.0
+
+
+class Store:
+    """One open file. `days` is how long responses and conversations are kept after they were last used."""
+
+    def __init__(self, db: sqlite3.Connection, days: float, clock: Callable[[], float] = time.time) -> None:
+        self._db = db
+        self._clock = clock
+        self._keep = int(days * 86400)
+        # The first time to look is at once.
+        self._swept = -_SWEEP_EVERY
+        self.responses = Responses(db, self._now, self._expiry)
+        self.conversations = Conversations(db, self._now, self._expiry)
+        self.events = Events(db)
+
+    def sweep(self) -> int:
+        """Remove some of what is out of date, if it is time to look; give how many."""
+        now = self._clock()
+        if now - self._swept < _SWEEP_EVERY:
+            return 0
+        removed = self.responses.remove_outdated(_SWEEP) + self.conversations.remove_outdated(_SWEEP)
+        if removed < _SWEEP:
+            self._swept = now
+        return removed
+
+    def transaction(self) -> Transaction:
+        """Several writes that are one."""
+        return Transaction(self._db)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def _now(self) -> int:
+        return int(self._clock())
+
+    def _expiry(self) -> int:
+        return self._now() + self._keep
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Turn the write-ahead log on, which several processes that start at once may all try; it waits for nobody."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -> Store:
+    """Open or make the file; nobody but its user may read it."""
+    db: sqlite3.Connection | None = None
+    try:
+        if path != MEMORY:
+            place = Path(path)
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Made here, since SQLite would let the user's group and others read it.
+            with suppress(FileExistsError):
+                os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+        # Readers do not wait for a writer, and a killed process loses nothing that it has told.
+        _write_ahead(db)
+        db.execute("PRAGMA synchronous = NORMAL")
+        # What was deleted is not to be found in the file either.
+        db.execute("PRAGMA secure_delete = ON")
+        migrate(db)
+    except (OSError, sqlite3.Error) as error:
+        if db is not None:
+            db.close()
+        raise ConfigError(
+            key="storage.path",
+            problem=f"the file cannot be opened: {error}",
+            remedy="name a file in a directory that can be written to, or set keep = false",
+        ) from None
+    return Store(db, days, clock)

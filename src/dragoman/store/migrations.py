@@ -1,0 +1,94 @@
+"""Migrations: the tables, as steps from an empty file to the present; a step that was released is never changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+
+def m001_keep_responses(db: sqlite3.Connection) -> None:
+    """Responses, their items and the conversations they stand in, and the events of background responses."""
+    db.execute(
+        """
+        CREATE TABLE responses (
+            id TEXT PRIMARY KEY,
+            owner BLOB NOT NULL,
+            expires INTEGER NOT NULL,
+            -- The response it goes on from, and the first one of that chain.
+            previous TEXT,
+            root TEXT NOT NULL,
+            -- queued, in_progress, completed, incomplete, failed or cancelled; "" for one that its provider keeps.
+            status TEXT NOT NULL,
+            background INTEGER NOT NULL,
+            provider TEXT NOT NULL,
+            -- Until when whoever runs it in the background has promised to come back; 0 if nobody does.
+            alive INTEGER NOT NULL,
+            body BLOB NOT NULL
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX responses_by_root ON responses (root)")
+    db.execute("CREATE INDEX responses_by_expiry ON responses (expires)")
+    db.execute(
+        """
+        CREATE TABLE items (
+            -- A response or a conversation.
+            holder TEXT NOT NULL,
+            -- 0 for what was said to the model, 1 for what it said.
+            side INTEGER NOT NULL,
+            position INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            owner BLOB NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (holder, side, position)
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX items_by_id ON items (id, owner)")
+    db.execute(
+        """
+        CREATE TABLE conversations (
+            id TEXT PRIMARY KEY,
+            owner BLOB NOT NULL,
+            expires INTEGER NOT NULL,
+            created INTEGER NOT NULL,
+            metadata BLOB NOT NULL,
+            -- The response that is being given in it, and until when that is believed.
+            busy TEXT NOT NULL,
+            busy_until INTEGER NOT NULL
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX conversations_by_expiry ON conversations (expires)")
+    db.execute(
+        """
+        CREATE TABLE events (
+            holder TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            data BLOB NOT NULL,
+            PRIMARY KEY (holder, number)
+        ) WITHOUT ROWID
+        """
+    )
+
+
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_keep_responses,)
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring a file to the present, one step at a time; several processes may try at once."""
+    if _version(db) == len(STEPS):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    with db:
+        for number in range(_version(db), len(STEPS)):
+            STEPS[number](db)
+            db.execute(f"PRAGMA user_version = {number + 1}")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    found = db.execute("PRAGMA user_version").fetchone()
+    version = int(found[0])
+    if version > len(STEPS):
+        raise sqlite3.DatabaseError("the file was written by a newer version")
+    return version

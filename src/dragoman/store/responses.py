@@ -1,0 +1,261 @@
+"""Responses: answers by their ids, what was said in them, and the chain that leads to one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from dragoman.store.transaction import Transaction
+
+# Which side of a response an item stands on.
+SAID, ANSWERED = 0, 1
+_RUNNING = ("queued", "in_progress")
+# Whoever has an id that two owners were given by a provider: neither of them.
+_NOBODY = b"\x00"
+# How much longer than asked for a chain is kept, in seconds, so that not every turn writes all of it again.
+_SPARE = 3600
+
+
+class Item(Struct, frozen=True):
+    """One item as it is kept: its id, and its JSON."""
+
+    id: str
+    body: bytes
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """A response as it is kept: `body` is its JSON, "" where its provider keeps it."""
+
+    id: str
+    status: str
+    previous: str | None
+    background: bool
+    provider: str
+    alive: int
+    body: bytes
+
+
+class Responses:
+    """The table of responses. Nothing is found for another owner, nor after its time."""
+
+    def __init__(self, db: sqlite3.Connection, now: Callable[[], int], expiry: Callable[[], int]) -> None:
+        self._db = db
+        self._now = now
+        self._expiry = expiry
+
+    def find(self, owner: bytes, response_id: str) -> Kept | None:
+        """The response, if it is this owner's."""
+        row = self._db.execute(
+            "SELECT id, status, previous, background, provider, alive, body FROM responses"
+            " WHERE id = ? AND owner = ? AND expires > ?",
+            (response_id, owner, self._now()),
+        ).fetchone()
+        if row is None:
+            return None
+        return Kept(
+            id=row[0],
+            status=row[1],
+            previous=row[2],
+            background=bool(row[3]),
+            provider=row[4],
+            alive=row[5],
+            body=row[6],
+        )
+
+    def known(self, response_id: str) -> bool:
+        """Whether the response is anybody's."""
+        return self._db.execute("SELECT 1 FROM responses WHERE id = ?", (response_id,)).fetchone() is not None
+
+    def add(
+        self,
+        owner: bytes,
+        kept: Kept,
+        said: Sequence[Item] = (),
+        answered: Sequence[Item] = (),
+        conversation: Callable[[], None] | None = None,
+    ) -> bool:
+        """Keep a response with its items; the chain that it goes on from is kept as long as it is.
+
+        `conversation` puts the same items into a conversation, at once with them or not at all. False if its id is
+        taken: which response it means cannot be known any more, so that it is nobody's.
+        """
+        expires = self._expiry()
+        with Transaction(self._db):
+            if conversation is not None:
+                conversation()
+            taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NOBODY, kept.id)).rowcount
+            if taken:
+                return False
+            root = self._root(kept)
+            self._db.execute(
+                "INSERT INTO responses"
+                " (id, owner, expires, previous, root, status, background, provider, alive, body)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    kept.id,
+                    owner,
+                    expires,
+                    kept.previous,
+                    root,
+                    kept.status,
+                    kept.background,
+                    kept.provider,
+                    kept.alive,
+                    kept.body,
+                ),
+            )
+            add_items(self._db, owner, kept.id, SAID, said)
+            add_items(self._db, owner, kept.id, ANSWERED, answered)
+            if root != kept.id:
+                self._db.execute(
+                    "UPDATE responses SET expires = ? WHERE root = ? AND expires < ?", (expires + _SPARE, root, expires)
+                )
+            return True
+
+    def note(
+        self,
+        owner: bytes,
+        response_id: str,
+        provider: str,
+        items: Sequence[str] = (),
+        conversation: Callable[[], None] | None = None,
+    ) -> None:
+        """Remember who made a response that its provider keeps, and the ids of what was said in it.
+
+        An id that a provider gave to two owners is nobody's, and one of a response that is kept here stays that.
+        """
+        with Transaction(self._db):
+            changed = self._db.execute(
+                "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, alive, body)"
+                " VALUES (:id, :owner, :expires, NULL, :id, '', 0, :provider, 0, x'')"
+                " ON CONFLICT (id) DO UPDATE SET provider = excluded.provider, expires = excluded.expires,"
+                " owner = CASE owner WHEN excluded.owner THEN owner ELSE :nobody END WHERE body = x''",
+                {
+                    "id": response_id,
+                    "owner": owner,
+                    "expires": self._expiry(),
+                    "provider": provider,
+                    "nobody": _NOBODY,
+                },
+            ).rowcount
+            if changed:
+                add_items(self._db, owner, response_id, ANSWERED, [Item(item, b"") for item in items])
+            if conversation is not None:
+                conversation()
+
+    def _root(self, kept: Kept) -> str:
+        if kept.previous is None:
+            return kept.id
+        row = self._db.execute("SELECT root FROM responses WHERE id = ?", (kept.previous,)).fetchone()
+        return row[0] if row is not None else kept.id
+
+    def finish(
+        self,
+        owner: bytes,
+        kept: Kept,
+        answered: Sequence[Item],
+        conversation: Callable[[], None] | None = None,
+    ) -> bool:
+        """Write the end of a response that runs; False if it has ended otherwise, say because it was cancelled."""
+        with Transaction(self._db):
+            changed = self._db.execute(
+                "UPDATE responses SET status = ?, body = ?, alive = 0, expires = ?"
+                " WHERE id = ? AND owner = ? AND status IN (?, ?)",
+                (kept.status, kept.body, self._expiry(), kept.id, owner, *_RUNNING),
+            ).rowcount
+            if not changed:
+                return False
+            add_items(self._db, owner, kept.id, ANSWERED, answered)
+            if conversation is not None:
+                conversation()
+            return True
+
+    def keep_alive(self, owner: bytes, response_id: str, until: int) -> bool:
+        """Say that a response runs, and promise to come back to it; False if it has ended meanwhile."""
+        return bool(
+            self._db.execute(
+                "UPDATE responses SET alive = ?, status = 'in_progress'"
+                " WHERE id = ? AND owner = ? AND status IN (?, ?)",
+                (until, response_id, owner, *_RUNNING),
+            ).rowcount
+        )
+
+    def chain(self, owner: bytes, response_id: str) -> list[Item] | None:
+        """Everything that was said up to the end of a response, oldest first; None if any of it is not there."""
+        named = {"id": response_id, "owner": owner, "now": self._now()}
+        first = self._db.execute(f"{_WAY} SELECT previous FROM way ORDER BY depth DESC LIMIT 1", named).fetchone()
+        if first is None or first[0] is not None:
+            return None
+        rows = self._db.execute(
+            f"{_WAY} SELECT items.id, items.body FROM way JOIN items ON items.holder = way.id"
+            " ORDER BY way.depth DESC, items.side, items.position",
+            named,
+        )
+        return [Item(row[0], row[1]) for row in rows]
+
+    def items(self, response_id: str, side: int) -> list[Item]:
+        """The items on one side of a response or conversation that was found."""
+        return [
+            Item(row[0], row[1])
+            for row in self._db.execute(
+                "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position", (response_id, side)
+            )
+        ]
+
+    def item(self, owner: bytes, item_id: str) -> bytes | None:
+        """An item by its id alone, the one that is kept longest; empty if its provider keeps it."""
+        row = self._db.execute(
+            """
+            SELECT items.body, coalesce(responses.expires, conversations.expires) AS until FROM items
+            LEFT JOIN responses ON responses.id = items.holder
+            LEFT JOIN conversations ON conversations.id = items.holder
+            WHERE items.id = ? AND items.owner = ? AND until > ? ORDER BY until DESC LIMIT 1
+            """,
+            (item_id, owner, self._now()),
+        ).fetchone()
+        return row[0] if row is not None else None
+
+    def delete(self, owner: bytes, response_id: str) -> bool:
+        """Forget a response and everything said in it."""
+        with Transaction(self._db):
+            gone = self._db.execute("DELETE FROM responses WHERE id = ? AND owner = ?", (response_id, owner)).rowcount
+            if gone:
+                _forget(self._db, [response_id])
+        return bool(gone)
+
+    def remove_outdated(self, most: int) -> int:
+        """Forget what is out of date, a part at a time."""
+        rows = self._db.execute("SELECT id FROM responses WHERE expires <= ? LIMIT ?", (self._now(), most)).fetchall()
+        if rows:
+            with Transaction(self._db):
+                self._db.executemany("DELETE FROM responses WHERE id = ?", rows)
+                _forget(self._db, [row[0] for row in rows])
+        return len(rows)
+
+
+# From a response to the first one of its chain.
+_WAY = """
+    WITH RECURSIVE way (id, previous, depth) AS (
+        SELECT id, previous, 0 FROM responses WHERE id = :id AND owner = :owner AND expires > :now
+        UNION ALL
+        SELECT responses.id, responses.previous, depth + 1 FROM way
+        JOIN responses ON responses.id = way.previous AND owner = :owner AND expires > :now
+    )
+"""
+
+
+def add_items(
+    db: sqlite3.Connection, owner: bytes, holder: str, side: int, items: Sequence[Item], start: int = 0
+) -> None:
+    """Put items behind one another."""
+    db.executemany(
+        "INSERT OR REPLACE INTO items (holder, side, position, id, owner, body) VALUES (?, ?, ?, ?, ?, ?)",
+        [(holder, side, start + count, item.id, owner, item.body) for count, item in enumerate(items)],
+    )
+
+
+def _forget(db: sqlite3.Connection, holders: list[str]) -> None:
+    for table in ("items", "events"):
+        db.executemany(f"DELETE FROM {table} WHERE holder = ?", [(holder,) for holder in holders])

@@ -1,0 +1,94 @@
+"""A gateway that keeps what its clients say, asked without an SDK."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings, Storage, Timeouts
+from dragoman.store import Store
+from tests.gateway.harness import PATIENCE, Answer, House, Received, Reply, running, settings_for
+from tests.sdk.digging import Object, dig_text
+
+T = TypeVar("T")
+ECHO, SLOW, FAILING = "echo/text@openai-chat", "echo/slow@openai-chat", "echo/error@openai-chat"
+ALICE, BOB = "sk-alice-0123456789abcdef", "sk-bob-0123456789abcdef"
+
+
+@contextmanager
+def keeping(
+    script: Callable[[Received], Reply] | list[Reply] | tuple[Reply, ...] = (),
+    *,
+    keys: tuple[str, ...] = (),
+    storage: Storage | None = None,
+    timeouts: Timeouts | None = None,
+) -> Iterator[House]:
+    """A gateway with a store of its own."""
+
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port, keys=keys, timeouts=timeouts), storage=storage or Storage())
+
+    with running(script, settings) as house:
+        yield house
+
+
+def store_of(house: House) -> Store:
+    """The store; it belongs to the gateway's loop."""
+    store = house.app.service.state.store
+    assert store is not None
+    return store
+
+
+def on_loop(house: House, work: Callable[[], T]) -> T:
+    """Do something where the store is used."""
+
+    async def done() -> T:
+        return work()
+
+    return house.run(done())
+
+
+def create(house: House, **body: object) -> Object:
+    """A response."""
+    told = house.post("/v1/responses", {"model": ECHO, "input": "Hello.", **body}, **_as(body))
+    assert told.status == 200, told.body
+    return {**told.json()}
+
+
+def _as(body: dict[str, object]) -> dict[str, str]:
+    key = body.pop("key", None)
+    return {"authorization": f"Bearer {key}"} if isinstance(key, str) else {}
+
+
+def told(house: House, path: str, **headers: str) -> Object:
+    """What is at a path."""
+    answer = house.get(path, **headers)
+    assert answer.status == 200, answer.body
+    return {**answer.json()}
+
+
+def error_in(answer: Answer) -> tuple[int, object, object, str]:
+    """Status, param, code and words of an error."""
+    error = answer.json()["error"]
+    assert isinstance(error, dict)
+    return answer.status, error["param"], error["code"], str(error["message"])
+
+
+def ended(house: House, response_id: object) -> Object:
+    """Wait until a background response has ended."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        found = told(house, f"/v1/responses/{response_id}")
+        if found["status"] not in ("queued", "in_progress"):
+            return found
+        time.sleep(0.02)
+    raise AssertionError("the response has not ended")
+
+
+def text_of(response: Object) -> str:
+    """The text of a plain answer."""
+    return dig_text(response, "output", 0, "content", 0, "text")

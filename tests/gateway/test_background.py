@@ -1,0 +1,334 @@
+"""Responses that run while nobody waits: how they begin, how they are looked after, and every way in which they end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from dragoman.config.settings import Storage
+from dragoman.errors import ClientError
+from dragoman.gateway import background as module
+from dragoman.gateway.background import Background, Running, ended, looked_after, shown_of
+from dragoman.gateway.detached import Detached
+from dragoman.gateway.keeping import Keeping, Task
+from dragoman.gateway.logs import Log
+from dragoman.gateway.recalling import Recalled, items_of
+from dragoman.http.body import Body
+from dragoman.http.request import Request, Target
+from dragoman.model.failure import Failure
+from dragoman.store import Store
+from dragoman.store.responses import Kept
+from tests.gateway.keeping_house import FAILING, SLOW, create, error_in, keeping, told
+from tests.gateway.keeping_house import ended as until_ended
+from tests.gateway.test_detached import Silence
+from tests.store.opened import ALICE, names, opened
+
+ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": "message", "role": "assistant"}]}
+
+
+def _request() -> Detached:
+    channel = Silence()
+    content = Body(channel, 0, False)
+    content.finish()
+    client = Request(
+        channel,
+        method="POST",
+        target=Target(b"/v1/responses"),
+        headers=[],
+        content=content,
+        peer="127.0.0.1",
+        modern=True,
+        closes=False,
+    )
+    return Detached(client, "/v1/responses")
+
+
+class Run:
+    """A response that is given by a function."""
+
+    def __init__(self, store: Store, *, stream: bool = False, conversation: str | None = None) -> None:
+        self.store = store
+        self.log = io.StringIO()
+        said = items_of([b'{"id":"q"}'])
+        recalled = Recalled(body=b"{}", keeps=True, background=True, said=said, conversation=conversation)
+        task = Task(store=store, owner=ALICE, recalled=recalled, response_id="resp_1", provider="chat")
+        self.keeping = Keeping(task, Log(self.log, json=True))
+        self.request = _request()
+        self.background = Background(2, Log(self.log, json=True))
+        self._stream, self._said, self._conversation = stream, said, conversation
+
+    def start(self, exchange: Callable[[], Awaitable[None]], response_id: str = "resp_1") -> None:
+        """Let it run."""
+        self.background.start(
+            Running(
+                store=self.store,
+                owner=ALICE,
+                begun={"id": response_id, "status": "queued", "output": []},
+                context=self._said,
+                said=self._said,
+                previous=None,
+                provider="chat",
+                conversation=self._conversation,
+                stream=self._stream,
+                keeping=self.keeping,
+                request=self.request,
+                exchange=exchange,
+                fail=_failed_frames,
+            )
+        )
+
+    def kept(self) -> Kept:
+        """It, as it is kept."""
+        found = self.store.responses.find(ALICE, "resp_1")
+        assert found is not None
+        return found
+
+    async def idle(self) -> None:
+        """Wait until nothing runs."""
+        async with asyncio.timeout(20):
+            while self.background.running:
+                await asyncio.sleep(0.01)
+
+
+def _failed_frames(failure: Failure) -> bytes:
+    return b"event: response.failed\ndata: " + failure.message.encode() + b"\n\n"
+
+
+async def _forever() -> None:
+    await asyncio.Event().wait()
+
+
+def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended() -> None:
+    async def main(store: Store) -> None:
+        run = Run(store)
+        go_on = asyncio.Event()
+
+        async def exchange() -> None:
+            await go_on.wait()
+            run.keeping.whole(json.dumps(ANSWER).encode())
+
+        run.start(exchange)
+        assert run.kept().status == "queued"
+        assert run.kept().alive > time.time()
+        await asyncio.sleep(0.05)
+        assert run.kept().status == "in_progress"
+        assert shown_of(run.kept())["status"] == "in_progress"
+        assert run.background.running == 1
+        go_on.set()
+        await run.idle()
+        assert (run.kept().status, run.kept().alive) == ("completed", 0)
+        assert names(store.responses.chain(ALICE, "resp_1")) == ["q", "a"]
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_an_exchange_that_ends_without_an_answer_is_a_failure_with_the_reason_that_it_gave() -> None:
+    async def main(store: Store) -> None:
+        run = Run(store, stream=True)
+
+        async def exchange() -> None:
+            body = {"error": {"message": "Slow down.", "type": "rate_limit_error", "code": "rate_limit_exceeded"}}
+            run.request.respond(429, [], json.dumps(body).encode())
+
+        run.start(exchange)
+        await run.idle()
+        error = {"code": "rate_limit_exceeded", "message": "Slow down."}
+        assert shown_of(run.kept()) == {"id": "resp_1", "status": "failed", "output": [], "error": error}
+        assert store.events.after("resp_1", 0) == [(1, b"event: response.failed\ndata: Slow down.\n\n")]
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_an_exchange_that_breaks_is_a_failure_too() -> None:
+    async def main(store: Store) -> None:
+        run = Run(store)
+
+        async def exchange() -> None:
+            raise RuntimeError("nobody foresaw this")
+
+        run.start(exchange)
+        await run.idle()
+        assert run.kept().status == "failed"
+        assert b"foresaw" not in run.kept().body
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
+    async def main(store: Store) -> None:
+        run = Run(store, stream=True)
+        seen: list[int] = []
+
+        async def exchange() -> None:
+            run.request.start(200, [])
+            run.request.write(b"one\n\n")
+            await asyncio.sleep(0.3)
+            seen.append(len(store.events.after("resp_1", 0)))
+            run.request.write(b"two\n\n")
+            run.keeping.whole(json.dumps(ANSWER).encode())
+
+        run.start(exchange)
+        assert store.events.streamed("resp_1")
+        await run.idle()
+        assert seen == [1]
+        assert store.events.after("resp_1", 0) == [(1, b"one\n\n"), (2, b"two\n\n")]
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
+    async def main(store: Store) -> None:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        assert store.conversations.lock(ALICE, "conv_1", "resp_1", 2 * 10**9)
+        run = Run(store, stream=True, conversation="conv_1")
+        run.start(_forever)
+        await asyncio.sleep(0.05)
+        assert ended(store, ALICE, run.kept(), "cancelled").status == "cancelled"
+        run.background.cancel("resp_1")
+        run.background.cancel("resp_9")
+        await run.idle()
+        assert run.kept().status == "cancelled"
+        assert store.events.after("resp_1", 0) == []
+        assert store.conversations.items("conv_1") == []
+        assert store.conversations.lock(ALICE, "conv_1", "resp_2", 2 * 10**9)
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BEAT", 0.05)
+
+    async def main(store: Store) -> None:
+        run = Run(store)
+        run.start(_forever)
+        await asyncio.sleep(0.2)
+        assert run.background.running
+        ended(store, ALICE, run.kept(), "cancelled")
+        await run.idle()
+        assert run.kept().status == "cancelled"
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is_free() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        store.conversations.lock(ALICE, "conv_1", "resp_1", 2 * 10**9)
+        body = b'{"id":"resp_1","conversation":{"id":"conv_1"}}'
+        late = Kept(
+            id="resp_1",
+            status="in_progress",
+            previous=None,
+            background=True,
+            provider="chat",
+            alive=int(time.time()) - 1,
+            body=body,
+        )
+        store.responses.add(ALICE, late)
+        found = looked_after(store, ALICE, late)
+        assert found.status == "failed" and b"stopped" in found.body
+        assert store.responses.find(ALICE, "resp_1") == found
+        assert looked_after(store, ALICE, found) is found
+        assert store.conversations.lock(ALICE, "conv_1", "resp_2", 2 * 10**9)
+
+
+def test_an_end_from_outside_gives_way_to_one_that_came_first() -> None:
+    with opened() as store:
+        first = Kept(id="r", status="completed", previous=None, background=True, provider="", alive=0, body=b"{}")
+        store.responses.add(ALICE, first)
+        assert ended(store, ALICE, first, "cancelled") == first
+
+
+def test_no_more_run_than_may() -> None:
+    async def main(store: Store) -> None:
+        run = Run(store)
+        for name in ("resp_1", "resp_2"):
+            run.background.check()
+            run.start(_forever, name)
+        with pytest.raises(ClientError) as told:
+            run.background.check()
+        assert (told.value.status, told.value.param) == (429, "background")
+        await run.background.finish(0.0)
+        with pytest.raises(ClientError) as told:
+            run.background.check()
+        assert told.value.status == 503
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
+    async def main(store: Store) -> None:
+        run = Run(store)
+
+        async def soon() -> None:
+            await asyncio.sleep(0.1)
+            run.keeping.whole(json.dumps(ANSWER).encode())
+
+        run.start(soon)
+        await run.background.finish(20.0)
+        assert run.kept().status == "completed"
+        other = Run(store)
+        store.responses.delete(ALICE, "resp_1")
+        other.start(_forever)
+        await other.background.finish(0.05)
+        assert other.kept().status == "failed" and b"the gateway was stopped" in other.kept().body
+        await other.background.finish(0.0)
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BEAT", 0.05)
+
+    async def main(store: Store) -> None:
+        run = Run(store, stream=True)
+
+        async def exchange() -> None:
+            store._db.execute("DROP TABLE responses")
+            run.request.start(200, [])
+            run.request.write(b"one\n\n")
+            await asyncio.sleep(0.3)
+
+        run.start(exchange)
+        await run.idle()
+        assert "could not be kept" in run.log.getvalue()
+        assert "could not be looked after" in run.log.getvalue()
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_each_run_has_a_line_of_its_own_in_the_log_and_is_counted() -> None:
+    with keeping() as house:
+        made = create(house, input="a secret of the house", background=True)
+        assert until_ended(house, made["id"])["status"] == "completed"
+        lines = [json.loads(line) for line in house.log.getvalue().splitlines()]
+        posts = [line for line in lines if line["event"] == "exchange" and line["path"] == "/responses"]
+        assert len(posts) == 2 and len({line["id"] for line in posts}) == 2
+        assert "a secret of the house" not in house.log.getvalue()
+        failing = create(house, model=FAILING, input="fail 500", background=True)
+        until_ended(house, failing["id"])
+        lines = [json.loads(line) for line in house.log.getvalue().splitlines()]
+        assert [line["status"] for line in lines if line["event"] == "exchange" and line["status"] == 500]
+
+
+def test_a_gateway_takes_no_more_than_it_may_run() -> None:
+    with keeping(storage=Storage(background=1)) as house:
+        body = {"model": SLOW, "input": "word " * 400, "background": True}
+        made = create(house, **body)
+        assert error_in(house.post("/v1/responses", body))[:2] == (429, "background")
+        house.post(f"/v1/responses/{made['id']}/cancel", b"")
+        assert told(house, f"/v1/responses/{made['id']}")["status"] == "cancelled"

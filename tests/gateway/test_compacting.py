@@ -1,0 +1,122 @@
+"""`/responses/compact`, and a compaction that is asked for at the end of a conversation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, whole
+from tests.gateway.keeping_house import ALICE, BOB, create, error_in, keeping
+from tests.gateway.says import STOPS, model_of, streams, tells
+from tests.sdk.digging import Object, dig_objects, dig_text
+from tests.sdk.providers import Turn, answer
+from tests.sdk.samples import events_of
+
+SUMMARY = "They met, and agreed on Tuesday."
+ABROAD = (MESSAGES, CHAT)
+SAID = [
+    {"role": "user", "content": "When do we meet?"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "On Tuesday."}]},
+    {"role": "user", "content": "Good."},
+]
+
+
+@pytest.mark.parametrize("provider", ABROAD)
+def test_what_its_user_said_and_one_compaction_stand_for_a_conversation(provider: str) -> None:
+    with keeping([tells(provider, SUMMARY), tells(provider)]) as house:
+        body = {"model": model_of(provider), "input": SAID, "instructions": "Be brief.", "tools": [], "metadata": {}}
+        made = house.post("/v1/responses/compact", body)
+        assert made.status == 200, made.body
+        told: Object = {**made.json()}
+        assert set(told) == {"id", "object", "created_at", "output", "usage"}
+        assert told["object"] == "response.compaction"
+        output = dig_objects(told, "output")
+        assert [item["type"] for item in output] == ["message", "message", "compaction"]
+        assert [item.get("role") for item in output] == ["user", "user", None]
+        asked = house.provider.received[0].body.decode()
+        assert "Be brief." in asked and "On Tuesday." in asked and "summary" in asked
+        again = house.post("/v1/responses", {"model": model_of(provider), "input": [*output, *SAID[2:]]})
+        assert again.status == 200
+        assert SUMMARY in house.provider.received[1].body.decode()
+
+
+def test_text_alone_is_a_conversation_too() -> None:
+    with keeping([tells(CHAT, SUMMARY)]) as house:
+        made = {**house.post("/v1/responses/compact", {"model": model_of(CHAT), "input": "Hello."}).json()}
+        assert dig_text(made, "output", 0, "content", 0, "text") == "Hello."
+
+
+def test_what_is_referred_to_is_compacted_with_it() -> None:
+    with keeping([tells(CHAT, SUMMARY)]) as house:
+        before = create(house, input="said long ago")
+        body = {"model": model_of(CHAT), "previous_response_id": before["id"]}
+        assert house.post("/v1/responses/compact", body).status == 200
+        assert "said long ago" in house.provider.received[0].body.decode()
+        missing = {"model": model_of(CHAT), "input": "x", "previous_response_id": "resp_9"}
+        assert error_in(house.post("/v1/responses/compact", missing))[1:3] == (
+            "previous_response_id",
+            "previous_response_not_found",
+        )
+        assert error_in(house.post("/v1/responses/compact", {"model": model_of(CHAT)}))[0] == 400
+
+
+def test_an_error_of_the_provider_is_told_as_ever() -> None:
+    with keeping([whole({"error": {"message": "Slow down."}}, 429), whole(answer(CHAT, Turn(stop="stop")))]) as house:
+        body = {"model": model_of(CHAT), "input": "Hello."}
+        refused = house.post("/v1/responses/compact", body)
+        assert (refused.status, error_in(refused)[3]) == (429, "Slow down.")
+        nothing = house.post("/v1/responses/compact", body)
+        assert nothing.status == 502 and "summary" in error_in(nothing)[3]
+
+
+def test_a_provider_that_has_compaction_is_asked_for_it() -> None:
+    compacted = {"id": "resp_c", "object": "response.compaction", "output": [], "usage": {}, "created_at": 1}
+    with keeping(lambda received: whole(compacted)) as house:
+        raw = b'{ "model": "responses/served", "input": "Hello.", "odd": 1.50 }'
+        assert house.post("/v1/responses/compact", raw, content_type="application/json").json() == compacted
+        received = house.provider.received[0]
+        assert received.target == "/v1/responses/compact"
+        assert received.body == raw.replace(b"responses/served", b"served")
+
+
+def test_nobody_compacts_what_is_anothers_wherever_it_is_kept() -> None:
+    with keeping(lambda received: whole({}), keys=(ALICE, BOB)) as house:
+        before = create(house, key=ALICE)
+        for model in (model_of(RESPONSES), model_of(CHAT)):
+            for reference in (before["id"], "resp_theirs"):
+                body = {"model": model, "input": "x", "previous_response_id": reference}
+                for path in ("/v1/responses/compact", "/v1/responses/input_tokens"):
+                    told = house.post(path, body, authorization=f"Bearer {BOB}")
+                    assert error_in(told)[:3] == (400, "previous_response_id", "previous_response_not_found")
+        assert not house.provider.received
+
+
+@pytest.mark.parametrize("provider", ABROAD)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("reply", [tells, streams])
+def test_a_trigger_gives_exactly_one_compaction_whatever_the_form(provider: str, stream: bool, reply: object) -> None:
+    assert callable(reply)
+    with keeping([reply(provider, SUMMARY)]) as house:
+        body = {"model": model_of(provider), "input": [*SAID, {"type": "compaction_trigger"}], "stream": stream}
+        told = house.post("/v1/responses", body)
+        response: Object = {**(events_of(told.body)[-1]["response"] if stream else told.json())}  # type: ignore[dict-item]
+        assert [item["type"] for item in dig_objects(response, "output")] == ["compaction"]
+        assert json.loads(house.get(f"/v1/responses/{response['id']}").body) == response
+
+
+@pytest.mark.parametrize("provider", ABROAD)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("reply", ["whole", "stream"])
+def test_an_empty_summary_is_an_error_and_no_message(provider: str, stream: bool, reply: str) -> None:
+    turn = Turn(stop=STOPS[provider])
+    said = whole(answer(provider, turn)) if reply == "whole" else streams(provider, " ")
+    with keeping([said]) as house:
+        body = {"model": model_of(provider), "input": [*SAID, {"type": "compaction_trigger"}], "stream": stream}
+        told = house.post("/v1/responses", body)
+        if told.status == 200:
+            assert stream and events_of(told.body)[-1]["type"] == "response.failed"
+        else:
+            assert told.status == 502 and "summary" in error_in(told)[3]
+        lines = [json.loads(line) for line in house.log.getvalue().splitlines()]
+        assert [line["failure"] for line in lines if line["event"] == "exchange"] == ["bad_gateway"]

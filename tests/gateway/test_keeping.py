@@ -1,0 +1,141 @@
+"""An answer on its way into the store: whole, as a stream, in a conversation, of a provider that keeps its own."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from dragoman.gateway.keeping import Keeping, Task, answered_in, status_of
+from dragoman.gateway.logs import Log
+from dragoman.gateway.recalling import Recalled, items_of
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.store import Store
+from tests.store.opened import ALICE, names, opened
+
+OUTPUT: JsonObject = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
+ANSWER: JsonObject = {"id": "resp_theirs", "status": "completed", "output": [OUTPUT]}
+
+
+def _recalled(**changed: object) -> Recalled:
+    given: dict[str, object] = {"body": b"{}", "said": items_of([b'{"id":"q","role":"user"}']), "keeps": True}
+    return Recalled(**{**given, **changed})  # type: ignore[arg-type]
+
+
+def _keeping(
+    store: Store, recalled: Recalled | None, response_id: str = "resp_ours", *, native: bool = False
+) -> tuple[Keeping, io.StringIO]:
+    log = io.StringIO()
+    task = Task(store=store, owner=ALICE, recalled=recalled, response_id=response_id, provider="chat", native=native)
+    return Keeping(task, Log(log, json=True)), log
+
+
+def _frames(kind: str, response: object = ANSWER) -> bytes:
+    last = json.dumps({"type": kind, "response": response})
+    return f'event: x\ndata: {{"type":"x"}}\n\nevent: {kind}\ndata: {last}\n\ndata: [DONE]\n\n'.encode()
+
+
+def test_a_whole_answer_is_kept_with_what_was_said() -> None:
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled())
+        keeping.whole(json.dumps(ANSWER).encode())
+        found = store.responses.find(ALICE, "resp_ours")
+        assert found is not None and json.loads(found.body) == ANSWER
+        assert (found.status, found.provider, found.background) == ("completed", "chat", False)
+        assert names(store.responses.chain(ALICE, "resp_ours")) == ["q", "msg_a"]
+        assert keeping.response == ANSWER
+
+
+@pytest.mark.parametrize("status", ["completed", "incomplete", "failed"])
+def test_the_last_event_of_a_stream_is_kept_however_it_ended(status: str) -> None:
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled())
+        keeping.ending(_frames(f"response.{status}", {**ANSWER, "status": status}))
+        found = store.responses.find(ALICE, "resp_ours")
+        assert found is not None and found.status == status
+
+
+@pytest.mark.parametrize(
+    "frames", [b"", b"\xff\xff", b"data: [DONE]\n\n", _frames("response.created"), _frames("response.failed", 5)]
+)
+def test_frames_without_an_answer_leave_nothing(frames: bytes) -> None:
+    with opened() as store:
+        keeping, log = _keeping(store, _recalled())
+        keeping.ending(frames)
+        keeping.whole(b"no JSON")
+        assert keeping.response is None
+        assert not store.responses.known("resp_ours")
+        assert log.getvalue() == ""
+
+
+def test_in_a_conversation_the_items_go_there_and_what_was_said_before_is_kept_with_the_response() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", items_of([b'{"id":"old"}']))
+        before = tuple(store.conversations.items("conv_1"))
+        keeping, _ = _keeping(store, _recalled(conversation="conv_1", before=before))
+        keeping.whole(json.dumps(ANSWER).encode())
+        assert names(store.conversations.items("conv_1")) == ["old", "q", "msg_a"]
+        assert names(store.responses.chain(ALICE, "resp_ours")) == ["old", "q", "msg_a"]
+
+
+def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        keeping, _ = _keeping(store, _recalled(conversation="conv_1", keeps=False))
+        keeping.whole(json.dumps(ANSWER).encode())
+        assert names(store.conversations.items("conv_1")) == ["q", "msg_a"]
+        assert not store.responses.known("resp_ours")
+
+
+def test_of_an_answer_that_its_provider_keeps_only_the_ids_are_noted() -> None:
+    with opened() as store:
+        keeping, _ = _keeping(store, None, "", native=True)
+        keeping.ending(_frames("response.completed"))
+        found = store.responses.find(ALICE, "resp_theirs")
+        assert found is not None and not found.body
+        assert store.responses.item(ALICE, "msg_a") == b""
+
+
+def test_an_answer_of_a_provider_that_keeps_nothing_is_kept_under_the_id_it_has_there() -> None:
+    with opened() as store:
+        keeping, log = _keeping(store, _recalled(), "")
+        keeping.whole(json.dumps(ANSWER).encode())
+        assert names(store.responses.chain(ALICE, "resp_theirs")) == ["q", "msg_a"]
+        keeping.whole(json.dumps(ANSWER).encode())
+        assert store.responses.chain(ALICE, "resp_theirs") is None
+        assert "the same id" in log.getvalue()
+
+
+def test_a_relayed_answer_says_what_it_goes_on_from() -> None:
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled(previous="resp_0"), "")
+        said = b'{"text":"\\"previous_response_id\\":null","previous_response_id" : null}'
+        assert keeping.named(said) == b'{"text":"\\"previous_response_id\\":null","previous_response_id":"resp_0"}'
+        other, _ = _keeping(store, _recalled(), "")
+        assert other.named(said) == said
+
+
+def test_a_store_that_fails_is_told_to_the_log_alone() -> None:
+    with opened() as store:
+        keeping, log = _keeping(store, _recalled())
+        store._db.execute("DROP TABLE items")
+        keeping.whole(json.dumps(ANSWER).encode())
+        assert keeping.response == ANSWER
+        assert "an answer could not be kept" in log.getvalue()
+        assert store.responses.find(ALICE, "resp_ours") is None
+
+
+def test_an_answer_in_the_background_is_written_by_whoever_runs_it() -> None:
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled(background=True))
+        keeping.whole(json.dumps(ANSWER).encode())
+        assert keeping.response == ANSWER
+        assert not store.responses.known("resp_ours")
+
+
+def test_the_items_and_the_status_of_an_answer() -> None:
+    assert [item.id for item in answered_in(ANSWER)] == ["msg_a"]
+    assert answered_in({"output": None}) == ()
+    assert status_of({"status": "incomplete"}) == "incomplete"
+    assert status_of({}) == "completed"

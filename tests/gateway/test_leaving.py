@@ -1,0 +1,114 @@
+"""What an answer says of its being kept, and who has a conversation while it is given."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from dragoman.errors import ClientError
+from dragoman.gateway.keeping import Task
+from dragoman.gateway.leaving import begun_of, kept_question, reserve
+from dragoman.gateway.paths import place_of
+from dragoman.gateway.question import Question, gist_of, put
+from dragoman.gateway.recalling import Recalled
+from dragoman.gateway.routes import Aim
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.store import Store
+from dragoman.translate import asked_by
+from tests.gateway.harness import CHAT, RESPONSES
+from tests.gateway.test_detached import _detached
+from tests.store.opened import ALICE, Clock, opened
+
+
+def _question(protocol: str = CHAT, **more: object) -> Question:
+    body = json.dumps({"model": "m", "input": "Hello.", "metadata": {"a": "b"}, **more}).encode()
+    endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1:1")
+    provider = Provider(name="p", endpoints=(endpoint,), auth="none")
+    aim = Aim(provider=provider, endpoint=endpoint, model="m", strict=False)
+    return put(_detached(), place_of("/v1/responses"), body, gist_of(body)[0], aim, renamed=False, strict=False)
+
+
+def _task(store: Store, recalled: Recalled | None, response_id: str = "resp_ours") -> Task:
+    return Task(store=store, owner=ALICE, recalled=recalled, response_id=response_id, provider="p")
+
+
+def test_an_answer_says_its_id_and_what_the_client_referred_to() -> None:
+    with opened() as store:
+        recalled = Recalled(body=b"", keeps=True, previous="resp_0", background=True)
+        task = _task(store, recalled)
+        question = kept_question(_question(), task)
+        asked = asked_by(question.translated, codec_of(CHAT))
+        assert (asked.answer_id, asked.request.continues) == ("resp_ours", "resp_0")
+        begun = begun_of(question, task)
+    said: JsonObject = {
+        "id": "resp_ours",
+        "object": "response",
+        "status": "queued",
+        "previous_response_id": "resp_0",
+        "background": True,
+        "metadata": {"a": "b"},
+        "output": [],
+        "model": "m",
+    }
+    assert {**begun, **said} == begun
+    assert isinstance(begun["created_at"], int) and begun["created_at"] <= time.time()
+
+
+def test_an_answer_that_is_not_kept_has_the_id_that_it_would_have() -> None:
+    with opened() as store:
+        recalled = Recalled(body=b"", keeps=False, conversation="conv_1")
+        question = kept_question(_question(store=False), _task(store, recalled))
+        asked = asked_by(question.translated, codec_of(CHAT))
+        assert (asked.answer_id, asked.request.conversation) == ("", "conv_1")
+
+
+def test_a_relayed_question_is_left_alone() -> None:
+    with opened() as store:
+        question = _question(RESPONSES)
+        assert kept_question(question, _task(store, None, "")) is question
+        recalled = Recalled(body=b"", keeps=True, previous="resp_0")
+        assert kept_question(question, _task(store, recalled, "")) is question
+
+
+@pytest.mark.parametrize("response_id", ["", "resp_ours"])
+def test_a_conversation_is_had_alone_until_it_is_let_go(response_id: str) -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
+        let_go = reserve(_task(store, recalled, response_id), 60.0)
+        other = _task(store, recalled, "resp_other" if response_id else "")
+        with pytest.raises(ClientError) as told:
+            reserve(other, 60.0)
+        assert (told.value.status, told.value.param, told.value.code) == (409, "conversation", "conversation_locked")
+        let_go()
+        reserve(other, 60.0)()
+
+
+def test_a_conversation_whose_process_is_gone_is_free_after_a_while() -> None:
+    clock = Clock()
+    clock.now = time.time()
+    with opened(clock=clock) as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
+        reserve(_task(store, recalled), 60.0)
+        clock.now += 61
+        reserve(_task(store, recalled, "resp_other"), 60.0)
+
+
+def test_a_conversation_that_a_provider_keeps_is_its_own_to_order() -> None:
+    with opened() as store:
+        recalled = Recalled(body=b"", keeps=True, conversation="conv_theirs")
+        reserve(_task(store, recalled, ""), 60.0)()
+        reserve(_task(store, recalled, ""), 60.0)()
+
+
+def test_a_store_that_fails_does_not_hinder_the_answer_that_is_there() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        let_go = reserve(_task(store, Recalled(body=b"", keeps=True, conversation="conv_1")), 60.0)
+        store._db.execute("DROP TABLE conversations")
+        let_go()

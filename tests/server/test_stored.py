@@ -1,0 +1,255 @@
+"""Stored responses over real processes: restarts, kills at the worst moment, several workers on one file."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.gateway.harness import CHAT, Received, Reply, whole
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import speaking, streams, tells, turn
+from tests.sdk.digging import Object, dig_objects
+from tests.sdk.providers import stream as stream_of
+from tests.sdk.samples import events_of
+from tests.server.process import PATIENCE, Gate, Process, Served, serving
+
+MODEL = "chat/served"
+WAITING = "stopping when responses in the background have ended"
+
+
+class Holding:
+    """A provider that holds what is asked with the word `wait` at a gate, and answers everything else."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    def __call__(self, received: Received) -> Reply:
+        """Answer in Chat; nothing is kept here."""
+        if received.method == "GET":
+            return whole({"error": {"message": "not here"}}, 404)
+        body = received.json()
+        last = dig_objects({**body}, "messages")[-1]
+        if "wait" not in json.dumps(last):
+            return streams(CHAT) if body.get("stream") else tells(CHAT)
+        if not body.get("stream"):
+            told = tells(CHAT)
+            said = told.steps[0]
+            assert isinstance(said, bytes)
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(said)
+            return Reply(raw=True, steps=(self.gate, head + said))
+        begun = speaking(CHAT)
+        return streamed(begun, self.gate, stream_of(CHAT, turn(CHAT)).removeprefix(begun))
+
+
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+@pytest.fixture
+def house(holding: Holding) -> Iterator[Served]:
+    with serving(holding) as served:
+        yield served
+
+
+@pytest.fixture
+def pair(holding: Holding) -> Iterator[Served]:
+    with serving(holding, arguments=("--workers", "2")) as served:
+        yield served
+
+
+def _create(house: Served, said: str = "Hello.", **more: object) -> Object:
+    told = house.post("/v1/responses", {"model": MODEL, "input": said, **more})
+    assert told.status == 200, told.body
+    return {**told.json()}
+
+
+def _started_anew(house: Served, *, kill: bool) -> None:
+    """End the process and start another one on the same files."""
+    if kill:
+        house.process.send(signal.SIGKILL)
+        house.process.wait()
+    else:
+        assert house.stop() == 0
+    house.process = Process(["--config", str(house.file), "--port", "0"], house.directory)
+    house.port = house.process.listening()
+
+
+def _file(house: Served) -> str:
+    return str(house.directory / ".local" / "state" / "dragoman" / "state.db")
+
+
+def _change(house: Served, statement: str) -> None:
+    """Change the file, as time would."""
+    with closing(sqlite3.connect(_file(house), timeout=PATIENCE, isolation_level=None)) as db:
+        db.execute(statement)
+
+
+def _until(house: Served, response_id: object, status: str) -> Object:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        found: Object = {**house.get(f"/v1/responses/{response_id}").json()}
+        if found["status"] == status:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"the response is not {status}")
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_what_was_told_is_there_after_a_restart(house: Served, kill: bool) -> None:
+    first = _create(house)
+    conversation = house.post("/v1/conversations", {"metadata": {"a": "b"}}).json()
+    _create(house, conversation=conversation["id"])
+    _started_anew(house, kill=kill)
+    assert house.get(f"/v1/responses/{first['id']}").json() == first
+    _create(house, "And now?", previous_response_id=first["id"])
+    assert len(dig_objects({**house.provider.received[-1].json()}, "messages")) == 3
+    assert house.get(f"/v1/conversations/{conversation['id']!s}").json() == conversation
+    items = {**house.get(f"/v1/conversations/{conversation['id']!s}/items").json()}
+    assert len(dig_objects(items, "data")) == 2
+
+
+def test_a_process_that_is_killed_with_the_last_event_on_its_way_has_kept_the_response(house: Served) -> None:
+    with house.send("/v1/responses", {"model": MODEL, "input": "Hello.", "stream": True}) as connection:
+        heard = b""
+        while b"event: response.completed" not in heard:
+            heard += connection.recv(65536)
+        house.process.send(signal.SIGKILL)
+    response_id = heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
+    house.process.wait()
+    house.process = Process(["--config", str(house.file), "--port", "0"], house.directory)
+    house.port = house.process.listening()
+    found = house.get(f"/v1/responses/resp_{response_id}").json()
+    assert found["status"] == "completed"
+    _create(house, previous_response_id=found["id"])
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_response_whose_process_was_killed_has_failed(house: Served, holding: Holding, stream: bool) -> None:
+    conversation = house.post("/v1/conversations", {}).json()["id"]
+    body = {"model": MODEL, "input": "wait", "background": True, "stream": stream, "conversation": conversation}
+    with house.send("/v1/responses", body) as connection:
+        heard = b""
+        while b'"id":"resp_' not in heard:
+            heard += connection.recv(65536)
+        response_id = "resp_" + heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
+        holding.gate.reached()
+        _started_anew(house, kill=True)
+    assert house.get(f"/v1/responses/{response_id}").json()["status"] in ("queued", "in_progress")
+    _change(house, "UPDATE responses SET alive = 1 WHERE alive > 0")
+    found = house.get(f"/v1/responses/{response_id}").json()
+    assert found["status"] == "failed" and found["error"]
+    _create(house, conversation=conversation)
+    if stream:
+        again = events_of(house.get(f"/v1/responses/{response_id}?stream=true").body)
+        assert again[-1]["type"] == "response.failed"
+
+
+def test_every_worker_knows_what_the_other_one_made(pair: Served) -> None:
+    before: object = None
+    for count in range(1, 9):
+        made = _create(pair, previous_response_id=before)
+        assert len(dig_objects({**pair.provider.received[-1].json()}, "messages")) == 2 * count - 1
+        before = made["id"]
+        for _ in range(3):
+            assert pair.get(f"/v1/responses/{before}").json() == made
+    assert pair.ask("DELETE", f"/v1/responses/{before}", b"").status == 200
+    for _ in range(6):
+        assert pair.get(f"/v1/responses/{before}").status == 404
+
+
+def test_every_worker_can_cancel_and_listen_to_what_the_other_one_runs(pair: Served, holding: Holding) -> None:
+    for count in range(1, 5):
+        made = _create(pair, "wait", background=True)
+        holding.gate.reached()
+        assert pair.post(f"/v1/responses/{made['id']}/cancel", b"").json()["status"] == "cancelled"
+        # Whoever runs it hangs up on the provider, at once or when it looks next.
+        holding.gate.deserted(count)
+        assert pair.get(f"/v1/responses/{made['id']}").json()["status"] == "cancelled"
+    with pair.send("/v1/responses", {"model": MODEL, "input": "wait", "background": True, "stream": True}) as first:
+        heard = b""
+        while b'"id":"resp_' not in heard:
+            heard += first.recv(65536)
+        response_id = "resp_" + heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
+        holding.gate.reached()
+        holding.gate.open()
+        for _ in range(4):
+            events = events_of(pair.get(f"/v1/responses/{response_id}?stream=true").body)
+            assert events[-1]["type"] == "response.completed"
+            assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+def test_a_gateway_that_stops_waits_for_what_runs_in_the_background(house: Served, holding: Holding) -> None:
+    made = _create(house, "wait", background=True)
+    holding.gate.reached()
+    house.process.send(signal.SIGTERM)
+    house.process.log.wait(WAITING)
+    holding.gate.open()
+    assert house.process.wait() == 0
+    house.process = Process(["--config", str(house.file), "--port", "0"], house.directory)
+    house.port = house.process.listening()
+    assert house.get(f"/v1/responses/{made['id']}").json()["status"] == "completed"
+
+
+def test_what_does_not_end_in_time_has_failed(holding: Holding) -> None:
+    with serving(holding, "[timeouts]\ndrain = 0") as house:
+        made = _create(house, "wait", background=True)
+        holding.gate.reached()
+        _started_anew(house, kill=False)
+        found = _until(house, made["id"], "failed")
+        assert "stop" in json.dumps(found["error"]) or "shutting" in json.dumps(found["error"])
+
+
+def test_the_configuration_may_change_under_a_response(house: Served, holding: Holding) -> None:
+    made = _create(house, "wait", background=True)
+    holding.gate.reached()
+    house.process.send(signal.SIGHUP)
+    house.process.log.wait("the configuration was changed")
+    holding.gate.open()
+    _until(house, made["id"], "completed")
+    _create(house, previous_response_id=made["id"])
+
+
+def test_a_response_ends_at_its_time(holding: Holding) -> None:
+    with serving(holding, "[storage]\ndays = 1") as house:
+        made = _create(house)
+        with closing(sqlite3.connect(_file(house))) as db:
+            left = db.execute("SELECT expires FROM responses").fetchone()[0] - time.time()
+        assert 86000 < left <= 86400
+        _change(house, "UPDATE responses SET expires = 1")
+        assert house.get(f"/v1/responses/{made['id']}").status == 404
+        later = house.post("/v1/responses", {"model": MODEL, "input": "x", "previous_response_id": made["id"]})
+        assert later.status == 400
+        # The next sweep comes a minute after the last one, or when the gateway is started.
+        _started_anew(house, kill=False)
+        _create(house)
+        with closing(sqlite3.connect(_file(house))) as db:
+            assert db.execute("SELECT count(*) FROM responses").fetchone() == (1,)
+
+
+def test_the_file_is_where_it_is_said_to_be_and_its_users_alone(holding: Holding) -> None:
+    with serving(holding) as house:
+        file = house.directory / ".local" / "state" / "dragoman" / "state.db"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with serving(holding, "[storage]\nkeep = false") as house:
+        assert not (house.directory / ".local" / "state").exists()
+        assert house.get("/v1/responses/resp_1").status == 404
+
+
+def test_a_file_that_cannot_be_opened_ends_the_start_with_a_remedy(house: Served) -> None:
+    house.file.write_text(house.file.read_text() + f'\n[storage]\npath = "{house.directory}"\n')
+    process = Process(["--config", str(house.file), "--port", "0"], house.directory)
+    try:
+        assert process.wait() == 1
+        said = "\n".join(process.log.all())
+        assert "storage.path" in said and "keep = false" in said
+        assert "Traceback" not in said
+    finally:
+        process.end()

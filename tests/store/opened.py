@@ -1,0 +1,52 @@
+"""A store whose time is told to it, and the things that are put in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dragoman.store import MEMORY, Store, open_store
+from dragoman.store.responses import Item, Kept
+
+ALICE, BOB = b"a" * 32, b"b" * 32
+DAY = 86400
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def opened(path: Path | str = MEMORY, days: float = 30, clock: Clock | None = None) -> Iterator[Store]:
+    """A store, closed afterwards."""
+    store = open_store(str(path), days, clock or Clock())
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def kept(response_id: str, previous: str | None = None, status: str = "completed", *, background: bool = False) -> Kept:
+    """A response."""
+    body = b'{"id":"%b"}' % response_id.encode()
+    return Kept(
+        id=response_id, status=status, previous=previous, background=background, provider="chat", alive=0, body=body
+    )
+
+
+def item(name: str) -> Item:
+    """An item by its name."""
+    return Item(name, b'{"id":"%b"}' % name.encode())
+
+
+def names(items: list[Item] | None) -> list[str]:
+    """The names of items."""
+    assert items is not None
+    return [found.id for found in items]

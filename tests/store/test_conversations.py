@@ -1,0 +1,81 @@
+"""Conversations in the store: what is said in them, who has his turn, and how they end."""
+
+from __future__ import annotations
+
+from tests.store.opened import ALICE, BOB, DAY, Clock, item, names, opened
+
+
+def test_a_conversation_has_its_items_in_the_order_they_were_said() -> None:
+    with opened() as store:
+        made = store.conversations.create(ALICE, "c1", b'{"a":"b"}', [item("m1"), item("m2")])
+        assert store.conversations.find(ALICE, "c1") == made
+        store.conversations.append(ALICE, "c1", [item("m3")])
+        store.conversations.append(ALICE, "c1", [])
+        store.conversations.append(ALICE, "c1", [item("m4"), item("m1")])
+        assert names(store.conversations.items("c1")) == ["m1", "m2", "m3", "m4", "m1"]
+        assert store.conversations.remove("c1", "m2")
+        assert not store.conversations.remove("c1", "m2")
+        store.conversations.append(ALICE, "c1", [item("m5")])
+        assert names(store.conversations.items("c1")) == ["m1", "m3", "m4", "m1", "m5"]
+
+
+def test_other_metadata_takes_the_place_of_the_old() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "c1", b'{"a":"b"}', ())
+        store.conversations.change(ALICE, "c1", b"{}")
+        found = store.conversations.find(ALICE, "c1")
+        assert found is not None and found.metadata == b"{}"
+
+
+def test_nothing_of_a_conversation_can_be_reached_by_another_owner() -> None:
+    with opened() as store:
+        made = store.conversations.create(ALICE, "c1", b"{}", [item("m1")])
+        assert store.conversations.find(BOB, "c1") is None
+        store.conversations.change(BOB, "c1", b'{"mine":"now"}')
+        store.conversations.append(BOB, "c1", [item("m2")])
+        assert not store.conversations.lock(BOB, "c1", "r1", 10**9)
+        assert not store.conversations.delete(BOB, "c1")
+        assert store.conversations.find(ALICE, "c1") == made
+        assert names(store.conversations.items("c1")) == ["m1"]
+
+
+def test_one_response_at_a_time_is_given_in_a_conversation() -> None:
+    clock = Clock()
+    with opened(clock=clock) as store:
+        store.conversations.create(ALICE, "c1", b"{}", ())
+        until = int(clock.now) + 60
+        assert store.conversations.lock(ALICE, "c1", "r1", until)
+        assert store.conversations.lock(ALICE, "c1", "r1", until)
+        assert not store.conversations.lock(ALICE, "c1", "r2", until)
+        store.conversations.unlock("c1", "r2")
+        assert not store.conversations.lock(ALICE, "c1", "r2", until)
+        store.conversations.unlock("c1", "r1")
+        assert store.conversations.lock(ALICE, "c1", "r2", until)
+        clock.now += 60
+        assert store.conversations.lock(ALICE, "c1", "r3", until + 60)
+
+
+def test_a_deleted_conversation_stays_deleted_whatever_is_still_said_in_it() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "c1", b"{}", [item("m1")])
+        assert store.conversations.delete(ALICE, "c1")
+        assert not store.conversations.delete(ALICE, "c1")
+        store.conversations.append(ALICE, "c1", [item("m2")])
+        assert store.conversations.find(ALICE, "c1") is None
+        assert store.conversations.items("c1") == []
+        assert store.responses.item(ALICE, "m1") is None
+
+
+def test_a_conversation_lasts_from_its_last_use() -> None:
+    clock = Clock()
+    with opened(days=2, clock=clock) as store:
+        store.conversations.create(ALICE, "c1", b"{}", [item("m1")])
+        clock.now += DAY
+        store.conversations.append(ALICE, "c1", [item("m2")])
+        clock.now += 2 * DAY - 1
+        assert store.conversations.find(ALICE, "c1") is not None
+        clock.now += 1
+        assert store.conversations.find(ALICE, "c1") is None
+        assert store.responses.item(ALICE, "m2") is None
+        assert store.conversations.remove_outdated(10) == 1
+        assert store.conversations.items("c1") == []

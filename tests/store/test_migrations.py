@@ -1,0 +1,89 @@
+"""The tables of a file, from nothing to the present, and from the future not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ConfigError
+from dragoman.store import migrations, open_store
+from dragoman.store.migrations import STEPS, migrate
+from tests.store.opened import ALICE, item, kept, names, opened
+
+
+def test_an_empty_file_gets_every_step_and_then_none() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        migrate(db)
+        assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
+        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        assert tables == {"responses", "items", "conversations", "events"}
+        migrate(db)
+
+
+def test_a_new_step_finds_what_was_kept_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "state.db"
+    with opened(file) as store:
+        store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
+
+    def m002_have_notes(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE notes (id TEXT)")
+
+    monkeypatch.setattr(migrations, "STEPS", (*STEPS, m002_have_notes))
+    with opened(file) as store:
+        assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
+        assert db.execute("SELECT * FROM notes").fetchall() == []
+
+
+def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "state.db"
+    with opened(file):
+        pass
+
+    def m002_fail(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE notes (id TEXT)")
+        db.execute("CREATE TABLE notes (id TEXT)")
+
+    monkeypatch.setattr(migrations, "STEPS", (*STEPS, m002_fail))
+    with pytest.raises(ConfigError):
+        open_store(str(file), 30)
+    monkeypatch.setattr(migrations, "STEPS", STEPS)
+    with opened(file):
+        pass
+
+
+def test_the_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with opened(file):
+        pass
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+    with pytest.raises(ConfigError, match="newer version"):
+        open_store(str(file), 30)
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
+
+
+def test_several_may_open_a_new_file_at_once(tmp_path: Path) -> None:
+    file = str(tmp_path / "state.db")
+    failed: list[BaseException] = []
+    begin = threading.Barrier(8)
+
+    def opening() -> None:
+        begin.wait()
+        try:
+            open_store(file, 30).close()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=opening) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failed

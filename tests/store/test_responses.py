@@ -1,0 +1,190 @@
+"""Responses in the store: chains, owners, time, and ids that a provider gives twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.store import Store
+from dragoman.store.responses import ANSWERED, SAID
+from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened
+
+
+def _three_turns(store: Store, owner: bytes = ALICE) -> None:
+    store.responses.add(owner, kept("r1"), [item("q1")], [item("a1")])
+    store.responses.add(owner, kept("r2", "r1"), [item("q2")], [item("t2"), item("a2")])
+    store.responses.add(owner, kept("r3", "r2"), [item("q3")], [item("a3")])
+
+
+def test_a_chain_is_everything_that_was_said_oldest_first() -> None:
+    with opened() as store:
+        _three_turns(store)
+        assert names(store.responses.chain(ALICE, "r3")) == ["q1", "a1", "q2", "t2", "a2", "q3", "a3"]
+        assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
+        assert names(store.responses.items("r2", SAID)) == ["q2"]
+        assert names(store.responses.items("r2", ANSWERED)) == ["t2", "a2"]
+
+
+def test_two_branches_of_a_chain_do_not_see_each_other() -> None:
+    with opened() as store:
+        _three_turns(store)
+        store.responses.add(ALICE, kept("other", "r1"), [item("q")], [item("a")])
+        assert names(store.responses.chain(ALICE, "other")) == ["q1", "a1", "q", "a"]
+        assert names(store.responses.chain(ALICE, "r3"))[-2:] == ["q3", "a3"]
+
+
+def test_a_chain_of_a_thousand_turns_is_one_chain() -> None:
+    with opened() as store:
+        before = None
+        for count in range(1000):
+            store.responses.add(ALICE, kept(f"r{count}", before), [item(f"q{count}")], [item(f"a{count}")])
+            before = f"r{count}"
+        assert len(names(store.responses.chain(ALICE, "r999"))) == 2000
+
+
+def test_nothing_is_found_for_another_owner() -> None:
+    with opened() as store:
+        _three_turns(store)
+        assert store.responses.find(BOB, "r1") is None
+        assert store.responses.chain(BOB, "r3") is None
+        assert store.responses.item(BOB, "a1") is None
+        assert not store.responses.delete(BOB, "r1")
+        assert not store.responses.finish(BOB, kept("r1"), ())
+        assert not store.responses.keep_alive(BOB, "r1", 1)
+        assert store.responses.find(ALICE, "r1") == kept("r1")
+        assert store.responses.known("r1") and not store.responses.known("r9")
+
+
+def test_a_chain_through_another_owners_response_leads_nowhere() -> None:
+    with opened() as store:
+        store.responses.add(BOB, kept("r1"), [item("q1")])
+        store.responses.add(ALICE, kept("r2", "r1"), [item("q2")])
+        assert store.responses.chain(ALICE, "r2") is None
+
+
+def test_a_chain_with_a_deleted_response_in_it_leads_nowhere() -> None:
+    with opened() as store:
+        _three_turns(store)
+        assert store.responses.delete(ALICE, "r2")
+        assert not store.responses.delete(ALICE, "r2")
+        assert store.responses.chain(ALICE, "r3") is None
+        assert store.responses.chain(ALICE, "r1") is not None
+        assert store.responses.item(ALICE, "a2") is None
+        assert store.responses.items("r2", SAID) == []
+
+
+def test_a_response_ends_at_its_time_and_nothing_of_it_is_found() -> None:
+    clock = Clock()
+    with opened(days=2, clock=clock) as store:
+        store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
+        clock.now += 2 * DAY - 1
+        assert store.responses.find(ALICE, "r1") is not None
+        clock.now += 1
+        assert store.responses.find(ALICE, "r1") is None
+        assert store.responses.chain(ALICE, "r1") is None
+        assert store.responses.item(ALICE, "a1") is None
+        assert store.responses.known("r1")
+        assert store.responses.remove_outdated(10) == 1
+        assert not store.responses.known("r1")
+        assert store.responses.items("r1", SAID) == []
+
+
+def test_a_chain_is_kept_as_long_as_its_last_response() -> None:
+    clock = Clock()
+    with opened(days=2, clock=clock) as store:
+        store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
+        clock.now += DAY
+        store.responses.add(ALICE, kept("r2", "r1"), [item("q2")], [item("a2")])
+        clock.now += 2 * DAY - 1
+        assert names(store.responses.chain(ALICE, "r2")) == ["q1", "a1", "q2", "a2"]
+        clock.now += 1
+        assert store.responses.chain(ALICE, "r2") is None
+
+
+def test_an_item_is_found_by_its_id_alone() -> None:
+    with opened() as store:
+        _three_turns(store)
+        assert store.responses.item(ALICE, "t2") == item("t2").body
+        assert store.responses.item(ALICE, "t9") is None
+        store.conversations.create(ALICE, "c1", b"{}", [item("m1")])
+        assert store.responses.item(ALICE, "m1") == item("m1").body
+
+
+def test_an_item_in_two_places_is_found_as_long_as_one_of_them_lasts() -> None:
+    clock = Clock()
+    with opened(days=2, clock=clock) as store:
+        store.responses.add(ALICE, kept("r1"), [item("q1")])
+        clock.now += DAY
+        store.responses.add(ALICE, kept("r2"), [item("q1")])
+        clock.now += DAY
+        assert store.responses.item(ALICE, "q1") == item("q1").body
+
+
+@pytest.mark.parametrize("second", [ALICE, BOB])
+def test_an_id_that_a_provider_gives_twice_is_nobodys_since_it_could_mean_either(second: bytes) -> None:
+    with opened() as store:
+        assert store.responses.add(ALICE, kept("r1"), [item("q1")])
+        assert not store.responses.add(second, kept("r1", "r1"), [item("q2")])
+        for owner in (ALICE, BOB):
+            assert store.responses.find(owner, "r1") is None
+            assert store.responses.chain(owner, "r1") is None
+
+
+def test_what_a_provider_keeps_is_noted_with_the_ids_of_its_items() -> None:
+    clock = Clock()
+    with opened(clock=clock) as store:
+        store.responses.note(ALICE, "r1", "responses", ["a1", "a2"])
+        found = store.responses.find(ALICE, "r1")
+        assert found is not None and not found.body and found.provider == "responses"
+        assert store.responses.item(ALICE, "a2") == b""
+        assert store.responses.item(BOB, "a2") is None
+        clock.now += 31 * DAY
+        assert store.responses.find(ALICE, "r1") is None
+
+
+def test_a_noted_id_that_comes_again_is_its_owners_still_and_nobodys_if_it_was_anothers() -> None:
+    with opened() as store:
+        store.responses.note(ALICE, "r1", "responses")
+        store.responses.note(ALICE, "r1", "other")
+        found = store.responses.find(ALICE, "r1")
+        assert found is not None and found.provider == "other"
+        store.responses.note(BOB, "r1", "other")
+        assert store.responses.find(ALICE, "r1") is None
+        assert store.responses.find(BOB, "r1") is None
+
+
+def test_a_noted_id_never_takes_the_place_of_a_response_that_is_kept() -> None:
+    with opened() as store:
+        _three_turns(store)
+        store.responses.note(BOB, "r1", "responses", ["a1"])
+        assert names(store.responses.chain(ALICE, "r3"))[:2] == ["q1", "a1"]
+        assert store.responses.find(BOB, "r1") is None
+        assert store.responses.item(BOB, "a1") is None
+
+
+def test_a_response_that_runs_is_looked_after_until_it_ends() -> None:
+    with opened() as store:
+        store.responses.add(ALICE, kept("r1", status="queued", background=True), [item("q1")])
+        assert store.responses.keep_alive(ALICE, "r1", 5)
+        found = store.responses.find(ALICE, "r1")
+        assert found is not None and (found.status, found.alive, found.background) == ("in_progress", 5, True)
+        assert store.responses.finish(ALICE, kept("r1"), [item("a1")])
+        assert not store.responses.keep_alive(ALICE, "r1", 9)
+        assert not store.responses.finish(ALICE, kept("r1", status="cancelled"), [item("a2")])
+        found = store.responses.find(ALICE, "r1")
+        assert found is not None and (found.status, found.alive) == ("completed", 0)
+        assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
+
+
+def test_what_goes_into_a_conversation_goes_with_the_response_or_not_at_all() -> None:
+    def fail() -> None:
+        raise RuntimeError
+
+    with opened() as store:
+        with pytest.raises(RuntimeError):
+            store.responses.add(ALICE, kept("r1"), [item("q1")], conversation=fail)
+        assert not store.responses.known("r1")
+        store.responses.add(ALICE, kept("r2", status="queued"))
+        with pytest.raises(RuntimeError):
+            store.responses.finish(ALICE, kept("r2"), [item("a2")], fail)
+        found = store.responses.find(ALICE, "r2")
+        assert found is not None and found.status == "queued"
