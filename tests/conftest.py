@@ -4,12 +4,19 @@
 Otherwise "dev" draws new examples each time, and finds what nobody thought of.
 """
 
+import atexit
 import os
+from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, settings
 
 # Here, because the process that distributes the tests among others knows the conftest files of no single room.
 pytest_plugins = ("tests.clients.matrix",)
+
+# What a gateway keeps during tests is not kept among what its user has.
+_state = TemporaryDirectory(prefix="dragoman-state-")
+atexit.register(_state.cleanup)
+os.environ["XDG_STATE_HOME"] = _state.name
 
 # No deadline and no check of generation speed: both measure the machine, and tests run in parallel.
 settings.register_profile(

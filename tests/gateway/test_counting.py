@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Timeouts
+from dragoman.tokens import request as local
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer, Reply, running, whole
 from tests.gateway.says import comes_true, error_body, failure_of, log_lines, question, with_provider
 from tests.sdk.digging import dig
@@ -78,6 +79,22 @@ def test_pitfall_182_instructions_tools_and_pictures_count(provider: str) -> Non
         picture = counted(house.post(COUNTS[MESSAGES], question(MESSAGES, provider) | {"messages": seen}))
     assert 1 <= plain < 40
     assert system > plain + 150 and tools > plain + 200 and picture > plain + 500
+
+
+def test_without_the_tokenizer_the_estimate_counts_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "count_by_tokenizer", lambda vocabulary, texts: None)
+    with running() as house:
+        told = house.post(COUNTS[MESSAGES], question(MESSAGES, CHAT))
+        assert (told.status, told.header("x-dragoman-estimate")) == (200, "calibrated")
+        assert 1 <= counted(told) < 40
+
+
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_a_large_request_is_counted_like_a_small_one(provider: str) -> None:
+    with running() as house:
+        small = counted(house.post(COUNTS[MESSAGES], question(MESSAGES, provider, system="Be brief. " * 1000)))
+        large = counted(house.post(COUNTS[MESSAGES], question(MESSAGES, provider, system="Be brief. " * 20_000)))
+    assert 19 < large / small < 21
 
 
 def test_max_tokens_is_not_required_of_a_count() -> None:

@@ -70,9 +70,8 @@ def test_a_stream_of_another_path_passes_as_it_comes() -> None:
     ("method", "path"),
     [
         ("GET", "/v1/files?purpose=batch&limit=3"),
-        ("GET", "/v1/responses/resp_1"),
         ("DELETE", "/v1/files/file-1"),
-        ("POST", "/v1/responses/resp_1/cancel"),
+        ("POST", "/v1/batches/batch_1/cancel"),
         ("GET", "/v1/chat/completions/chatcmpl-1"),
     ],
 )

@@ -341,3 +341,40 @@ def test_nothing_that_was_said_is_in_the_log(house: House) -> None:
     create(house, input="a secret of the house")
     assert "a secret of the house" not in house.log.getvalue()
     assert RESPONSES in house.log.getvalue()
+
+
+def test_pitfall_207_a_chat_client_stores_nothing_whatever_its_body_is_like() -> None:
+    with keeping() as house:
+        answer = house.post("/v1/chat/completions", {"model": "echo/text@anthropic-messages", "input": "Hello."})
+        assert answer.json()["object"] == "chat.completion"
+        count = on_loop(house, lambda: store_of(house)._db.execute("SELECT count(*) FROM responses").fetchone()[0])
+        assert count == 0
+
+
+def test_a_large_request_is_continued_like_any_other(house: House) -> None:
+    large = create(house, input="x" * (3 * 1024 * 1024))
+    later = create(house, previous_response_id=large["id"], input="And?")
+    assert text_of(later) == "You said: And?"
+    counted = house.post(
+        "/v1/responses/input_tokens",
+        {"model": "echo/text@openai-chat", "input": "And?", "previous_response_id": large["id"]},
+    )
+    tokens = counted.json()["input_tokens"]
+    assert isinstance(tokens, int) and tokens > 1000
+    unknown = {"model": "echo/text@openai-chat", "input": "And?", "previous_response_id": "resp_9"}
+    assert error_in(house.post("/v1/responses/input_tokens", unknown))[:2] == (400, "previous_response_id")
+
+
+def test_what_is_lost_is_told_with_a_stored_answer_as_with_any_other(house: House) -> None:
+    body = {"model": "echo/text@anthropic-messages", "input": "Hello.", "frequency_penalty": 1.0}
+    for more in ({}, {"background": True}, {"stream": True}):
+        assert house.post("/v1/responses", {**body, **more}).header("x-dragoman-losses")
+
+
+def test_a_stream_that_breaks_off_is_kept_as_failed(house: House) -> None:
+    answer = house.post("/v1/responses", {"model": "echo/broken@openai-chat", "input": "Hello.", "stream": True})
+    last = events_of(answer.body)[-1]
+    assert last["type"] == "response.failed"
+    response = last["response"]
+    assert isinstance(response, dict)
+    assert told(house, f"/v1/responses/{response['id']!s}")["status"] == "failed"

@@ -87,8 +87,6 @@ _CLAUDE_ELSEWHERE = (
 def _claude(wish: Wish) -> Plan:
     environment = {
         "ANTHROPIC_BASE_URL": wish.url,
-        # Nothing but the conversation is to be sent; else it calls its maker beside the gateway.
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         # Its choice of models lists those of the gateway.
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
     }
@@ -120,7 +118,7 @@ def _codex(wish: Wish) -> Plan:
     return Plan(key_variable=KEY_VARIABLE, environment={}, arguments=arguments)
 
 
-# It keeps images and levels of effort from a model that is not said to take them; who does not is the gateway's to know.
+# It keeps images and levels of effort from a model that is not said to take them. Which do not, the gateway knows.
 _OPENCODE_ABLE: JsonObject = {
     "reasoning": True,
     "attachment": True,
