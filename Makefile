@@ -55,6 +55,7 @@ golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/mapping_page.py
 	$(BIN)/python tools/configuration_page.py
+	$(BIN)/python tools/token_page.py
 
 server: $(STAMP) ## the tests with real processes and sockets
 	$(BIN)/pytest -n auto tests/http tests/gateway tests/server

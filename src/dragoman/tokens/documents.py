@@ -1,0 +1,36 @@
+"""Documents: a text counts by its words, a PDF by its pages, each of which the model gets as text and as a picture."""
+
+from __future__ import annotations
+
+import binascii
+import re
+
+# Reading stops here; the pages of a larger file are counted by its size.
+_READ = 12 * 1024 * 1024
+_OCTETS_PER_PAGE = 45_000
+# What a densely printed page says.
+PAGE_TEXT = 1500
+# A page at the resolution at which providers draw it.
+PAGE_SIZE = (1240, 1754)
+_PDF = "JVBERi"
+_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
+_PAGES = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
+
+
+def is_pdf(data: str) -> bool:
+    """Whether a payload in base64 begins as a PDF does."""
+    return data.startswith(_PDF)
+
+
+def pages_of(data: str) -> int:
+    """The pages of a file in base64: those that it lists, else as many as a file of its size usually has."""
+    by_size = max(1, len(data) * 3 // 4 // _OCTETS_PER_PAGE)
+    if not is_pdf(data) or len(data) > _READ:
+        return by_size
+    try:
+        octets = binascii.a2b_base64(data)
+    except ValueError:
+        return by_size
+    listed = len(_PAGE.findall(octets))
+    # A file with compressed objects shows no page, but often the count at the root of their tree.
+    return listed or max((int(found) for found in _PAGES.findall(octets)), default=0) or by_size

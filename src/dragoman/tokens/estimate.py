@@ -1,0 +1,116 @@
+"""Estimate: how many tokens a text takes, without a tokenizer.
+
+A text is cut into pieces as the tokenizer of GPT-4o and later cuts it: words with the sign or space before them, up to
+three digits, runs of signs, white space. Known pieces have their number; any other is the sum, over its characters, of
+the tokens that start there on average between these two neighbours. How well that does: docs/token-counting.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache
+from math import ceil
+from operator import mul
+
+from dragoman.tokens.table import Table, fitted_table
+
+_SHORTENED = "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
+# What a character of an unknown block costs: its octets seldom have a token together.
+_UNKNOWN_CHARACTERS = 2
+# Below it a first character is one token, but for those that the table names.
+_LATIN_END = 0x250
+# Neighbours alone make long words too cheap: each letter beyond the seventh adds an eightieth, sixteen of them at most.
+_LONG, _LONGEST, _LONG_SHARE = 7, 16, 80
+
+
+class _Triples(dict[str, int]):
+    """The parts of a token at the middle of three characters, or at the last of two."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table.triples)
+        self._pairs, self._characters, self._blocks = table.pairs, table.characters, table.blocks
+        self._unknown = _UNKNOWN_CHARACTERS * table.unit
+
+    def __missing__(self, around: str) -> int:
+        """Rare triples share the mean of their pair, rare pairs of their character, and those of their block."""
+        parts = self._pairs.get(around[:2])
+        if parts is None:
+            middle = around[1]
+            parts = self._characters.get(middle)
+            if parts is None:
+                parts = self._blocks.get(ord(middle) >> 8, self._unknown)
+        return parts
+
+
+class _Costs(dict[str, int]):
+    """The parts of a token that a piece takes. What is scored is not kept: it is somebody's text."""
+
+    def __init__(self, table: Table, score: Callable[[str], int]) -> None:
+        super().__init__(table.pieces)
+        self._score = score
+
+    def __missing__(self, piece: str) -> int:
+        return self._score(piece)
+
+
+class _Firsts(dict[str, int]):
+    """The parts of a token at the first character of a piece."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__({chr(code): table.unit for code in range(_LATIN_END)} | dict(table.firsts))
+        self._blocks, self._unknown = table.first_blocks, _UNKNOWN_CHARACTERS * table.unit
+
+    def __missing__(self, first: str) -> int:
+        return self._blocks.get(ord(first) >> 8, self._unknown)
+
+
+class Estimator:
+    """Counts by a table."""
+
+    __slots__ = ("_around", "_costs", "_firsts", "_table", "pieces")
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._costs = _Costs(table, self.score).__getitem__
+        self._around = _Triples(table).__getitem__
+        self._firsts = _Firsts(table)
+        # The pieces of a text, in order; joined they are the text.
+        self.pieces: Callable[[str], list[str]] = _pattern(table).findall
+
+    def count(self, texts: Iterable[str]) -> int:
+        """The tokens of several texts together."""
+        counted: Counter[str] = Counter()
+        for text in texts:
+            counted.update(self.pieces(text))
+        parts: int = sum(map(mul, map(self._costs, counted), counted.values()))
+        return ceil(parts * self._table.lift / self._table.unit)
+
+    def score(self, piece: str) -> int:
+        """The parts of a token that a piece takes which is not listed."""
+        length = len(piece)
+        parts = self._firsts[piece[0]] + sum(map(self._around, [piece[at : at + 3] for at in range(length - 1)]))
+        if length > _LONG and piece.isascii() and piece[-1].isalpha():
+            parts += parts * min(length - _LONG, _LONGEST) // _LONG_SHARE
+        return parts
+
+
+def _pattern(table: Table) -> re.Pattern[str]:
+    classes = table.classes
+    upper = f"A-Z{classes.upper}{classes.other}"
+    lower = f"a-z{classes.lower}{classes.other}"
+    letters = f"A-Za-z{classes.upper}{classes.lower}{classes.other}"
+    digits = f"0-9{classes.digits}"
+    return re.compile(
+        rf"[^\r\n{letters}{digits}]?(?:[{upper}]*[{lower}]+|[{upper}]+)(?:{_SHORTENED})?"
+        rf"|[{digits}]{{1,3}}"
+        rf"| ?[^\s{letters}{digits}]+[\r\n/]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+
+
+@cache
+def estimator() -> Estimator:
+    """The estimator with the table of this package, made when somebody first counts."""
+    return Estimator(fitted_table())

@@ -1,0 +1,87 @@
+"""Table: the fitted numbers of the estimate, read from table.json once, when somebody counts.
+
+tools/fit_tokens.py writes the file: keys of the same value stand together, values are parts of a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+
+class Classes(Struct, frozen=True, kw_only=True):
+    """The characters beyond ASCII that the tokenizer tells apart, as ranges of a regular expression."""
+
+    upper: str
+    lower: str
+    # Letters without case, and marks.
+    other: str
+    digits: str
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """How many tokens start at a character, by what stands around it."""
+
+    # So many parts are one token.
+    unit: int
+    # What the sum is multiplied by, since too few tokens are worse than too many.
+    lift: float
+    classes: Classes
+    # Whole pieces that are known.
+    pieces: Mapping[str, int]
+    # A character between two others; at the end of a piece, a character after another.
+    triples: Mapping[str, int]
+    # A character after another, whatever follows.
+    pairs: Mapping[str, int]
+    characters: Mapping[str, int]
+    # By the upper bits of the code point.
+    blocks: Mapping[int, int]
+    # The same for the first character of a piece.
+    firsts: Mapping[str, int]
+    first_blocks: Mapping[int, int]
+
+
+class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file: for each value the keys that have it."""
+
+    unit: int
+    lift: float
+    classes: Classes
+    pieces: dict[int, list[str]]
+    triples: dict[int, list[str]]
+    pairs: dict[int, list[str]]
+    characters: dict[int, list[str]]
+    blocks: dict[int, list[str]]
+    firsts: dict[int, list[str]]
+    first_blocks: dict[int, list[str]]
+
+
+def read_table(text: bytes) -> Table:
+    """The table that a file holds."""
+    written = msgspec.json.decode(text, type=_Written)
+    return Table(
+        unit=written.unit,
+        lift=written.lift,
+        classes=written.classes,
+        pieces=_by_key(written.pieces),
+        triples=_by_key(written.triples),
+        pairs=_by_key(written.pairs),
+        characters=_by_key(written.characters),
+        blocks={int(name): value for name, value in _by_key(written.blocks).items()},
+        firsts=_by_key(written.firsts),
+        first_blocks={int(name): value for name, value in _by_key(written.first_blocks).items()},
+    )
+
+
+def _by_key(groups: Mapping[int, list[str]]) -> dict[str, int]:
+    return {key: value for value, keys in groups.items() for key in keys}
+
+
+@cache
+def fitted_table() -> Table:
+    """The table of this package."""
+    return read_table(files("dragoman.tokens").joinpath("table.json").read_bytes())

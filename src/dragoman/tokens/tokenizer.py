@@ -1,0 +1,66 @@
+"""Tokenizer: the vocabularies of OpenAI's models, from a package that carries them (extra `tokenizer`), if installed.
+
+Nothing is downloaded. A vocabulary is made ready when it is first asked for, which takes some tenths of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Protocol
+
+# An unpaired surrogate is no text; three octets take its place, and so it is one sign for the tokenizer, too.
+_REPLACEMENT = "replace"
+
+
+class Vocabulary(Enum):
+    """The vocabularies that are known, by the name that their maker gave them."""
+
+    O200K = "o200k_base"
+    CL100K = "cl100k_base"
+
+
+class _Counts(Protocol):
+    def count(self, text: str) -> int: ...
+
+
+@cache
+def _package() -> ModuleType | None:
+    try:
+        return import_module("rs_bpe.bpe")
+    except ImportError:
+        return None
+
+
+@cache
+def _counter(vocabulary: Vocabulary) -> Callable[[str], int] | None:
+    package = _package()
+    if package is None:
+        return None
+    makers: Mapping[Vocabulary, Callable[[], _Counts]] = {
+        Vocabulary.O200K: package.openai.o200k_base,
+        Vocabulary.CL100K: package.openai.cl100k_base,
+    }
+    return makers[vocabulary]().count
+
+
+def installed() -> bool:
+    """Whether there is a tokenizer to count by."""
+    return _package() is not None
+
+
+def count_by_tokenizer(vocabulary: Vocabulary, texts: list[str]) -> int | None:
+    """The tokens of several texts together; None without a tokenizer."""
+    counter = _counter(vocabulary)
+    return None if counter is None else sum(counter(_whole(text)) for text in texts)
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", _REPLACEMENT).decode()
+    return text

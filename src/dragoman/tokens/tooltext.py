@@ -1,0 +1,95 @@
+"""Tools as a model reads them: declarations in TypeScript (OpenAI's models), or the JSON that was sent (others)."""
+
+from __future__ import annotations
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.tokens.families import Tools
+from dragoman.wire.json import encode_text
+
+# Deeper than any schema that is written by hand; what lies below is told as JSON.
+_DEEPEST = 12
+# Tools that the provider describes itself (search, shell, computer …): its words for one of them, about.
+HOSTED = 500
+_TYPES = {"integer": "number", "null": "null", "string": "string", "number": "number", "boolean": "boolean"}
+_UNSAID = frozenset({"type", "cache_control", "strict", "defer_loading", "eager_input_streaming", "allowed_callers"})
+
+
+def tool_text(tool: JsonValue, told: Tools) -> tuple[str, int]:
+    """What a model is told of a tool, and the tokens that the provider adds of its own."""
+    if not isinstance(tool, dict):
+        return json_text(tool), 0
+    nested = tool.get("function", tool.get("custom"))
+    declared: JsonObject = nested if isinstance(nested, dict) else tool
+    members = declared.get("tools")
+    if isinstance(members, list):
+        # A namespace: its members stand in it.
+        inner = [tool_text(member, told) for member in members]
+        head = {name: value for name, value in declared.items() if name != "tools"}
+        return json_text(_said(head)) + "\n".join(text for text, _ in inner), sum(added for _, added in inner)
+    schema = declared.get("parameters", declared.get("input_schema"))
+    name = declared.get("name")
+    if schema is None and declared.get("format") is None and declared.get("description") is None:
+        return json_text(_said(declared)), HOSTED
+    if told is Tools.JSON or not isinstance(name, str) or not isinstance(schema, dict):
+        return json_text(_said(declared)), 0
+    return f"{_remark(declared)}type {name} = (_: {_type(schema, 0)}) => any;\n\n{_definitions(schema)}", 0
+
+
+def json_text(value: JsonValue) -> str:
+    """A value as the model reads it; one that cannot be written as JSON counts as nothing but its edges."""
+    try:
+        return encode_text(value)
+    except WireError:
+        return "{}"
+
+
+def _said(declared: JsonObject) -> JsonObject:
+    return {name: value for name, value in declared.items() if name not in _UNSAID}
+
+
+def _remark(schema: JsonObject) -> str:
+    said = schema.get("description")
+    return "".join(f"// {line}\n" for line in said.splitlines()) if isinstance(said, str) else ""
+
+
+def _definitions(schema: JsonObject) -> str:
+    shared = schema.get("$defs", schema.get("definitions"))
+    return "" if shared is None else json_text(shared)
+
+
+def _type(schema: JsonValue, depth: int) -> str:
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return json_text(schema)
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return " | ".join(map(json_text, choices))
+    for name in ("anyOf", "oneOf", "allOf"):
+        several = schema.get(name)
+        if isinstance(several, list):
+            return " | ".join(_type(one, depth + 1) for one in several)
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " | ".join(_type({**schema, "type": one}, depth + 1) for one in kind)
+    if kind == "array":
+        return f"{_type(schema.get('items', 'any'), depth + 1)}[]"
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        return _object(properties, schema.get("required"), depth)
+    known = _TYPES.get(kind) if isinstance(kind, str) else None
+    return (
+        known if known is not None else json_text({n: v for n, v in schema.items() if n not in ("type", "description")})
+    )
+
+
+def _object(properties: JsonObject, required: JsonValue, depth: int) -> str:
+    needed = (
+        frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
+    )
+    lines = ["{\n"]
+    for name, schema in properties.items():
+        lines.append(_remark(schema) if isinstance(schema, dict) else "")
+        lines.append(f"{name}{'' if name in needed else '?'}: {_type(schema, depth + 1)},")
+        default = schema.get("default") if isinstance(schema, dict) else None
+        lines.append("\n" if default is None else f" // default: {json_text(default)}\n")
+    return "".join(lines) + "}"
