@@ -50,7 +50,7 @@ def test_codex_becomes_a_function(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_opencode_is_offered_the_models_that_are_configured(capfd: pytest.CaptureFixture[str]) -> None:
     out = printed(capfd, "opencode", "--model", "echo/tools")
-    assert '"mine":{"name":"mine"}' in out
+    assert '"mine":{"name":"mine",' in out
     assert '"echo/thinking"' in out
 
 

@@ -1,7 +1,7 @@
 // What every client program does: read jobs, run them all at once, and print what each of them saw.
 //
 // The gateway's address and key are in the environment; jobs come as one JSON list on standard input, and one JSON
-// object per job goes to standard output. A job names a row (a way to use the client), a scenario, a model and a prompt.
+// object per job goes to standard output. A job names a row (a way to use the client), a scenario, a model, a prompt.
 import { text } from "node:stream/consumers";
 
 export const URL = process.env.GATEWAY_URL;

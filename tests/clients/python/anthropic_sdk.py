@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import anthropic
@@ -21,6 +22,7 @@ class City(BaseModel):
     population: int
 
 
+@cache
 def client() -> anthropic.Anthropic:
     """The SDK with its usual retries."""
     return anthropic.Anthropic(api_key=KEY, base_url=URL, timeout=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import anthropic
@@ -42,16 +43,28 @@ class Time(BaseModel):
     city: str
 
 
+@cache
+def openai_client() -> openai.OpenAI:
+    """The SDK beneath, with its usual retries."""
+    return openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", timeout=60)
+
+
+@cache
+def anthropic_client() -> anthropic.Anthropic:
+    """The SDK beneath, with its usual retries."""
+    return anthropic.Anthropic(api_key=KEY, base_url=URL, timeout=60)
+
+
 def asked(job: Job, mode: instructor.Mode, wanted: object, content: object = None, retries: int = 2) -> object:
     """What comes out for a prompt; a value that is wrong is asked for again."""
     given: Any = {"model": job.model, "response_model": wanted, "max_retries": retries}
     given["messages"] = [{"role": "user", "content": job.prompt if content is None else content}]
     client: Any
     if job.row == "anthropic":
-        client = instructor.from_anthropic(anthropic.Anthropic(api_key=KEY, base_url=URL, timeout=60), mode=mode)
+        client = instructor.from_anthropic(anthropic_client(), mode=mode)
         given["max_tokens"] = MOST_TOKENS
     else:
-        client = instructor.from_openai(openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", timeout=60), mode=mode)
+        client = instructor.from_openai(openai_client(), mode=mode)
     return client.create(**given)
 
 

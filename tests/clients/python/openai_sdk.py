@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import openai
@@ -19,6 +20,7 @@ class City(BaseModel):
     population: int
 
 
+@cache
 def client() -> openai.OpenAI:
     """The SDK with its usual retries."""
     return openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", timeout=60)
