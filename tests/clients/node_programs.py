@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.clients.desk import Desk, Received
+from tests.clients.evidence import proofs
 from tests.clients.installing import NODE, PACKAGES
-from tests.clients.test_claude_code import png, proofs
+from tests.media import png
 from tests.sdk.oracles import CHAT
 
 PLACE = Path(__file__).parent / "node"

@@ -16,8 +16,8 @@ from msgspec import Struct
 from dragoman.model.jsonvalue import JsonValue
 from tests.clients.cells import PROTOCOLS, Client
 from tests.clients.desk import Desk, Received, python_of
+from tests.clients.evidence import proofs
 from tests.clients.node_programs import PICTURE, Outcome
-from tests.clients.test_claude_code import proofs
 from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
 
 PLACE = Path(__file__).parent / "python"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
-import zlib
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +13,8 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.clients.cells import Claim, Client
 from tests.clients.desk import LOCAL_MODEL, Desk, Done, Received, npm_program
+from tests.clients.evidence import entries, proofs
+from tests.media import png
 from tests.sdk.oracles import CHAT, MESSAGES
 
 CLIENT = Client(
@@ -109,35 +109,6 @@ class Agent:
 def agent(desk: Desk, protocol: str, home: Path) -> Agent:
     """Claude Code on a provider of the protocol."""
     return Agent(desk, protocol, home)
-
-
-def entries(body: JsonObject) -> list[JsonObject]:
-    """Messages, or items of a Responses request."""
-    found = body.get("messages", body.get("input"))
-    assert isinstance(found, list)
-    return [one for one in found if isinstance(one, dict)]
-
-
-def proofs(value: JsonValue) -> list[str]:
-    """Every signature, encrypted reasoning and text of reasoning in a body, in order."""
-    if isinstance(value, list):
-        return [proof for one in value for proof in proofs(one)]
-    if not isinstance(value, dict):
-        return []
-    names = ("signature", "encrypted_content", "reasoning_content")
-    own = [str(value[name]) for name in names if value.get(name)]
-    return own + [proof for one in value.values() for proof in proofs(one)]
-
-
-def png() -> bytes:
-    """A red square."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = zlib.compress((b"\0" + b"\xff\0\0" * 8) * 8)
-    head = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 def test_claude_code_runs_a_tool(agent: Agent, cell: Claim) -> None:

@@ -22,8 +22,9 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.clients import sums_server
 from tests.clients.cells import Claim, Client
 from tests.clients.desk import LOCAL_MODEL, PATIENCE, Desk, Done, Received, npm_program
+from tests.clients.evidence import entries, proofs
 from tests.clients.tap import tapped
-from tests.clients.test_claude_code import entries, png, proofs
+from tests.media import png
 from tests.sdk.oracles import CHAT, RESPONSES
 
 CLIENT = Client(

@@ -23,7 +23,8 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.clients.cells import PROTOCOLS, Claim, Client
 from tests.clients.desk import NOWHERE, PATIENCE, Desk, Received, npm_program
-from tests.clients.test_claude_code import png, proofs
+from tests.clients.evidence import proofs
+from tests.media import png
 from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
 
 CLIENT = Client(name="OpenCode", package="opencode-ai", more=("edit a file", "subagent", "compaction"))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.clients.cells import PROTOCOLS, Claim, Client
 from tests.clients.desk import Desk
+from tests.clients.evidence import proofs
 from tests.clients.node_programs import PICTURE, Outcome
 from tests.clients.python_programs import (
     CITY,
@@ -19,7 +20,6 @@ from tests.clients.python_programs import (
     requests,
     statuses,
 )
-from tests.clients.test_claude_code import proofs
 from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
 
 BY_TOOL = ("structured output by tool",)

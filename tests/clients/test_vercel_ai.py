@@ -6,8 +6,8 @@ import pytest
 
 from tests.clients.cells import Claim, Client
 from tests.clients.desk import Desk
+from tests.clients.evidence import proofs
 from tests.clients.node_programs import CITY, PROVES, SCRIPTS, Outcome, Programs, conversation, prove_thinking
-from tests.clients.test_claude_code import proofs
 from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
 
 CLIENT = Client(name="Vercel AI SDK", package="ai", more=("streaming",))
