@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+# On every core; tests that share a process of their own stay together.
+PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 # Touched after an install; older than the pins or the project file means: install again.
 STAMP := $(VENV)/.installed
 # The same for the real clients that the tests run.
@@ -44,10 +46,10 @@ check: $(STAMP) $(WITH_CLIENTS) ## format, lint, types, import contracts, tests:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto $(if $(WITH_CLIENTS),,--ignore=tests/clients)
+	$(PYTEST) $(if $(WITH_CLIENTS),,--ignore=tests/clients)
 
 laws: $(STAMP) ## the properties that hold for every protocol
-	$(BIN)/pytest -n auto tests/laws
+	$(PYTEST) tests/laws
 
 golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 	REWRITE_GOLDEN=1 $(BIN)/pytest tests/golden
@@ -58,10 +60,10 @@ docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/token_page.py
 
 server: $(STAMP) ## the tests with real processes and sockets
-	$(BIN)/pytest -n auto tests/http tests/gateway tests/server
+	$(PYTEST) tests/http tests/gateway tests/server
 
 clients: $(CLIENTS) ## the real clients against the gateway; writes docs/clients/matrix.md
-	WRITE_MATRIX=1 $(BIN)/pytest -n auto tests/clients
+	WRITE_MATRIX=1 $(PYTEST) tests/clients
 
 bench: $(STAMP) ## measure the core's hot paths
 	$(BIN)/python -m bench.run
