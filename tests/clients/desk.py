@@ -119,6 +119,9 @@ class Desk:
         self.mock_url = f"http://127.0.0.1:{mock.listening()}"
         self.key, self.other_key = keys
         self._record = record
+        # How far it was read, and the lines up to there.
+        self._read = 0
+        self._lines: list[bytes] = []
 
     def model(self, protocol: str) -> str:
         """The model to ask for, so that a provider of the protocol answers."""
@@ -130,8 +133,13 @@ class Desk:
 
     def record(self, marker: str) -> list[Received]:
         """Everything that the provider got with the marker in it, in order; counts of tokens, too."""
-        lines = self._record.read_bytes().splitlines()
-        found = [_received(line) for line in lines if marker.encode() in line]
+        with self._record.open("rb") as file:
+            file.seek(self._read)
+            # A line that is still being written is left for the next time.
+            new, end, _ = file.read().rpartition(b"\n")
+        self._read += len(new) + len(end)
+        self._lines += new.splitlines()
+        found = [_received(line) for line in self._lines if marker.encode() in line]
         # An answer may have it, too, to what did not.
         return [one for one in found if marker in json.dumps(one.body)]
 
