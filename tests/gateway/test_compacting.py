@@ -120,3 +120,11 @@ def test_an_empty_summary_is_an_error_and_no_message(provider: str, stream: bool
             assert told.status == 502 and "summary" in error_in(told)[3]
         lines = [json.loads(line) for line in house.log.getvalue().splitlines()]
         assert [line["failure"] for line in lines if line["event"] == "exchange"] == ["bad_gateway"]
+
+
+def test_half_a_summary_is_an_error_where_nothing_could_say_that_it_is_half() -> None:
+    reply = answer(CHAT, Turn(text=SUMMARY, stop=STOPS[CHAT]))
+    choice = dig_objects({**reply}, "choices")[0]
+    with keeping([whole({**reply, "choices": [{**choice, "finish_reason": "length"}]})]) as house:
+        made = house.post("/v1/responses/compact", {"model": model_of(CHAT), "input": SAID})
+        assert error_in(made)[0] == 502

@@ -233,3 +233,22 @@ def test_what_was_said_is_kept_byte_for_byte(house: House) -> None:
     conversation = _made(house, items=[{**WORDS, "odd": 1}])
     items = on_loop(house, lambda: store_of(house).conversations.items(conversation))
     assert json.loads(items[0].body) == {**WORDS, "odd": 1}
+
+
+def test_nobody_reads_what_another_key_has_at_a_provider_through_a_conversation() -> None:
+    with keeping([tells(RESPONSES)], keys=(ALICE, BOB)) as house:
+        alice, bob = ({"authorization": f"Bearer {key}"} for key in (ALICE, BOB))
+        made: Object = {**house.post("/v1/responses", {"model": "responses/served", "input": "x"}, **alice).json()}
+        reference = {"items": [{"type": "item_reference", "id": dig_text(made, "output", 0, "id")}]}
+        assert error_in(house.post("/v1/conversations", reference, **bob))[:2] == (404, "items")
+        empty = str(house.post("/v1/conversations", {}, **bob).json()["id"])
+        assert error_in(house.post(f"/v1/conversations/{empty}/items", reference, **bob))[:2] == (404, "items")
+        assert house.post("/v1/conversations", reference, **alice).status == 200
+
+
+def test_a_conversation_goes_on_after_a_compaction_in_it(house: House) -> None:
+    conversation = _made(house, items=[WORDS])
+    trigger = [{"type": "compaction_trigger"}]
+    assert create(house, input=trigger, conversation=conversation)["status"] == "completed"
+    said = text_of(create(house, input="And?", conversation=conversation))
+    assert said.startswith("You said: Summary of the conversation so far:") and said.endswith("And?")

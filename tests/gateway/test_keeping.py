@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.keeping import Keeping, Task, answered_in, status_of
+from dragoman.gateway.keeping import Keeping, Task, answered_in, renamed, status_of
 from dragoman.gateway.logs import Log
 from dragoman.gateway.recalling import Recalled, items_of
 from dragoman.model.jsonvalue import JsonObject
@@ -139,3 +139,40 @@ def test_the_items_and_the_status_of_an_answer() -> None:
     assert answered_in({"output": None}) == ()
     assert status_of({"status": "incomplete"}) == "incomplete"
     assert status_of({}) == "completed"
+
+
+def test_only_the_id_of_the_response_itself_gets_another_name() -> None:
+    kept = (
+        b'data: {"type":"response.output_text.delta","delta":"\\"response\\" id","item_id":"id"}\n\n'
+        b': ping\n\ndata: {"response":5}\n\ndata: {"response"\n\ndata: [DONE]\n\n'
+    )
+    created = b'event: response.created\r\ndata: {"type":"id", "response": {"id" : %b,"x":{"id":"id"}}}\r\n\r\n'
+    escaped = b'data: {"response":{"i\\u0064":%b}}\n\n'
+    theirs = created % b'"id"' + kept + escaped % b'"r\\/1"' + b'data: {"response":{}}\n\n'
+    ours = created % b'"ours"' + kept + escaped % b'"ours"' + b'data: {"response":{"id":"ours"}}\n\n'
+    assert renamed(theirs, b'"ours"') == ours
+    assert renamed(b' {"object":"id", "id":5}', b'"ours"') == b' {"object":"id", "id":"ours"}'
+    assert renamed(b'{"object":"id"}', b'"ours"') == b'{"object":"id","id":"ours"}'
+
+
+def test_whose_a_providers_response_is_gets_noted_before_it_has_ended() -> None:
+    created = b'event: response.created\ndata: {"response":{"id":"resp_theirs"}}\n\n'
+    with opened() as store:
+        keeping, log = _keeping(store, None, "", native=True)
+        assert keeping.named(b": ping\n\n") == b": ping\n\n"
+        assert keeping.named(created) == created
+        found = store.responses.find(ALICE, "resp_theirs")
+        assert found is not None and not found.body
+        keeping.ending(_frames("response.completed"))
+        assert store.responses.item(ALICE, "msg_a") == b""
+        store._db.execute("DROP TABLE responses")
+        other, log = _keeping(store, None, "", native=True)
+        assert other.named(created) == created
+        assert "could not be kept" in log.getvalue()
+
+
+def test_half_a_summary_does_not_stand_for_a_conversation() -> None:
+    compaction: JsonObject = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+    response: JsonObject = {"status": "incomplete", "output": [compaction, OUTPUT]}
+    assert names([*answered_in(response)]) == ["msg_a"]
+    assert names([*answered_in({**response, "status": "completed"})]) == ["cmp_1", "msg_a"]

@@ -12,7 +12,7 @@ from dragoman.gateway.keeping import Task
 from dragoman.gateway.leaving import begun_of, kept_question, reserve
 from dragoman.gateway.paths import place_of
 from dragoman.gateway.question import Question, gist_of, put
-from dragoman.gateway.recalling import Recalled
+from dragoman.gateway.recalling import Recalled, recall
 from dragoman.gateway.routes import Aim
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
@@ -21,7 +21,7 @@ from dragoman.store import Store
 from dragoman.translate import asked_by
 from tests.gateway.harness import CHAT, RESPONSES
 from tests.gateway.test_detached import _detached
-from tests.store.opened import ALICE, Clock, opened
+from tests.store.opened import ALICE, Clock, item, opened
 
 
 def _question(protocol: str = CHAT, **more: object) -> Question:
@@ -112,3 +112,14 @@ def test_a_store_that_fails_does_not_hinder_the_answer_that_is_there() -> None:
         let_go = reserve(_task(store, Recalled(body=b"", keeps=True, conversation="conv_1")), 60.0)
         store._db.execute("DROP TABLE conversations")
         let_go()
+
+
+def test_what_was_said_in_a_conversation_since_it_was_read_is_not_left_out() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", [item("m1")])
+        task = _task(store, recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}'))
+        store.conversations.append(ALICE, "conv_1", [item("m2")])
+        with pytest.raises(ClientError) as told:
+            reserve(task, 60.0)
+        assert (told.value.status, told.value.code) == (409, "conversation_locked")
+        reserve(_task(store, recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}')), 60.0)()

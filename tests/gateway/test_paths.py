@@ -144,3 +144,21 @@ def test_an_endpoint_has_no_second_name(path: str) -> None:
 @pytest.mark.parametrize("path", ["/v1/files/%2e%2e/x", "/v1/files/a%2Fb", "/v1/files/%zz", "/v1/files/a%20b"])
 def test_what_needs_its_escape_keeps_it(path: str) -> None:
     assert place_of(path).rest == path.removeprefix("/v1")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/responses%2Fresp_1",
+        "/v1/responses%252Fresp_1",
+        "/v1/%2fresponses%2fresp_1",
+        "/v1/RESPONSES/resp_1",
+        "/v1/Responses",
+        "/v1/responses;x/resp_1",
+        "/v1/conversations%5cconv_1",
+        "/v1/%2572esponses/resp_1",
+    ],
+)
+def test_no_spelling_leads_past_the_owner_of_what_a_provider_keeps(path: str) -> None:
+    # Some servers decode before they look, take no notice of case, or cut parameters off.
+    assert (place_of(path).kind, place_of(path).protocol) == (Kind.NOWHERE, RESPONSES)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.recalling import items_of, named_in, recall
+from dragoman.gateway.recalling import added, items_of, named_in, recall
 from dragoman.store import Store
 from dragoman.store.responses import Item, Kept
 from tests.store.opened import ALICE, BOB, opened
@@ -255,3 +255,115 @@ def test_an_item_that_was_kept_can_be_referred_to_by_the_id_that_was_made_for_it
         found = recall(store, ALICE, b'{"input":[{"id":"' + said[0].id.encode() + b'"}]}')
         assert found is not None and found.said[0].body == QUESTION
         assert isinstance(found.said[0], Item)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'"conversation":{"id":"conv_9","type":5}',
+        b'"input":[{"type":"item_reference","id":"msg_9","role":5}]',
+        b'"input":[{"type":"reasoning","id":"rs_9","summary":[]}]',
+        b'"input":[{"type":"reasoning","id":"rs_9","summary":[],"content":[ ],"encrypted_content":null}]',
+        b'"input":[{"type":"image_generation_call","id":"ig_9"}]',
+    ],
+)
+def test_where_several_have_state_at_a_provider_an_odd_form_is_a_reference_all_the_same(said: bytes) -> None:
+    with opened() as store:
+        assert "not found" in _refused(store, b"{" + said + b"}", native=True, shared=True).message
+        store.responses.note(ALICE, "resp_9", "second", ["msg_9", "rs_9", "ig_9"])
+        store.conversations.create(ALICE, "conv_9", b"{}", ())
+        recall(store, ALICE, b"{" + said + b"}", native=True, shared=True)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        REASONING,
+        b'{"type":"reasoning","id":"rs_9","content":[{"type":"reasoning_text","text":"x"}]}',
+        b'{"type":"image_generation_call","id":"ig_9","result":"aGk="}',
+        b'{"type":"message","id":"msg_9","role":"assistant","content":"x"}',
+        b'{"type":"reasoning","summary":[]}',
+    ],
+)
+def test_an_item_that_says_itself_what_it_is_refers_to_nothing(item: bytes) -> None:
+    assert recall(None, ALICE, b'{"input":[' + item + b"]}", native=True, shared=True) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "param"),
+    [
+        (b'"previous_response_id":"resp_1","input":"x"', "previous_response_id"),
+        (b'"conversation":"conv_1","input":"x"', "conversation"),
+        (b'"input":[{"id":"rs_1"},{"id":"rs_1"},{"id":"rs_1"}]', "input"),
+        (b'"previous_response_id":"resp_0","input":"' + b"x" * 200 + b'"', "input"),
+    ],
+)
+def test_what_is_referred_to_is_no_longer_than_a_request_may_be(said: bytes, param: str) -> None:
+    with opened() as store:
+        store.responses.add(ALICE, _kept("resp_0"))
+        _told(store)
+        store.conversations.append(ALICE, "conv_1", items_of([REASONING, ANSWER]))
+        assert recall(store, ALICE, b"{" + said + b"}", limit=1000) is not None
+        with pytest.raises(ClientError) as told:
+            recall(store, ALICE, b"{" + said + b"}", limit=100)
+        assert (told.value.status, told.value.param, told.value.code) == (400, param, "context_length_exceeded")
+
+
+def test_no_more_items_are_kept_of_a_request_than_are_soon_written() -> None:
+    body = b'{"input":[' + b",".join([b'{"role":"user","content":"x"}'] * 10_001) + b"]}"
+    with opened() as store:
+        assert _refused(store, body).param == "input"
+        assert recall(store, ALICE, body[:-1] + b',"store":false}') is None
+        assert recall(store, ALICE, body, native=True) is None
+
+
+TRIGGER, COMPACTION = (
+    b'{"type":"compaction_trigger"}',
+    b'{"type":"compaction","id":"cmp_1","encrypted_content":"rsv1.x"}',
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ([QUESTION, TRIGGER, COMPACTION, ANSWER], [COMPACTION, ANSWER]),
+        ([QUESTION, TRIGGER, COMPACTION, ANSWER, TRIGGER, COMPACTION], [COMPACTION]),
+        ([QUESTION, TRIGGER, ANSWER], [QUESTION, ANSWER]),
+        ([QUESTION, TRIGGER, COMPACTION, ANSWER, TRIGGER], [COMPACTION, ANSWER]),
+        ([QUESTION, COMPACTION], [QUESTION, COMPACTION]),
+    ],
+)
+def test_a_compaction_stands_for_what_was_said_before_it_was_asked_for(said: list[bytes], left: list[bytes]) -> None:
+    with opened() as store:
+        store.responses.add(ALICE, _kept("resp_1"), items_of(said))
+        found = recall(store, ALICE, b'{"previous_response_id":"resp_1"}')
+    assert found is not None and [item.body for item in found.before] == left
+
+
+def test_references_in_a_conversation_are_looked_up_when_they_are_said() -> None:
+    with opened() as store:
+        _told(store)
+        store.responses.note(ALICE, "resp_far", "second", ["msg_far"])
+        far, unknown = b'{"type":"item_reference","id":"msg_far"}', b'{"id":"msg_9"}'
+        said = added(store, ALICE, "conv_1", [b'{"id":"rs_1"}', far, QUESTION], elsewhere=False)
+        assert [item.body for item in said] == [REASONING, far, QUESTION]
+        assert added(store, ALICE, "conv_1", [unknown], elsewhere=True)[0].body == unknown
+        for owner, reference in ((ALICE, unknown), (BOB, b'{"id":"rs_1"}'), (BOB, far)):
+            with pytest.raises(ClientError) as told:
+                added(store, owner, "conv_1", [reference], elsewhere=False)
+            assert (told.value.status, told.value.param) == (404, "items")
+        with pytest.raises(ClientError) as told:
+            added(store, ALICE, "conv_1", [QUESTION], elsewhere=False, limit=80)
+        assert told.value.code == "context_length_exceeded"
+
+
+TRIGGER, COMPACTION = (
+    b'{"type":"compaction_trigger"}',
+    b'{"type":"compaction","id":"cmp_1","encrypted_content":"rsv1.x"}',
+)
+
+
+TRIGGER, COMPACTION = (
+    b'{"type":"compaction_trigger"}',
+    b'{"type":"compaction","id":"cmp_1","encrypted_content":"rsv1.x"}',
+)

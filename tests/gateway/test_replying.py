@@ -181,6 +181,16 @@ def test_a_spent_quota_is_not_tried_again(client: str) -> None:
     assert [value for name, value in told.headers if name == "x-should-retry"] == ["false"]
 
 
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(("client", "provider"), [*PAIRS, (MESSAGES, MESSAGES), (CHAT, CHAT), (RESPONSES, RESPONSES)])
+def test_a_refused_key_of_the_gateways_own_is_not_tried_again(client: str, provider: str, status: int) -> None:
+    """Agents try for minutes, in silence, with a key that will not become a good one."""
+    with running([refusal(provider, status)]) as house:
+        told = house.post(PATHS[client], question(client, provider))
+    assert told.status == (status if client == provider else 502)
+    assert [value for name, value in told.headers if name == "x-should-retry"] == ["false"]
+
+
 # What must not get out.
 
 WORDS = (

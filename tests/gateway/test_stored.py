@@ -229,7 +229,7 @@ def test_where_nobody_comes_back_to_a_response_it_has_failed(house: House) -> No
     made = create(house, model=SLOW, input="word " * 400, background=True, stream=False)
     store = store_of(house)
     # As if its process had been killed.
-    on_loop(house, lambda: store._db.execute("UPDATE responses SET alive = 1 WHERE id = ?", (made["id"],)))
+    on_loop(house, lambda: store._db.execute("UPDATE promises SET until = 1 WHERE holder = ?", (made["id"],)))
     found = told(house, f"/v1/responses/{made['id']}")
     assert found["status"] == "failed"
     error = found["error"]
@@ -378,3 +378,38 @@ def test_a_stream_that_breaks_off_is_kept_as_failed(house: House) -> None:
     response = last["response"]
     assert isinstance(response, dict)
     assert told(house, f"/v1/responses/{response['id']!s}")["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"previous_response_id": "resp_theirs"},
+        {"conversation": "conv_theirs"},
+        {"input": [{"type": "item_reference", "id": "msg_theirs"}]},
+    ],
+)
+def test_pitfall_207_on_the_chat_path_nothing_of_another_key_can_be_referred_to_either(said: Object) -> None:
+    with keeping(keys=(ALICE, BOB)) as house:
+        body = {"model": "responses/served", "input": "x", **said}
+        answer = house.post("/v1/chat/completions", body, authorization=f"Bearer {ALICE}")
+        assert (answer.status, "not found" in answer.body.decode()) == (
+            400 if "previous_response_id" in said else 404,
+            True,
+        )
+        assert not house.provider.received
+
+
+def test_a_stream_whose_response_is_deleted_ends_with_an_event_that_says_so(house: House) -> None:
+    body = {"model": SLOW, "input": "word " * 400, "stream": True, "background": True}
+    with house.connect() as connection:
+        data = json.dumps(body).encode()
+        head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1:{house.port}\r\nconnection: close\r\n"
+        connection.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
+        heard = b""
+        while b"output_text.delta" not in heard:
+            heard += connection.recv(65536)
+        response_id = heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
+        assert house.ask("DELETE", f"/v1/responses/resp_{response_id}", b"").status == 200
+        while piece := connection.recv(65536):
+            heard += piece
+    assert b"event: error\n" in heard and b"deleted" in heard

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.store.opened import ALICE, BOB, DAY, Clock, item, names, opened
+from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened
 
 
 def test_a_conversation_has_its_items_in_the_order_they_were_said() -> None:
@@ -79,3 +79,17 @@ def test_a_conversation_lasts_from_its_last_use() -> None:
         assert store.responses.item(ALICE, "m2") is None
         assert store.conversations.remove_outdated(10) == 1
         assert store.conversations.items("c1") == []
+
+
+def test_a_conversation_is_free_at_once_if_whoever_ran_a_response_in_it_is_gone() -> None:
+    clock = Clock()
+    with opened(clock=clock) as store:
+        store.conversations.create(ALICE, "c1", b"{}", [item("m1")])
+        assert store.conversations.weight("c1") == (1, len(item("m1").body))
+        store.responses.add(ALICE, kept("r1", status="queued", background=True))
+        store.responses.keep_alive(ALICE, "r1", int(clock.now) + 15)
+        until = int(clock.now) + 1800
+        assert store.conversations.lock(ALICE, "c1", "r1", until)
+        assert not store.conversations.lock(ALICE, "c1", "r2", until)
+        clock.now += 16
+        assert store.conversations.lock(ALICE, "c1", "r2", until)

@@ -34,3 +34,15 @@ def test_nothing_is_left_of_the_stream_of_a_response_that_is_deleted() -> None:
         store.responses.delete(ALICE, "r1")
         store.events.add("r1", 2, b"two")
         assert not store.events.streamed("r1")
+
+
+def test_a_long_stream_is_read_in_parts() -> None:
+    with opened() as store:
+        store.responses.add(ALICE, kept("r1", status="queued"))
+        for number in range(150):
+            store.events.add("r1", number + 1, b"piece")
+        heard = 0
+        while pieces := store.events.after("r1", heard):
+            assert len(pieces) <= 64
+            heard = pieces[-1][0]
+        assert heard == 150

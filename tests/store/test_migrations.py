@@ -20,7 +20,7 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
         migrate(db)
         assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        assert tables == {"responses", "items", "conversations", "events"}
+        assert tables == {"responses", "items", "conversations", "events", "promises"}
         migrate(db)
 
 
@@ -87,3 +87,14 @@ def test_several_may_open_a_new_file_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert not failed
+
+
+def test_a_promise_of_an_older_file_is_kept() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        STEPS[0](db)
+        db.execute("PRAGMA user_version = 1")
+        row = ("r1", b"a", 9, None, "r1", "queued", 1, "chat", 7, b"{}")
+        db.execute(f"INSERT INTO responses VALUES ({', '.join('?' * len(row))})", row)
+        migrate(db)
+        assert db.execute("SELECT holder, until FROM promises").fetchall() == [("r1", 7)]
+        assert db.execute("SELECT id, body FROM responses").fetchall() == [("r1", b"{}")]

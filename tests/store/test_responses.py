@@ -188,3 +188,28 @@ def test_what_goes_into_a_conversation_goes_with_the_response_or_not_at_all() ->
             store.responses.finish(ALICE, kept("r2"), [item("a2")], fail)
         found = store.responses.find(ALICE, "r2")
         assert found is not None and found.status == "queued"
+
+
+def test_to_look_after_a_response_does_not_write_all_of_it_again() -> None:
+    with opened() as store:
+        store.responses.add(ALICE, kept("r1", status="queued", background=True))
+        assert store.responses.stands(ALICE, "r1") == ("queued", 0)
+        store.responses.keep_alive(ALICE, "r1", 5)
+        written: list[str] = []
+        store._db.set_trace_callback(written.append)
+        assert store.responses.keep_alive(ALICE, "r1", 9)
+        store._db.set_trace_callback(None)
+        assert not any("UPDATE responses" in statement for statement in written)
+        assert store.responses.stands(ALICE, "r1") == ("in_progress", 9)
+        assert store.responses.stands(BOB, "r1") is None
+        store.responses.delete(ALICE, "r1")
+        assert store._db.execute("SELECT count(*) FROM promises").fetchone() == (0,)
+
+
+def test_how_long_a_chain_is_can_be_told_without_reading_it() -> None:
+    with opened() as store:
+        _three_turns(store)
+        chain = store.responses.chain(ALICE, "r3")
+        assert chain is not None
+        assert store.responses.weight(ALICE, "r3") == (len(chain), sum(len(found.body) for found in chain))
+        assert store.responses.weight(BOB, "r3") == (0, 0)

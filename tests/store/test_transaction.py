@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +37,31 @@ def test_one_inside_another_is_a_part_of_it() -> None:
             assert db.in_transaction
             raise RuntimeError
         assert _values(db) == []
+
+
+def test_behind_a_writer_that_does_not_end_only_the_first_one_waits(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        closing(sqlite3.connect(path, isolation_level=None, timeout=0.05)) as db,
+    ):
+        other.execute("CREATE TABLE kept (value INTEGER)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError), Transaction(db):
+            pass
+        hurry = db.execute("PRAGMA busy_timeout").fetchone()[0]
+        other.execute("ROLLBACK")
+        with Transaction(db):
+            db.execute("INSERT INTO kept VALUES (1)")
+        assert hurry < 50 < db.execute("PRAGMA busy_timeout").fetchone()[0]
+        assert _values(db) == [1]
+
+
+def test_what_cannot_be_committed_is_not_left_open() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("CREATE TABLE kept (value INTEGER PRIMARY KEY)")
+        db.execute("CREATE TABLE of (value INTEGER REFERENCES kept DEFERRABLE INITIALLY DEFERRED)")
+        with pytest.raises(sqlite3.IntegrityError), Transaction(db):
+            db.execute("INSERT INTO of VALUES (1)")
+        assert not db.in_transaction

@@ -27,7 +27,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.store import Store
-from dragoman.store.responses import Item, Kept
+from dragoman.store.responses import RUNNING, Item, Kept
 from dragoman.wire.json import decode_object, encode
 
 # How often whoever runs a response comes back to it, and for how long that is believed, in seconds.
@@ -247,9 +247,14 @@ def ended(store: Store, owner: bytes, kept: Kept, status: str, message: str | No
     return changed if store.responses.finish(owner, changed, ()) else store.responses.find(owner, kept.id) or changed
 
 
+def broken(status: str, alive: int) -> bool:
+    """Whether whoever ran a response has not come back to it as promised."""
+    return status in RUNNING and alive < time.time()
+
+
 def looked_after(store: Store, owner: bytes, kept: Kept) -> Kept:
     """The same response, or its failure if whoever ran it is gone."""
-    if kept.status in ("queued", "in_progress") and kept.alive < time.time():
+    if broken(kept.status, kept.alive):
         return ended(store, owner, kept, "failed", _STOPPED)
     return kept
 

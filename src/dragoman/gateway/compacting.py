@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.config.settings import Key
-from dragoman.errors import WireError
+from dragoman.errors import BadAnswer, WireError
 from dragoman.gateway.detached import Detached
 from dragoman.gateway.exchange import Exchange
 from dragoman.gateway.passing import pass_on
@@ -54,7 +54,11 @@ async def compact(service: Service, request: Request, place: Place, record: Reco
     await Exchange(service, detached, place_of("/v1/responses"), record).say(key, encode(asked))
     answer = detached.answer
     if detached.status == 200:
-        answer = encode(_compacted(items, decode_object(answer)))
+        response = decode_object(answer)
+        if response.get("status") != "completed":
+            # This endpoint has no word for half a summary, and its client is about to forget the rest.
+            raise BadAnswer("the provider gave no complete summary of the conversation")
+        answer = encode(_compacted(items, response))
     request.respond(detached.status, detached.answer_headers, answer)
 
 

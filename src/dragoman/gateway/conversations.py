@@ -5,12 +5,12 @@ Which provider will is not known when one is made. `x-dragoman-provider` names o
 
 from __future__ import annotations
 
-from dragoman.config.settings import Key
+from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import Place
 from dragoman.gateway.question import receive
-from dragoman.gateway.recalling import items_of
+from dragoman.gateway.recalling import added
 from dragoman.gateway.record import Record
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
@@ -40,9 +40,9 @@ async def serve_conversation(service: Service, request: Request, place: Place, r
     raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     body = decode_object(raw) if raw.strip() else {}
     if found is None:
-        reply(service, request, record, _object(_created(store, owner, body)))
+        reply(service, request, record, _object(_created(service.settings, store, owner, body)))
     else:
-        reply(service, request, record, _answer(store, owner, found, request, body, below[1:]))
+        reply(service, request, record, _answer(service.settings, store, owner, found, request, body, below[1:]))
 
 
 async def _elsewhere(service: Service, request: Request, place: Place, record: Record, below: list[str]) -> None:
@@ -58,7 +58,13 @@ async def _elsewhere(service: Service, request: Request, place: Place, record: R
 
 
 def _answer(
-    store: Store, owner: bytes, found: Conversation, request: Request, body: JsonObject, below: list[str]
+    settings: Settings,
+    store: Store,
+    owner: bytes,
+    found: Conversation,
+    request: Request,
+    body: JsonObject,
+    below: list[str],
 ) -> JsonObject:
     match request.method, below:
         case "GET" | "HEAD", []:
@@ -73,9 +79,9 @@ def _answer(
         case "GET" | "HEAD", ["items"]:
             return paged(store.conversations.items(found.id), request, default_order="desc")
         case "POST", ["items"]:
-            added = _items(body)
-            store.conversations.append(owner, found.id, added)
-            return list_of(added)
+            items = _items(settings, store, owner, found.id, body)
+            store.conversations.append(owner, found.id, items)
+            return list_of(items)
         case "GET" | "HEAD", ["items", item_id]:
             return item_shown(_one(store, found, item_id))
         case "DELETE", ["items", item_id]:
@@ -86,9 +92,10 @@ def _answer(
             raise ClientError(404, "there is nothing at this path of a conversation")
 
 
-def _created(store: Store, owner: bytes, body: JsonObject) -> Conversation:
-    items = _items(body) if body.get("items") is not None else ()
-    return store.conversations.create(owner, "conv_" + random_token(48), _metadata(body), items)
+def _created(settings: Settings, store: Store, owner: bytes, body: JsonObject) -> Conversation:
+    conversation = "conv_" + random_token(48)
+    items = _items(settings, store, owner, conversation, body) if body.get("items") is not None else ()
+    return store.conversations.create(owner, conversation, _metadata(body), items)
 
 
 def _one(store: Store, found: Conversation, item_id: str) -> Item:
@@ -98,13 +105,15 @@ def _one(store: Store, found: Conversation, item_id: str) -> Item:
     raise ClientError(404, f"Item with id {shown(item_id)} not found.", param="item_id")
 
 
-def _items(body: JsonObject) -> tuple[Item, ...]:
+def _items(settings: Settings, store: Store, owner: bytes, conversation: str, body: JsonObject) -> tuple[Item, ...]:
     items = body.get("items")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ClientError(400, "items is a list of objects", param="items")
     if len(items) > _MOST_ITEMS:
         raise ClientError(400, f"at most {_MOST_ITEMS} items are added at a time", param="items")
-    return items_of([encode(item) for item in items])
+    elsewhere = bool(keepers(settings)) and not several_owners(settings)
+    bodies = [encode(item) for item in items]
+    return added(store, owner, conversation, bodies, elsewhere=elsewhere, limit=settings.limits.body)
 
 
 def _metadata(body: JsonObject) -> bytes:

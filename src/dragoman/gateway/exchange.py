@@ -1,7 +1,7 @@
 """One exchange, edge to provider and back, from the top.
 
-    bytes ─▶ receive ─▶ gist, route, put (translate or repair) ─▶ ask ─▶ provider
-    bytes ◀─ telling (streams) or whole ◀─────────────────────────────── provider
+    bytes ─▶ receive ─▶ gist, route, recall, put (translate or repair) ─▶ ask ─▶ provider
+    bytes ◀─ telling (streams) or whole, kept first ◀─────────────────────────── provider
 
 Whatever happens, the client gets an answer in its own protocol, the provider's call is ended and the record is kept.
 """
@@ -16,28 +16,24 @@ from contextlib import suppress
 from functools import partial
 
 from dragoman.config.settings import Key
-from dragoman.errors import BadAnswer, ClientError, ConfigError, DragomanError, Truncated, UpstreamError
+from dragoman.errors import BadAnswer, ConfigError, DragomanError, Truncated, UpstreamError
 from dragoman.gateway import replies
 from dragoman.gateway.asking import Asking, Refusal
 from dragoman.gateway.detached import Detached
-from dragoman.gateway.keeping import Keeping, Task
-from dragoman.gateway.leaving import begun_of, kept_question, reserve, running_of
-from dragoman.gateway.paths import RESPONSES, Place
+from dragoman.gateway.keeping import Keeping
+from dragoman.gateway.paths import Place
 from dragoman.gateway.question import Question, able, asks_strictness, gist_of, put, receive
-from dragoman.gateway.recalling import Recalled
 from dragoman.gateway.record import Record
+from dragoman.gateway.remembering import Remembering
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.replying import Replying
-from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
-from dragoman.gateway.state import owner_of, recalled, unreadable
-from dragoman.gateway.stored import follow
+from dragoman.gateway.state import unreadable
 from dragoman.gateway.telling import EMPTY, Cut, State, Telling, Unspoken
 from dragoman.gateway.watch import Overstayed
 from dragoman.gateway.whole import relayed_answer, report_comment
 from dragoman.http.flight import Flight, header
 from dragoman.http.server import Request
-from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
@@ -71,9 +67,7 @@ class Exchange:
         self._record = record
         self._asking = Asking(service, record)
         self._telling: Telling | None = None
-        self._keeping: Keeping | None = None
-        # Lets others have the conversation that was reserved.
-        self._unlock: Callable[[], None] | None = None
+        self._remembering = Remembering(service, place)
         self._replying = Replying(service, request, place, record)
 
     async def run(self, key: Key | None) -> None:
@@ -86,7 +80,7 @@ class Exchange:
 
     async def answer(self, question: Question, keeping: Keeping) -> None:
         """Serve a request that was understood before."""
-        self._keeping = keeping
+        self._remembering.keeping = keeping
         await self._guarded(self._answer(question))
 
     async def _guarded(self, serving: Awaitable[None]) -> None:
@@ -108,8 +102,7 @@ class Exchange:
             raise
         finally:
             self._asking.end()
-            if self._unlock is not None:
-                self._unlock()
+            self._remembering.release()
 
     async def _converse(self, key: Key | None) -> None:
         await self._said(key, await receive(self._request, self._service.settings.limits.body))
@@ -122,9 +115,7 @@ class Exchange:
         strict = service.settings.server.strict or aim.strict or (key is not None and key.strict)
         strict = strict or asks_strictness(self._request)
         renamed = aim.model != record.asked
-        before = self._recalled(key, body, aim)
-        if before is not None:
-            body = before.body
+        body = self._remembering.recall(key, body, gist, aim)
         if len(body) > _LARGE:
             # Others are served meanwhile.
             putting = partial(put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
@@ -133,56 +124,18 @@ class Exchange:
             question = put(self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
         record.stream = question.stream
         self._replying.question = question
-        task = self._task(key, before, question)
-        if task is not None:
-            question = kept_question(question, task)
-            self._keeping = Keeping(task, service.log)
-            if before is not None and before.conversation is not None:
-                self._unlock = reserve(task, service.settings.timeouts.total)
-            if before is not None and before.background:
-                await self._leave(question, task, self._keeping)
-                return
-        await self._answer(question)
+        question = self._remembering.begin(key, question)
+        if self._remembering.in_background:
+            await self._leave(question)
+        else:
+            await self._answer(question)
 
-    def _recalled(self, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
-        """What a Responses request refers to, as far as it is kept here."""
-        if self._place.protocol != RESPONSES:
-            return None
-        found = recalled(self._service.state, self._service.settings, key, body, aim)
-        if found is not None and found.background and aim.endpoint.protocol == RESPONSES:
-            # What it says of itself is the provider's, which knows nothing of running by itself.
-            raise ClientError(400, "this provider cannot answer in the background", param="background")
-        return found
-
-    def _task(self, key: Key | None, before: Recalled | None, question: Question) -> Task | None:
-        """What is to be kept of the answer, if anything is."""
-        service = self._service
-        store, native = service.state.store, question.aim.keeps_responses
-        if store is None or question.client != RESPONSES or question.source != RESPONSES:
-            return None
-        if before is None and not (native and service.notes_ids):
-            return None
-        return Task(
-            store=store,
-            owner=owner_of(key),
-            recalled=before,
-            response_id="" if native else "resp_" + random_token(48),
-            native=native,
-            relayed=question.relay,
-            provider=question.aim.provider.name,
-        )
-
-    async def _leave(self, question: Question, task: Task, keeping: Keeping) -> None:
+    async def _leave(self, question: Question) -> None:
         """Answer at once, and let the response run in the background."""
-        service, record = self._service, self._record
-        service.state.background.check()
-        begun = begun_of(question, task)
+        service, record, keeping = self._service, self._record, self._remembering.keeping
+        assert keeping is not None
         detached = Detached(self._request, self._request.path)
-        its_record = Record(
-            request_id=service.new_id(), dialect=record.dialect, path=record.path, started=service.clock()
-        )
-        its_record.key, its_record.asked, its_record.stream = record.key, record.asked, record.stream
-        its_record.provider, its_record.model, its_record.served = record.provider, record.model, record.served
+        its_record = record.anew(service.new_id(), service.clock())
         other = Exchange(service, detached, self._place, its_record)
 
         async def run() -> None:
@@ -191,13 +144,9 @@ class Exchange:
             finally:
                 service.finish(its_record)
 
-        service.state.background.start(
-            running_of(question, task, begun, keeping=keeping, request=detached, exchange=run, mint=service.mint)
-        )
-        # The conversation stays reserved until the response has ended.
-        self._unlock = None
+        begun = self._remembering.leave(question, detached, run)
         if question.stream:
-            await follow(service, self._request, record, task.store, task.owner, task.response_id, -1)
+            await self._remembering.follow(self._request, record)
         else:
             self._replying.send(question, [], [JSON], encode(begun), question.translated.losses)
 
@@ -231,7 +180,7 @@ class Exchange:
     # Answers.
 
     async def _answer_stream(self, question: Question, flight: Flight, unframer: Unframer | None) -> None:
-        service = self._service
+        service, keeping = self._service, self._remembering.keeping
         translator = self._translator(question, collect=False)
         self._telling = telling = Telling(
             self._request,
@@ -244,7 +193,7 @@ class Exchange:
             clock=service.clock,
             unframer=unframer,
             changed=self._changed(question),
-            keep=self._keeping.ending if self._keeping is not None else None,
+            keep=keeping.ending if keeping is not None else None,
         )
         try:
             await telling.tell(
@@ -277,7 +226,9 @@ class Exchange:
         changed = self._changed(question)
         if question.stream and changed is not None:
             body = changed(body)
-        self._keep(question, body)
+        elif question.relay:
+            body = self._remembering.named(body)
+        self._remembering.keep(question, body)
         self._replying.send(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
 
     async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None) -> None:
@@ -328,8 +279,8 @@ class Exchange:
             if failure is not None:
                 self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))
             else:
-                raw = raw if self._keeping is None else self._keeping.named(raw)
-                self._keep(question, raw)
+                raw = self._remembering.named(raw)
+                self._remembering.keep(question, raw)
                 self._replying.send(question, flight.headers, [JSON], raw, ())
             return
         earlier: list[bytes] = []
@@ -343,19 +294,16 @@ class Exchange:
         if told.failure is not None:
             raise Unspoken(told.failure)
         kind = EVENT_STREAM if question.stream else [JSON]
-        self._keep(question, told.body)
-        self._replying.send(question, flight.headers, kind, told.body, told.losses)
+        body = self._remembering.named(told.body) if question.relay else told.body
+        self._remembering.keep(question, body)
+        self._replying.send(question, flight.headers, kind, body, told.losses)
 
     def _changed(self, question: Question) -> Callable[[bytes], bytes] | None:
         """What must be done to the frames of a relayed stream, if anything must."""
         if question.metered:
             return codec_of(question.client).withhold_usage
-        return self._keeping.named if self._keeping is not None and question.relay else None
-
-    def _keep(self, question: Question, body: bytes) -> None:
-        """Write down an answer that is known as a whole, before the client knows it."""
-        if self._keeping is not None:
-            (self._keeping.ending if question.stream else self._keeping.whole)(body)
+        keeping = self._remembering.keeping
+        return keeping.named if keeping is not None and question.relay else None
 
     def _translated(self, question: Question, raw: bytes, earlier: list[bytes]) -> TranslatedResponse:
         try:

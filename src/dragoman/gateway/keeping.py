@@ -7,13 +7,14 @@ import sqlite3
 
 from msgspec import Struct
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, WireError
 from dragoman.gateway.logs import Log
-from dragoman.gateway.recalling import Recalled, items_of
+from dragoman.gateway.recalling import Recalled, items_of, named_in
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import Store
 from dragoman.store.responses import Item, Kept
 from dragoman.wire.json import decode_object, encode
+from dragoman.wire.spans import object_members, replaced, value_end, with_member
 from dragoman.wire.sse import SseReader
 
 # The events that hold a whole response at its end.
@@ -26,7 +27,7 @@ _nothing_before = re.compile(rb'"previous_response_id"\s*:\s*null').sub
 class Task(Struct, frozen=True, kw_only=True):
     """What is to be kept: `response_id` is the answer's, "" where its provider keeps it.
 
-    `native` says that it does: then only who made it is noted. `relayed` says that the answer is the provider's own.
+    `native` says that it does: then only who made it is noted.
     """
 
     store: Store
@@ -35,7 +36,6 @@ class Task(Struct, frozen=True, kw_only=True):
     response_id: str
     provider: str
     native: bool = False
-    relayed: bool = False
 
 
 class Keeping:
@@ -44,10 +44,11 @@ class Keeping:
     def __init__(self, task: Task, log: Log) -> None:
         self._task = task
         self._log = log
-        # How the provider of a relayed answer names it, and what goes in place of that, both as JSON. A provider that
-        # keeps nothing may give the same id twice.
-        self._theirs = b""
+        # What goes in place of the provider's id in a relayed answer, as JSON: one that keeps nothing may give the same
+        # id twice.
         self._ours = encode(task.response_id)
+        # Whether it is written down whose a response is that its provider keeps.
+        self._noted = False
         # What it does not know of its request, because that was sent as one that refers to nothing.
         before = task.recalled.previous if task.recalled is not None else None
         self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
@@ -55,17 +56,28 @@ class Keeping:
         self.response: JsonObject | None = None
 
     def named(self, out: bytes) -> bytes:
-        """Whole frames, or a whole answer, of a provider that keeps nothing, under the names that are kept here."""
+        """Whole frames, or a whole answer, on the relay: of a provider that keeps nothing, under the names kept here.
+
+        Of one that does, whose the response is gets written down as soon as its id is known: its client may hang up and
+        come back for the rest.
+        """
         recalled = self._task.recalled
-        if self._task.native or recalled is None or not recalled.keeps:
+        if self._task.native:
+            if not self._noted and (name := _name_in(out)):
+                self._noted = True
+                self._note(name)
             return out
-        if not self._theirs:
-            name = _name_in(out)
-            self._theirs = encode(name) if name else b""
-        # Inside a text the quotes around either would be escaped.
-        if self._theirs:
-            out = out.replace(self._theirs, self._ours)
+        if recalled is None or not recalled.keeps:
+            return out
+        out = renamed(out, self._ours) if self._task.response_id else out
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
+
+    def _note(self, response_id: str) -> None:
+        task = self._task
+        try:
+            task.store.responses.note(task.owner, response_id, task.provider)
+        except sqlite3.Error as error:
+            self._log.event("error", "an answer could not be kept", why=str(error))
 
     def whole(self, body: bytes) -> None:
         """Keep a whole answer."""
@@ -114,9 +126,12 @@ class Keeping:
 
 
 def answered_in(response: JsonObject) -> tuple[Item, ...]:
-    """The items of an answer."""
+    """The items of an answer; half a summary must not stand for a conversation that is still there as a whole."""
     output = response.get("output")
-    return items_of([encode(item) for item in output] if isinstance(output, list) else [])
+    bodies = [encode(item) for item in output] if isinstance(output, list) else []
+    if status_of(response) != "completed":
+        bodies = [body for body in bodies if named_in(body).type != "compaction"]
+    return items_of(bodies)
 
 
 def _kept(response_id: str, provider: str, response: JsonObject, previous: str | None) -> Kept:
@@ -135,6 +150,41 @@ def status_of(response: JsonObject) -> str:
     """Where a response stands."""
     status = response.get("status")
     return status if isinstance(status, str) else "completed"
+
+
+def renamed(out: bytes, name: bytes) -> bytes:
+    """An answer, or whole frames of one, with another id (JSON) for the response; everything else byte for byte."""
+    if out.lstrip()[:1] == b"{":
+        return _with_id(out, 0, name)
+    if b'"response"' not in out:
+        return out
+    return _data_lines(lambda line: line[1] + _event_renamed(line[2], name), out)
+
+
+def _event_renamed(event: bytes, name: bytes) -> bytes:
+    if b'"response"' not in event:
+        return event
+    try:
+        found = [member for member in object_members(event) if member.key == "response"]
+    except WireError:
+        # It is one line of several, which nobody writes.
+        return event
+    return _with_id(event, found[-1].value_start, name) if found else event
+
+
+def _with_id(body: bytes, start: int, name: bytes) -> bytes:
+    """The same bytes with this as the id of the object that begins at `start`."""
+    if body[start:].lstrip()[:1] != b"{":
+        return body
+    end = len(body) if start == 0 else value_end(body, start)
+    try:
+        found = [(member.value, name) for member in object_members(body, start, end) if member.key == "id"]
+    except WireError:
+        return body
+    return replaced(body, found) if found else with_member(body, "id", name, end)
+
+
+_data_lines = re.compile(rb"(?m)^(data: ?)(\{[^\r\n]*)").sub
 
 
 def _name_in(out: bytes) -> str | None:

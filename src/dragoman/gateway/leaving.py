@@ -52,19 +52,24 @@ def reserve(task: Task, seconds: float) -> Callable[[], None]:
     if conversations.find(task.owner, conversation) is None:
         # Its provider keeps it, and its order.
         return lambda: None
+    busy = ClientError(
+        409,
+        f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
+        param="conversation",
+        code="conversation_locked",
+    )
     if not conversations.lock(task.owner, conversation, name, int(time.time() + seconds)):
-        raise ClientError(
-            409,
-            f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
-            param="conversation",
-            code="conversation_locked",
-        )
+        raise busy
 
     def unlock() -> None:
         # Where the store fails the conversation is free again when its time has passed.
         with suppress(sqlite3.Error):
             conversations.unlock(conversation, name)
 
+    if conversations.weight(conversation) != recalled.found:
+        # Another one was given since this one looked: it must not be answered without that.
+        unlock()
+        raise busy
     return unlock
 
 

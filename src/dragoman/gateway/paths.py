@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 from enum import Enum
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -115,11 +116,22 @@ def _read(path: str) -> Place:
     for start, kind in _BELOW.items():
         if rest.startswith(start):
             return Place(kind=kind, protocol=RESPONSES, rest=rest, methods=("GET", "HEAD", "POST", "DELETE"))
+    if _hides_state(rest):
+        return Place(kind=Kind.NOWHERE, protocol=RESPONSES, rest=rest)
     # Without a prefix only what is known to be of an API goes to a provider: browsers ask for icons.
     named = len(segments) < depth or (segments and segments[0] in _OTHERS)
     if not named:
         return Place(kind=Kind.NOWHERE, protocol=family, rest=rest)
     return Place(kind=Kind.OTHER, protocol=family or _family_of(rest), rest=rest)
+
+
+def _hides_state(rest: str) -> bool:
+    """Whether some servers would find stored state at a path that does not look so: its owner must not be missed.
+
+    They decode a path before they take it apart, once or twice, take no notice of case, or cut parameters off.
+    """
+    meant = [segment for segment in _split(unquote(unquote(rest)).lower()) if segment not in ("", "v1")]
+    return bool(meant) and f"/{meant[0]}/" in _BELOW
 
 
 def _plain(segment: str) -> str:
@@ -132,6 +144,7 @@ def _unescaped(escape: str) -> str:
     return letter if letter in _UNRESERVED else escape
 
 
+_split = re.compile(r"[/\\;?#]").split
 _find_escape = re.compile(r"%[0-9A-Fa-f]{2}").sub
 # https://www.rfc-editor.org/rfc/rfc3986#section-2.3, without the dot: `..` must not come into being here.
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-_~")

@@ -118,11 +118,15 @@ def _abilities(aim: Aim) -> Abilities:
     return abilities_of(aim.endpoint.protocol, aim.model, aim.provider.upstream, aim.provider.rows)
 
 
+def is_responses(place: Place, gist: Gist) -> bool:
+    """Whether it is a Responses body on the Chat path: some editors expect Chat answers to it (pitfall 207)."""
+    return place.protocol == CHAT and gist.messages == _NULL and gist.input != _NULL
+
+
 def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, renamed: bool, strict: bool) -> Question:
     """Write a request for the provider it leads to."""
     source, usage = place.protocol, None
-    if source == CHAT and gist.messages == _NULL and gist.input != _NULL:
-        # Some editors send Responses bodies to the Chat path and expect Chat answers (pitfall 207).
+    if is_responses(place, gist):
         source = RESPONSES
         body, usage = _without_options(body)
     stream = bytes(gist.stream) == b"true"

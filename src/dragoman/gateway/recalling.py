@@ -19,19 +19,46 @@ from dragoman.errors import ClientError
 from dragoman.gateway.routes import shown
 from dragoman.mint import random_token
 from dragoman.store import Store
-from dragoman.store.responses import Item, Kept
+from dragoman.store.responses import RUNNING, Item, Kept
 from dragoman.wire.spans import object_members, with_member, without
 
 _NULL = Raw(b"null")
-RUNNING = frozenset({"queued", "in_progress"})
 _PREFIXES = {"function_call": "fc_", "reasoning": "rs_", "custom_tool_call": "ctc_", "compaction": "cmp_"}
 
 
+# What can be kept of one request: to write more items than these would make everybody else wait.
+_MOST_ITEMS = 10_000
+_LARGEST = 32 * 1024 * 1024
+
+
+class _Room:
+    """How much a request may still come to; with what it refers to it is no larger than one that says it all itself."""
+
+    def __init__(self, limit: int) -> None:
+        self._items = _MOST_ITEMS
+        self._bytes = limit
+
+    def take(self, weight: tuple[int, int], param: str) -> None:
+        self._items -= weight[0]
+        self._bytes -= weight[1]
+        if self._items < 0 or self._bytes < 0:
+            raise ClientError(
+                400,
+                "With what it refers to the request is longer than any may be; leave some of it out, or compact it.",
+                param=param,
+                code="context_length_exceeded",
+            )
+
+
 class Recalled(Struct, frozen=True, kw_only=True):
-    """A request without references: `before` is what they stood for, `said` what it says itself."""
+    """A request without references: `before` is what they stood for, `said` what it says itself.
+
+    `found` is how many items, and how many bytes, were found of a conversation.
+    """
 
     body: bytes
     before: tuple[Item, ...] = ()
+    found: tuple[int, int] = (0, 0)
     said: tuple[Item, ...] = ()
     keeps: bool
     background: bool = False
@@ -57,25 +84,53 @@ class _Named(Struct):
     role: str | None = None
 
 
+class _Loose(Struct):
+    """The same of an item that says them otherwise than its protocol does."""
+
+    id: Raw = _NULL
+    type: Raw = _NULL
+    role: Raw = _NULL
+
+
+class _Filled(Struct):
+    """What an item holds that its provider looks up by the id if it is missing."""
+
+    encrypted_content: Raw = _NULL
+    content: Raw = _NULL
+    result: Raw = _NULL
+
+
+# Items that a provider takes for a reference where they have an id, and nothing of these.
+_LOOKED_UP = {"reasoning": ("encrypted_content", "content"), "image_generation_call": ("result",)}
+
 _REFERRING = msgspec.json.Decoder(_Referring)
 _NAMED = msgspec.json.Decoder(_Named)
+_LOOSE = msgspec.json.Decoder(_Loose)
+_FILLED = msgspec.json.Decoder(_Filled)
 _LIST = msgspec.json.Decoder(list[Raw])
 _TEXT = msgspec.json.Decoder(str)
 
 
 def recall(
-    store: Store | None, owner: bytes, body: bytes, *, native: bool = False, shared: bool = False
+    store: Store | None,
+    owner: bytes,
+    body: bytes,
+    *,
+    native: bool = False,
+    shared: bool = False,
+    limit: int = _LARGEST,
 ) -> Recalled | None:
     """Look up what a request refers to; None if it is to go on as it is, and its answer is not kept here.
 
-    `native` is said of a provider that keeps state of its own, `shared` if several owners have theirs there.
+    `native` is said of a provider that keeps state of its own, `shared` if several owners have theirs there. `limit` is
+    how many bytes a request may have.
     """
     if native and shared:
-        _check_own(store, owner, body)
-    return _recall(store, owner, body, native=native) if store is not None else None
+        check_own(store, owner, body)
+    return _recall(store, owner, body, _Room(limit), native=native) if store is not None else None
 
 
-def _recall(store: Store, owner: bytes, body: bytes, *, native: bool) -> Recalled | None:
+def _recall(store: Store, owner: bytes, body: bytes, room: _Room, *, native: bool) -> Recalled | None:
     try:
         said = _REFERRING.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -89,10 +144,11 @@ def _recall(store: Store, owner: bytes, body: bytes, *, native: bool) -> Recalle
         raise ClientError(
             400, "a response in the background has to be stored", param="background", code="unsupported_parameter"
         )
-    before = _before(store, owner, previous, conversation, native=native)
+    kept = _before(store, owner, previous, conversation, room, native=native)
+    before = None if kept is None else _as_compacted(kept)
     # A reference alone is input enough.
     inputs = [] if said.input == _NULL and before is not None else _inputs(said.input)
-    resolved = _resolved(store, owner, inputs, native=native) if inputs is not None else None
+    resolved = _resolved(store, owner, inputs, room, native=native) if inputs is not None else None
     if native and before is None and resolved is None:
         return None
     if inputs is None or (before is None and resolved is None and not keeps and not background):
@@ -102,6 +158,7 @@ def _recall(store: Store, owner: bytes, body: bytes, *, native: bool) -> Recalle
             400, "in a conversation that is kept here this provider runs nothing in the background", param="background"
         )
     own = resolved or inputs
+    room.take((len(own), 0 if before is None else len(body)), "input")
     cut = {"background"} if background and not native else set()
     if before is not None:
         cut |= {"input", "previous_response_id", "conversation"}
@@ -110,6 +167,7 @@ def _recall(store: Store, owner: bytes, body: bytes, *, native: bool) -> Recalle
     return Recalled(
         body=_rewritten(body, [item.body for item in before or ()] + own, cut),
         before=tuple(before or ()),
+        found=(len(kept or ()), sum(len(item.body) for item in kept or ())),
         said=items_of(own) if keeps or conversation is not None else (),
         keeps=keeps,
         background=background and not native,
@@ -118,7 +176,7 @@ def _recall(store: Store, owner: bytes, body: bytes, *, native: bool) -> Recalle
     )
 
 
-def _check_own(store: Store | None, owner: bytes, body: bytes) -> None:
+def check_own(store: Store | None, owner: bytes, body: bytes) -> None:
     """Refuse a reference to what a provider keeps unless it is known that this owner made it."""
     try:
         said = _REFERRING.decode(body)
@@ -130,26 +188,42 @@ def _check_own(store: Store | None, owner: bytes, body: bytes) -> None:
     if conversation is not None and (store is None or store.conversations.find(owner, conversation) is None):
         raise _no_conversation(conversation)
     for item in _inputs(said.input) or ():
-        reference = _referred(item)
+        reference = _referred(item) or _looked_up(item)
         if reference is not None and (store is None or store.responses.item(owner, reference) is None):
             raise _no_item(reference)
 
 
 def _before(
-    store: Store, owner: bytes, previous: str | None, conversation: str | None, *, native: bool
+    store: Store, owner: bytes, previous: str | None, conversation: str | None, room: _Room, *, native: bool
 ) -> list[Item] | None:
     """What was said before, if the request refers to anything that is ours."""
     if previous is not None:
         found = store.responses.find(owner, previous)
         if native and (found is None or not found.body):
             return None
+        room.take(store.responses.weight(owner, previous), "previous_response_id")
         return _chain(store, owner, previous, found)
     if conversation is not None:
         if store.conversations.find(owner, conversation) is not None:
+            room.take(store.conversations.weight(conversation), "conversation")
             return store.conversations.items(conversation)
         if not native:
             raise _no_conversation(conversation)
     return None
+
+
+def _as_compacted(items: list[Item]) -> list[Item]:
+    """What was said, without what a compaction was asked to stand for, and without the asking."""
+    asked = {count for count, item in enumerate(items) if _is_of(item, "compaction_trigger")}
+    if not asked:
+        return items
+    done = max((count for count, item in enumerate(items) if _is_of(item, "compaction")), default=-1)
+    start = max((count for count in asked if count < done), default=-1) + 1
+    return [item for count, item in enumerate(items) if count >= start and count not in asked]
+
+
+def _is_of(item: Item, kind: str) -> bool:
+    return kind.encode() in item.body and named_in(item.body).type == kind
 
 
 def _chain(store: Store, owner: bytes, previous: str, found: Kept | None) -> list[Item]:
@@ -181,8 +255,8 @@ def _no_conversation(conversation_id: str) -> ClientError:
     return ClientError(404, f"Conversation with id {shown(conversation_id)} not found.", param="conversation")
 
 
-def _no_item(item_id: str) -> ClientError:
-    return ClientError(404, f"Item with id {shown(item_id)} not found.", param="input")
+def _no_item(item_id: str, param: str = "input") -> ClientError:
+    return ClientError(404, f"Item with id {shown(item_id)} not found.", param=param)
 
 
 def _inputs(said: Raw) -> list[bytes] | None:
@@ -196,7 +270,32 @@ def _inputs(said: Raw) -> list[bytes] | None:
         return None
 
 
-def _resolved(store: Store, owner: bytes, inputs: Sequence[bytes], *, native: bool) -> list[bytes] | None:
+def added(
+    store: Store,
+    owner: bytes,
+    conversation: str,
+    bodies: Sequence[bytes],
+    *,
+    elsewhere: bool,
+    limit: int = _LARGEST,
+) -> tuple[Item, ...]:
+    """Items to be said in a conversation, with those in place of references; `elsewhere` if a provider may know more.
+
+    What is said there goes on without being looked at again, so that nothing of others may be referred to in it.
+    """
+    for body in bodies:
+        reference = _referred(body)
+        if reference is not None and not elsewhere and store.responses.item(owner, reference) is None:
+            raise _no_item(reference, param="items")
+    room = _Room(limit)
+    # One that is longer could never be answered in.
+    room.take(store.conversations.weight(conversation), "items")
+    said = _resolved(store, owner, bodies, room, native=True) or bodies
+    room.take((len(said), sum(map(len, bodies))), "items")
+    return items_of(said)
+
+
+def _resolved(store: Store, owner: bytes, inputs: Sequence[bytes], room: _Room, *, native: bool) -> list[bytes] | None:
     """The items with those in place of references; None if there is no reference, or none that is ours to resolve."""
     found: list[bytes] = []
     changed = False
@@ -208,6 +307,7 @@ def _resolved(store: Store, owner: bytes, inputs: Sequence[bytes], *, native: bo
             if not kept and not native:
                 raise _no_item(reference)
             changed = changed or bool(kept)
+            room.take((0, len(kept or b"")), "input")
             item = kept or item
         found.append(item)
     return found if changed else None
@@ -220,12 +320,34 @@ def _referred(item: bytes) -> str | None:
     return named.id if is_reference else None
 
 
+def _looked_up(item: bytes) -> str | None:
+    """The id by which a provider that keeps items would complete this one."""
+    named = named_in(item)
+    wanted = _LOOKED_UP.get(named.type or "")
+    if wanted is None or named.id is None:
+        return None
+    filled = _FILLED.decode(item)
+    held = {"encrypted_content": filled.encrypted_content, "content": filled.content, "result": filled.result}
+    return None if any(_holds(held[name]) for name in wanted) else named.id
+
+
+def _holds(said: Raw) -> bool:
+    raw = bytes(said)
+    return _LIST.decode(raw) != [] if raw[:1] == b"[" else raw not in (b"null", b'""')
+
+
 def named_in(item: bytes) -> _Named:
     """The id and the type of an item, as far as it has any that can be read."""
     try:
         return _NAMED.decode(item)
     except (msgspec.DecodeError, UnicodeError):
+        pass
+    try:
+        # One that is not read must not hide the others.
+        loose = _LOOSE.decode(item)
+    except (msgspec.DecodeError, UnicodeError):
         return _Named()
+    return _Named(_text(loose.id), _text(loose.type), _text(loose.role))
 
 
 def items_of(bodies: Sequence[bytes]) -> tuple[Item, ...]:

@@ -53,3 +53,10 @@ class Record:
         # "" if nothing did.
         self.failure = ""
         self.upstream_id = ""
+
+    def anew(self, request_id: str, started: float) -> Record:
+        """The record of another exchange that answers the same question."""
+        other = Record(request_id=request_id, dialect=self.dialect, path=self.path, started=started)
+        other.key, other.asked, other.stream = self.key, self.asked, self.stream
+        other.provider, other.model, other.served = self.provider, self.model, self.served
+        return other

@@ -20,7 +20,7 @@ from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.service import Service
 from dragoman.gateway.whole import is_envelope, is_object, report_comment, with_report
-from dragoman.http.flight import HeaderList
+from dragoman.http.flight import HeaderList, header
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
@@ -97,6 +97,9 @@ class Replying:
         self._record.failure, self._record.status = failure.kind.value, refusal.status
         redactor = self._service.redactor(question.aim.provider)
         told = self.headers(question, redactor.clean_headers(refusal.headers), [JSON])
+        if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
+            # No other key is left, and agents would try for minutes.
+            told.append((b"x-should-retry", b"false"))
         self._request.respond(refusal.status, told, redactor.clean(refusal.body))
 
     def _is_native(self, question: Question, body: bytes) -> bool:

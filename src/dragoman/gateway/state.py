@@ -9,7 +9,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.background import Background
 from dragoman.gateway.logs import Log
 from dragoman.gateway.paths import RESPONSES
-from dragoman.gateway.recalling import Recalled, recall
+from dragoman.gateway.recalling import Recalled, check_own, recall
 from dragoman.gateway.routes import Aim
 from dragoman.store import MEMORY, Store, open_store
 
@@ -47,7 +47,20 @@ def several_owners(settings: Settings) -> bool:
 
 def recalled(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
-    return recall(state.store, owner_of(key), body, native=aim.keeps_responses, shared=several_owners(settings))
+    return recall(
+        state.store,
+        owner_of(key),
+        body,
+        native=aim.keeps_responses,
+        shared=several_owners(settings),
+        limit=settings.limits.body,
+    )
+
+
+def check_references(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> None:
+    """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
+    if aim.keeps_responses and several_owners(settings):
+        check_own(state.store, owner_of(key), body)
 
 
 def keepers(settings: Settings) -> list[str]:

@@ -13,11 +13,11 @@ from urllib.parse import parse_qs
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
-from dragoman.gateway.background import ended, looked_after, shown_of
+from dragoman.gateway.background import broken, ended, looked_after, shown_of
 from dragoman.gateway.keeping import LAST
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import Place
-from dragoman.gateway.recalling import RUNNING, named_in
+from dragoman.gateway.recalling import named_in
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.routes import shown
@@ -27,13 +27,14 @@ from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.store import Store
-from dragoman.store.responses import SAID, Item, Kept
+from dragoman.store.responses import RUNNING, SAID, Item, Kept
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import DONE
 
 _PAGE, _LARGEST_PAGE = 20, 100
 # How often a response that runs is looked at by those who listen.
 _LOOK = 0.1
+_DELETED = "the response was deleted before it was complete"
 _number_of = re.compile(rb'"sequence_number":(\d+)\}\s*\Z').search
 _numbers_of = re.compile(rb'"sequence_number":(\d+)\}\n').findall
 
@@ -123,9 +124,10 @@ async def follow(
     # The number of the last event, and whether it was one that ends a stream.
     last, over = -1, False
     while True:
-        kept = store.responses.find(owner, response_id)
-        kept = looked_after(store, owner, kept) if kept is not None else None
-        running = kept is not None and kept.status in RUNNING
+        stands = store.responses.stands(owner, response_id)
+        if stands is not None and broken(*stands) and (kept := store.responses.find(owner, response_id)) is not None:
+            stands = looked_after(store, owner, kept).status, 0
+        running = stands is not None and stands[0] in RUNNING
         pieces = store.events.after(response_id, number)
         for piece, data in pieces:
             number = piece
@@ -135,8 +137,8 @@ async def follow(
                 request.write(frames)
                 quiet = service.clock()
         if not running and not pieces:
-            if kept is not None and not over:
-                request.write(_ending(kept, last + 1))
+            if not over:
+                request.write(_ending(store.responses.find(owner, response_id), last + 1))
             request.end()
             return
         if service.clock() - quiet > service.settings.timeouts.keep_alive:
@@ -150,8 +152,11 @@ def _is_end(data: bytes) -> bool:
     return any(b"event: %b\n" % kind.encode() in data for kind in LAST)
 
 
-def _ending(kept: Kept, number: int) -> bytes:
-    """The end of a stream that was never told, because the response was cancelled or its process is gone."""
+def _ending(kept: Kept | None, number: int) -> bytes:
+    """The end of a stream that was never told, because the response was cancelled or deleted or its process is gone."""
+    if kept is None:
+        gone: JsonObject = {"type": "error", "code": "server_error", "message": _DELETED, "param": None}
+        return b"event: error\ndata: %b\n\n%b" % (encode({**gone, "sequence_number": number}), DONE)
     event: JsonObject = {"type": "response.failed", "response": shown_of(kept), "sequence_number": number}
     return b"event: response.failed\ndata: %b\n\n%b" % (encode(event), DONE)
 

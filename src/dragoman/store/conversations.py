@@ -49,10 +49,18 @@ class Conversations:
 
     def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
         """Give a conversation other metadata."""
-        self._db.execute(
-            "UPDATE conversations SET metadata = ?, expires = ? WHERE id = ? AND owner = ?",
-            (metadata, self._expiry(), conversation_id, owner),
-        )
+        with Transaction(self._db):
+            self._db.execute(
+                "UPDATE conversations SET metadata = ?, expires = ? WHERE id = ? AND owner = ?",
+                (metadata, self._expiry(), conversation_id, owner),
+            )
+
+    def weight(self, conversation_id: str) -> tuple[int, int]:
+        """How many items a conversation that was found has, and how many bytes they are, without reading them."""
+        row = self._db.execute(
+            "SELECT count(*), coalesce(sum(length(body)), 0) FROM items WHERE holder = ?", (conversation_id,)
+        ).fetchone()
+        return row[0], row[1]
 
     def items(self, conversation_id: str) -> list[Item]:
         """What was said in a conversation that was found, oldest first."""
@@ -78,26 +86,31 @@ class Conversations:
 
     def remove(self, conversation_id: str, item_id: str) -> bool:
         """Take an item out of a conversation that was found."""
-        return bool(
-            self._db.execute("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id)).rowcount
-        )
+        with Transaction(self._db):
+            return bool(
+                self._db.execute("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id)).rowcount
+            )
 
     def lock(self, owner: bytes, conversation_id: str, response_id: str, until: int) -> bool:
         """Reserve a conversation for one response; False while another one is being given in it."""
-        return bool(
-            self._db.execute(
-                "UPDATE conversations SET busy = ?, busy_until = ?"
-                " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?)",
-                (response_id, until, conversation_id, owner, response_id, self._now()),
-            ).rowcount
-        )
+        with Transaction(self._db):
+            return bool(
+                self._db.execute(
+                    "UPDATE conversations SET busy = ?, busy_until = ?"
+                    " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?"
+                    # Whoever ran it in the background is gone.
+                    " OR EXISTS (SELECT 1 FROM promises WHERE holder = busy AND until < ?))",
+                    (response_id, until, conversation_id, owner, response_id, self._now(), self._now()),
+                ).rowcount
+            )
 
     def unlock(self, conversation_id: str, response_id: str) -> None:
         """Let others have their turn."""
-        self._db.execute(
-            "UPDATE conversations SET busy = '', busy_until = 0 WHERE id = ? AND busy = ?",
-            (conversation_id, response_id),
-        )
+        with Transaction(self._db):
+            self._db.execute(
+                "UPDATE conversations SET busy = '', busy_until = 0 WHERE id = ? AND busy = ?",
+                (conversation_id, response_id),
+            )
 
     def delete(self, owner: bytes, conversation_id: str) -> bool:
         """Forget a conversation and everything said in it."""

@@ -17,10 +17,10 @@ from dragoman.store.responses import Responses
 from dragoman.store.transaction import Transaction
 
 MEMORY = ":memory:"
-# How long, in seconds, a process waits for another one that writes.
+# How long, in seconds, a process that starts waits for another one that writes.
 _PATIENCE = 5.0
 # Outdated rows are removed so many at a time, and looked for so often, in seconds.
-_SWEEP = 200
+_SWEEP = 10
 _SWEEP_EVERY = 60.0
 
 

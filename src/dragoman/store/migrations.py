@@ -72,7 +72,14 @@ def m001_keep_responses(db: sqlite3.Connection) -> None:
     )
 
 
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_keep_responses,)
+def m002_promise_beside_the_response(db: sqlite3.Connection) -> None:
+    """Promises in a table of their own: to renew one there does not write a response's whole body again."""
+    db.execute("CREATE TABLE promises (holder TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID")
+    db.execute("INSERT INTO promises (holder, until) SELECT id, alive FROM responses WHERE alive > 0")
+    db.execute("ALTER TABLE responses DROP COLUMN alive")
+
+
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_keep_responses, m002_promise_beside_the_response)
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -11,7 +11,8 @@ from dragoman.store.transaction import Transaction
 
 # Which side of a response an item stands on.
 SAID, ANSWERED = 0, 1
-_RUNNING = ("queued", "in_progress")
+# Where a response stands that is still being given.
+RUNNING = ("queued", "in_progress")
 # Whoever has an id that two owners were given by a provider: neither of them.
 _NOBODY = b"\x00"
 # How much longer than asked for a chain is kept, in seconds, so that not every turn writes all of it again.
@@ -48,8 +49,8 @@ class Responses:
     def find(self, owner: bytes, response_id: str) -> Kept | None:
         """The response, if it is this owner's."""
         row = self._db.execute(
-            "SELECT id, status, previous, background, provider, alive, body FROM responses"
-            " WHERE id = ? AND owner = ? AND expires > ?",
+            "SELECT id, status, previous, background, provider, coalesce(until, 0), body FROM responses"
+            " LEFT JOIN promises ON holder = id WHERE id = ? AND owner = ? AND expires > ?",
             (response_id, owner, self._now()),
         ).fetchone()
         if row is None:
@@ -63,6 +64,15 @@ class Responses:
             alive=row[5],
             body=row[6],
         )
+
+    def stands(self, owner: bytes, response_id: str) -> tuple[str, int] | None:
+        """The status of a response and until when it is looked after, without reading all of it."""
+        row = self._db.execute(
+            "SELECT status, coalesce(until, 0) FROM responses LEFT JOIN promises ON holder = id"
+            " WHERE id = ? AND owner = ? AND expires > ?",
+            (response_id, owner, self._now()),
+        ).fetchone()
+        return (row[0], row[1]) if row is not None else None
 
     def known(self, response_id: str) -> bool:
         """Whether the response is anybody's."""
@@ -91,8 +101,8 @@ class Responses:
             root = self._root(kept)
             self._db.execute(
                 "INSERT INTO responses"
-                " (id, owner, expires, previous, root, status, background, provider, alive, body)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " (id, owner, expires, previous, root, status, background, provider, body)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     kept.id,
                     owner,
@@ -102,10 +112,11 @@ class Responses:
                     kept.status,
                     kept.background,
                     kept.provider,
-                    kept.alive,
                     kept.body,
                 ),
             )
+            if kept.alive:
+                self._promise(kept.id, kept.alive)
             add_items(self._db, owner, kept.id, SAID, said)
             add_items(self._db, owner, kept.id, ANSWERED, answered)
             if root != kept.id:
@@ -128,8 +139,8 @@ class Responses:
         """
         with Transaction(self._db):
             changed = self._db.execute(
-                "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, alive, body)"
-                " VALUES (:id, :owner, :expires, NULL, :id, '', 0, :provider, 0, x'')"
+                "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
+                " VALUES (:id, :owner, :expires, NULL, :id, '', 0, :provider, x'')"
                 " ON CONFLICT (id) DO UPDATE SET provider = excluded.provider, expires = excluded.expires,"
                 " owner = CASE owner WHEN excluded.owner THEN owner ELSE :nobody END WHERE body = x''",
                 {
@@ -161,12 +172,13 @@ class Responses:
         """Write the end of a response that runs; False if it has ended otherwise, say because it was cancelled."""
         with Transaction(self._db):
             changed = self._db.execute(
-                "UPDATE responses SET status = ?, body = ?, alive = 0, expires = ?"
+                "UPDATE responses SET status = ?, body = ?, expires = ?"
                 " WHERE id = ? AND owner = ? AND status IN (?, ?)",
-                (kept.status, kept.body, self._expiry(), kept.id, owner, *_RUNNING),
+                (kept.status, kept.body, self._expiry(), kept.id, owner, *RUNNING),
             ).rowcount
             if not changed:
                 return False
+            self._db.execute("DELETE FROM promises WHERE holder = ?", (kept.id,))
             add_items(self._db, owner, kept.id, ANSWERED, answered)
             if conversation is not None:
                 conversation()
@@ -174,13 +186,30 @@ class Responses:
 
     def keep_alive(self, owner: bytes, response_id: str, until: int) -> bool:
         """Say that a response runs, and promise to come back to it; False if it has ended meanwhile."""
-        return bool(
-            self._db.execute(
-                "UPDATE responses SET alive = ?, status = 'in_progress'"
-                " WHERE id = ? AND owner = ? AND status IN (?, ?)",
-                (until, response_id, owner, *_RUNNING),
-            ).rowcount
-        )
+        with Transaction(self._db):
+            row = self._db.execute(
+                "SELECT status FROM responses WHERE id = ? AND owner = ? AND status IN (?, ?)",
+                (response_id, owner, *RUNNING),
+            ).fetchone()
+            if row is None:
+                return False
+            if row[0] != "in_progress":
+                # Only once: the row holds all of the response.
+                self._db.execute("UPDATE responses SET status = 'in_progress' WHERE id = ?", (response_id,))
+            self._promise(response_id, until)
+            return True
+
+    def _promise(self, response_id: str, until: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO promises (holder, until) VALUES (?, ?)", (response_id, until))
+
+    def weight(self, owner: bytes, response_id: str) -> tuple[int, int]:
+        """How many items a chain has, and how many bytes they are, without reading them."""
+        row = self._db.execute(
+            f"{_WAY} SELECT count(*), coalesce(sum(length(items.body)), 0)"
+            " FROM way JOIN items ON items.holder = way.id",
+            {"id": response_id, "owner": owner, "now": self._now()},
+        ).fetchone()
+        return row[0], row[1]
 
     def chain(self, owner: bytes, response_id: str) -> list[Item] | None:
         """Everything that was said up to the end of a response, oldest first; None if any of it is not there."""
@@ -257,5 +286,5 @@ def add_items(
 
 
 def _forget(db: sqlite3.Connection, holders: list[str]) -> None:
-    for table in ("items", "events"):
+    for table in ("items", "events", "promises"):
         db.executemany(f"DELETE FROM {table} WHERE holder = ?", [(holder,) for holder in holders])

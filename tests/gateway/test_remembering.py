@@ -1,0 +1,91 @@
+"""What one exchange has to do with the store, step by step."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.config.settings import Storage
+from dragoman.errors import ClientError
+from dragoman.gateway.paths import place_of
+from dragoman.gateway.question import Question, gist_of, put
+from dragoman.gateway.remembering import Remembering
+from tests.gateway.harness import RESPONSES, House
+from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
+from tests.gateway.test_detached import _detached
+from tests.sdk.digging import Object
+
+PLACE = place_of("/v1/responses")
+# It speaks Responses, and keeps nothing.
+RELAY = "echo/text@openai-responses"
+
+
+def _begun(house: House, remembering: Remembering, **body: object) -> tuple[Question, Object]:
+    """A question as it goes on, and the body that was put."""
+    raw = json.dumps({"model": ECHO, "input": "Hello.", **body}).encode()
+    service, (gist, model) = house.app.service, gist_of(raw)
+    aim = service.routes.aim(model, RESPONSES)
+    said = remembering.recall(None, raw, gist, aim)
+    question = put(_detached(), PLACE, said, gist, aim, renamed=True, strict=False)
+    return remembering.begin(None, question), {**json.loads(said)}
+
+
+def _remembering(house: House) -> Remembering:
+    return Remembering(house.app.service, PLACE)
+
+
+def test_a_request_that_refers_back_says_everything_itself() -> None:
+    with keeping() as house:
+        first = create(house)
+        remembering = _remembering(house)
+        _, said = on_loop(house, lambda: _begun(house, remembering, previous_response_id=first["id"]))
+    assert "previous_response_id" not in said and isinstance(said["input"], list)
+    assert [item["role"] for item in said["input"]] == ["user", "assistant", "user"]
+
+
+def test_without_a_store_every_step_leaves_things_as_they_are() -> None:
+    with keeping(storage=Storage(keep=False)) as house:
+        remembering = _remembering(house)
+        question, said = on_loop(house, lambda: _begun(house, remembering))
+        remembering.keep(question, b"{}")
+        remembering.release()
+    assert said == {"model": ECHO, "input": "Hello."}
+    assert (remembering.keeping, remembering.in_background) == (None, False)
+    assert remembering.named(b"{}") == b"{}"
+
+
+def test_a_conversation_is_reserved_until_it_is_released() -> None:
+    with keeping() as house:
+        conversation = house.post("/v1/conversations", {}).json()["id"]
+        first, second = _remembering(house), _remembering(house)
+        on_loop(house, lambda: _begun(house, first, conversation=conversation))
+        with pytest.raises(ClientError, match="Another response is being given"):
+            on_loop(house, lambda: _begun(house, second, conversation=conversation))
+        on_loop(house, first.release)
+        on_loop(house, lambda: _begun(house, second, conversation=conversation))
+
+
+def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation() -> None:
+    async def nothing() -> None:
+        """The response never ends by itself: it is settled as given up."""
+
+    with keeping() as house:
+        conversation = house.post("/v1/conversations", {}).json()["id"]
+        remembering = _remembering(house)
+        question, _ = on_loop(house, lambda: _begun(house, remembering, background=True, conversation=conversation))
+        assert remembering.in_background
+
+        def left() -> tuple[object, bool]:
+            begun = remembering.leave(question, _detached(), nothing)
+            remembering.release()
+            kept = store_of(house).responses.find(b"", str(begun["id"]))
+            free = store_of(house).conversations.lock(b"", str(conversation), "another", 2**40)
+            return kept is not None and kept.status, free
+
+        assert on_loop(house, left) == ("queued", False)
+
+
+def test_a_provider_of_the_same_protocol_is_not_left_alone_with_a_response() -> None:
+    with keeping() as house, pytest.raises(ClientError, match="cannot answer in the background"):
+        on_loop(house, lambda: _begun(house, _remembering(house), model=RELAY, background=True))
