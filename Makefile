@@ -5,8 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-# On every core; tests that share a process of their own stay together.
-PYTEST := $(BIN)/pytest -n auto --dist loadgroup
+PYTEST := $(BIN)/pytest -n auto
 # Touched after an install; older than the pins or the project file means: install again.
 STAMP := $(VENV)/.installed
 # The same for the real clients that the tests run.

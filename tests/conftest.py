@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, settings
 
 # Here, because the process that distributes the tests among others knows the conftest files of no single room.
-pytest_plugins = ("tests.clients.matrix",)
+pytest_plugins = ("tests.clients.matrix", "tests.clients.together")
 
 # What a gateway keeps during tests is not kept among what its user has.
 _state = TemporaryDirectory(prefix="dragoman-state-")

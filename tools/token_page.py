@@ -62,9 +62,9 @@ apart; `cl100k_base` needs more tokens for languages other than English). Makers
 ## How far the estimate is off
 
 Error of the estimate against `o200k_base`; plus is too many. The samples were written for this project. The table is
-not fitted to them, but a few constants of the fit (how many pieces are listed, the share of the vocabulary, the lift, the
-term for long words) were chosen with the errors of these and of the texts below in sight, so neither is quite unseen. For the other families the same error is multiplied by the factor above, which
-nobody could measure here.
+not fitted to them, but a few constants of the fit (how many pieces are listed, the share of the vocabulary, the lift,
+the term for long words) were chosen with the errors of these and of the texts below in sight, so neither is quite
+unseen. For the other families the same error is multiplied by the factor above, which nobody could measure here.
 
 | Kind of text | Tokens | Estimate | Error |
 |---|---:|---:|---:|

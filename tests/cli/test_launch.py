@@ -126,6 +126,28 @@ def test_a_missing_client_is_told_with_the_line_that_installs_it(place: Path) ->
     assert "codex is not on PATH; install it: npm install -g @openai/codex" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--model", "ecko/text"], "the model `ecko/text` is not known here; did you mean echo/text?"),
+        (["--model", "gpt-5.1"], "(a provider is there once its key is: `dragoman providers`)"),
+        (["--model", "echo/text", "--small-model", "small"], "the model `small` is not known here"),
+    ],
+)
+def test_a_model_that_leads_nowhere_is_told_before_anything_is_started(
+    place: Path, words: list[str], complaint: str
+) -> None:
+    status, out, err = launched(place, "claude", *words)
+    assert (status, out) == (1, "")
+    assert complaint in err
+
+
+def test_words_of_the_client_without_two_hyphens_are_told_where_to_stand(place: Path) -> None:
+    status, out, err = launched(place, "claude", "-p", "Hello")
+    assert (status, out) == (2, "")
+    assert "unrecognized arguments: -p Hello; what is for the client stands behind --" in err
+
+
 def test_a_signal_ends_the_client_and_then_the_gateway(place: Path) -> None:
     process = launching(place, "claude", "--model", "echo/text", "--", "wait")
     assert process.stdout is not None

@@ -42,22 +42,3 @@ def home(tmp_path: Path) -> Path:
     place = tmp_path / "home"
     place.mkdir()
     return place
-
-
-# Tests that share a program of Node, which is started once: those on one provider, or all of a module.
-_BY_PROTOCOL, _AS_ONE = frozenset({"test_vercel_ai.py", "test_node_sdks.py"}), frozenset({"test_opencode.py"})
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests together that share a process, where groups are kept."""
-    for item in items:
-        name = item.path.name
-        if name in _AS_ONE:
-            item.add_marker(pytest.mark.xdist_group(name))
-        elif (
-            name in _BY_PROTOCOL
-            and isinstance(item, pytest.Function)
-            and item.get_closest_marker("xdist_group") is None
-        ):
-            protocol = item.callspec.params.get("protocol", "") if hasattr(item, "callspec") else ""
-            item.add_marker(pytest.mark.xdist_group(f"{name} {protocol}"))

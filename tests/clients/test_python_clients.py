@@ -275,16 +275,15 @@ OF_PROGRAMS: Mapping[str, Mapping[str, Check]] = {
 }
 
 
-def _cases() -> Iterator[object]:
-    """Every cell; those of one process stand together, and belong to one worker where groups are kept."""
+def _cases() -> Iterator[tuple[str, str, str]]:
+    """Every cell; those of one process stand together."""
     programs = dict.fromkeys(row.program for row in ROWS.values())
     for program in programs:
         for protocol in PROTOCOLS:
-            group = pytest.mark.xdist_group(f"{program} {protocol}")
             for name, row in ROWS.items():
                 if row.program == program:
                     for scenario in row.client.scenarios:
-                        yield pytest.param(name, protocol, scenario, marks=group)
+                        yield name, protocol, scenario
 
 
 @pytest.fixture(scope="session")
@@ -302,10 +301,6 @@ def test_the_client_does_it(programs: Programs, name: str, protocol: str, scenar
 
 
 @pytest.mark.parametrize("scenario", ["tool", "thinking", "several steps"])
-@pytest.mark.parametrize(
-    "protocol",
-    [pytest.param(protocol, marks=pytest.mark.xdist_group(f"anthropic_sdk {protocol}")) for protocol in PROTOCOLS],
-)
 def test_the_tool_runner_keeps_its_thread_or_falls_back(programs: Programs, protocol: str, scenario: str) -> None:
     row = ROWS[TOOL_RUNNER.name]
     outcome = programs.outcome(row, protocol, scenario)
@@ -321,7 +316,6 @@ def test_the_tool_runner_keeps_its_thread_or_falls_back(programs: Programs, prot
     assert all(outcome.marker not in str(request.body) for request in found[1:])
 
 
-@pytest.mark.xdist_group(f"agents_client {RESPONSES}")
 def test_on_a_responses_provider_ids_of_responses_are_its_own(programs: Programs) -> None:
     row = ROWS[AGENTS_RESPONSES.name]
     first, second, third = requests(programs.desk, row, programs.outcome(row, RESPONSES, "stored"))

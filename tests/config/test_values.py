@@ -122,6 +122,14 @@ def test_other_machines_are_not_taken_for_this_one(host: str) -> None:
     assert not values.is_loopback(host)
 
 
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("0.0.0.0", "http://127.0.0.1:80"), ("::", "http://[::1]:80"), ("gateway.local", "http://gateway.local:80")],
+)
+def test_a_server_is_called_by_an_address_that_can_be_called(host: str, address: str) -> None:
+    assert values.address_to_call(host, 80) == address
+
+
 def test_names_can_stand_in_headers_and_model_names() -> None:
     assert values.is_name("my-box_2.eu")
     assert not any(map(values.is_name, ("", "a/b", "a b", "-a", "ä", "a\n", "x" * 65)))

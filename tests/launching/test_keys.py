@@ -17,7 +17,15 @@ CLOSED = Settings(keys=(Key(name="me", digest=digest_of(SECRET)),))
 
 
 def test_a_gateway_without_keys_gets_a_word_that_is_none() -> None:
-    assert find_key(OPEN, {"DRAGOMAN_KEY": SECRET}).is_placeholder
+    assert find_key(OPEN, {}).is_placeholder
+
+
+def test_a_key_that_is_given_is_sent_although_the_configuration_at_hand_has_none(tmp_path: Path) -> None:
+    """The gateway that runs may have been started with another configuration."""
+    file = tmp_path / "key"
+    file.write_text(f"{SECRET}\n")
+    assert find_key(OPEN, {"DRAGOMAN_KEY": SECRET}).text == SECRET
+    assert find_key(OPEN, {}, str(file)).text == SECRET
 
 
 def test_the_key_is_found_in_the_environment() -> None:
@@ -40,7 +48,7 @@ def test_a_key_is_never_shown() -> None:
     ("environ", "content", "words"),
     [
         ({}, None, "put one into DRAGOMAN_KEY"),
-        ({"DRAGOMAN_KEY": ""}, None, "--key-file"),
+        ({"DRAGOMAN_KEY": ""}, None, "--key-file; `dragoman key new NAME` makes one"),
         ({"DRAGOMAN_KEY": "sk-of-somebody-else"}, None, "the key in DRAGOMAN_KEY is none of those"),
         ({}, " \n", "holds no key"),
         ({}, "sk-of-somebody-else", "is none of those"),

@@ -34,7 +34,7 @@ def test_text_of_several_lines_stands_between_marks() -> None:
     assert step == (Line("call", "apply_patch *** Begin\n  kept\n---"), Line("say", "a\nb"))
 
 
-@pytest.mark.parametrize("script", ["shout hello", "say <<END\nno end"])
+@pytest.mark.parametrize("script", ["shout hello", "say <<END\nno end", "call", "call <<END\n{}\nEND"])
 def test_a_script_that_makes_no_sense_says_why(script: str) -> None:
     with pytest.raises(ScriptError):
         parse(script)

@@ -28,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in COMMANDS:
         command.add(commands)
     ours, clients = launch.cut(sys.argv[1:] if arguments is None else arguments)
-    options = parser.parse_args(ours)
+    options, unknown = parser.parse_known_args(ours)
+    if unknown:
+        hint = "; what is for the client stands behind --" if options.run is launch.run else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if clients:
         options.arguments = clients
     try:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dragoman.cli import documents
 from dragoman.cli.env import add_wishes, settings_of, wish_of
 from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS, Client
 from dragoman.launching.gateway import address_of, gateway_started, is_running
 from dragoman.launching.keys import GivenKey, find_key
@@ -50,11 +51,31 @@ def run(options: argparse.Namespace) -> int:
     key = find_key(settings, os.environ, options.key_file)
     wish_of(client, options, settings, "")
     running = is_running(settings.server)
+    if not running:
+        _check_models(options, settings)
     if running and os.name != "nt":
         # Nothing is left to do after the client.
         replace_by(*_prepared(client, program, options, settings, key, address_of(settings.server)))
     with Run() as client_run, _gateway(settings, running) as address:
         return client_run.to_end(*_prepared(client, program, options, settings, key, address))
+
+
+def _check_models(options: argparse.Namespace, settings: Settings) -> None:
+    """Refuse names that lead nowhere: some clients tell of them in words from which nobody learns what to do.
+
+    A gateway that runs may have another configuration.
+    """
+    # Here, so that the other commands start without a server's modules.
+    from dragoman.gateway.paths import MESSAGES
+    from dragoman.gateway.routes import Routes, UnknownModel
+
+    routes = Routes(settings)
+    for name in filter(None, (options.model, options.small_model)):
+        try:
+            # Claude Code takes this end for itself.
+            routes.aim(name.removesuffix("[1m]"), MESSAGES)
+        except UnknownModel as error:
+            raise DragomanError(f"{error} (a provider is there once its key is: `dragoman providers`)") from None
 
 
 def _gateway(settings: Settings, running: bool) -> AbstractContextManager[str]:

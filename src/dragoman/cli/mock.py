@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from dragoman.config.values import address_to_call
+
 _SCRIPT = "<mock>say Hello from the script</mock>"
 
 
@@ -45,9 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _greet(options: argparse.Namespace, port: int) -> None:
     """Say where the mock is, and one line to try for each protocol."""
-    # An address that stands for all of them is none to call.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = address_to_call(options.host, port)
     lines = [
         f"dragoman mock listens on {address}, {'lenient' if options.lenient else 'as strict as the services'}",
         *([f"every request is recorded in {options.record}"] if options.record is not None else []),

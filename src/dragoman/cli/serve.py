@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.cli import documents
 from dragoman.config.reading import find_file, fingerprint, read_settings
 from dragoman.config.settings import Settings
-from dragoman.config.values import Kind, is_loopback
+from dragoman.config.values import Kind, address_to_call, is_loopback
 from dragoman.config.written import SERVER
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import catalogue
@@ -82,9 +82,7 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
 
 def _greet(settings: Settings, file: Path | None, port: int) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
-    # An address that stands for all of them is none to call.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.server.host, settings.server.host)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = address_to_call(settings.server.host, port)
     lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]
     if settings.keys:
         lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")

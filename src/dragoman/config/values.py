@@ -197,6 +197,17 @@ def is_loopback(host: str) -> bool:
     return name == "localhost" or name.endswith(".localhost")
 
 
+def host_to_call(host: str) -> str:
+    """The host under which a server on this machine is reached: an address that stands for all of them is none."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def address_to_call(host: str, port: int) -> str:
+    """The URL of a server on this machine that listens on a host."""
+    host = host_to_call(host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 from dragoman.config.settings import Server
+from dragoman.config.values import address_to_call, host_to_call
 from dragoman.errors import DragomanError, WireError
 from dragoman.wire.json import decode
 
@@ -26,15 +27,9 @@ _OWN = ("--host", "127.0.0.1", "--port", "0", "--log", "off")
 _GREETING = "dragoman listens on "
 
 
-def host_to_call(host: str) -> str:
-    """The host under which a server on this machine is reached: an address that stands for all of them is none."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
 def address_of(server: Server) -> str:
     """The address of the gateway that the configuration describes."""
-    host = host_to_call(server.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
+    return address_to_call(server.host, server.port)
 
 
 def is_running(server: Server) -> bool:

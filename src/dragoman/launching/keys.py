@@ -32,20 +32,27 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
 
 def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
-    """The key that a client of this gateway has to send."""
-    if not settings.keys:
-        return GivenKey(text=PLACEHOLDER)
+    """The key that a client of this gateway has to send.
+
+    One that is given is sent although the configuration at hand has no keys: the gateway that runs may have another.
+    """
     if file is not None:
         given = GivenKey(text=Path(file).read_text(encoding="utf-8").strip(), file=file)
     else:
         given = GivenKey(text=environ.get(KEY_VARIABLE, ""))
-    where = file or KEY_VARIABLE
     if not given.text:
+        if file is not None:
+            raise DragomanError(f"{file} holds no key")
+        if settings.keys:
+            raise DragomanError(
+                f"the gateway asks for a key: put one into {KEY_VARIABLE}, or name the file that holds it with "
+                "--key-file; `dragoman key new NAME` makes one"
+            )
+        return GivenKey(text=PLACEHOLDER)
+    if settings.keys and digest_of(given.text) not in {key.digest for key in settings.keys}:
+        known = ", ".join(key.name for key in settings.keys)
         raise DragomanError(
-            f"the gateway asks for a key: put one into {KEY_VARIABLE}, or name the file that holds it with --key-file"
-            if file is None
-            else f"{file} holds no key"
+            f"the key in {file or KEY_VARIABLE} is none of those in {settings.file or 'the configuration'} ({known}); "
+            "`dragoman key new NAME` makes one"
         )
-    if digest_of(given.text) not in {key.digest for key in settings.keys}:
-        raise DragomanError(f"the key in {where} is none of those that the configuration knows")
     return given

@@ -131,6 +131,8 @@ def _lines(script: str) -> Iterator[Line]:
         if word != _BETWEEN and word not in WORDS:
             raise ScriptError(f"{word[:40]!r} is no word of a script; known are {', '.join(sorted(WORDS))}")
         mark = _heredoc(rest)
+        if word == "call" and not (rest if mark is None else rest[: mark.start()]).strip():
+            raise ScriptError('call needs the name of a tool, for example: call get_weather {"city": "Rome"}')
         if mark is None:
             yield Line(word, rest.strip())
             continue
