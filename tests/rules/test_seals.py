@@ -73,3 +73,9 @@ def test_a_turn_of_a_model_is_taken() -> None:
     blocks: JsonList = [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "t", "name": "f", "input": {}}]
     seal = Seal(origin="anthropic-messages", kind="turn", body={"blocks": blocks})
     assert from_envelope(to_envelope(seal)) == seal
+
+
+@pytest.mark.parametrize(("member", "opened"), [("encrypted_content", True), ("content", True), ("summary", False)])
+def test_an_item_without_its_content_is_a_reference_and_opens_nothing(member: str, opened: bool) -> None:
+    item = Seal(origin="openai-responses", kind="item", body={"type": "reasoning", "id": "rs_1", member: ["x"]})
+    assert opens(item, "openai-responses", "gpt", Abilities()) is opened

@@ -60,7 +60,9 @@ async def serve_response(service: Service, request: Request, place: Place, recor
             reply(service, request, record, {"id": response_id, "object": "response", "deleted": True})
         case "POST", ["cancel"]:
             if not kept.background:
-                raise ClientError(400, "Only a response that runs in the background can be cancelled.", param="id")
+                raise ClientError(
+                    400, "Only a response that runs in the background can be cancelled.", param="response_id"
+                )
             if kept.status in RUNNING:
                 kept = ended(store, owner, kept, "cancelled")
                 service.state.background.cancel(response_id)

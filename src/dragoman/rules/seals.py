@@ -96,11 +96,20 @@ def opens(content: Seal, protocol: str, model: str, abilities: Abilities, upstre
 
     Chat reasoning is bound to the upstream that emitted it as well (V7): pass `upstream` there.
     """
-    if content.origin != protocol:
+    if content.origin != protocol or _is_reference(content):
         return False
     if upstream is not None and content.upstream is not None and content.upstream != upstream:
         return False
     return content.model is None or content.model == model or content.model in abilities.shares_thinking_with
+
+
+def _is_reference(content: Seal) -> bool:
+    """Whether a seal holds no more than the id of an item that its provider keeps, perhaps for somebody else.
+
+    An envelope is not signed, and who may read what is kept is told by those who made it.
+    """
+    item = content.body
+    return content.kind == "item" and not item.get("encrypted_content") and not item.get("content")
 
 
 def issued_by(content: Seal, model: str, upstream: str) -> Seal:
