@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 
@@ -23,7 +24,8 @@ from dragoman.http.request import Request, Target
 from dragoman.model.failure import Failure
 from dragoman.store import Store
 from dragoman.store.responses import Kept
-from tests.gateway.keeping_house import FAILING, SLOW, create, error_in, keeping, told
+from tests.gateway.harness import whole
+from tests.gateway.keeping_house import ECHO, FAILING, SLOW, create, error_in, keeping, told
 from tests.gateway.keeping_house import ended as until_ended
 from tests.gateway.test_detached import Silence
 from tests.store.opened import ALICE, names, opened
@@ -332,3 +334,71 @@ def test_a_gateway_takes_no_more_than_it_may_run() -> None:
         assert error_in(house.post("/v1/responses", body))[:2] == (429, "background")
         house.post(f"/v1/responses/{made['id']}/cancel", b"")
         assert told(house, f"/v1/responses/{made['id']}")["status"] == "cancelled"
+
+
+def test_what_nobody_foresaw_is_in_the_log_without_its_words() -> None:
+    async def run() -> None:
+        with opened() as store:
+            given = Run(store)
+
+            async def exchange() -> None:
+                raise KeyError("what the user said")
+
+            given.start(exchange)
+            await given.background.finish(5.0)
+            lines = given.log.getvalue()
+            assert "a response in the background broke" in lines and "KeyError" in lines
+            assert "what the user said" not in lines
+
+    asyncio.run(run())
+
+
+def test_an_end_that_cannot_be_written_yet_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BEAT", 0.01)
+
+    async def run() -> None:
+        with opened() as store:
+            given = Run(store)
+            finish, failures = store.responses.finish, iter([True, True, False])
+
+            def busy(*arguments: object) -> bool:
+                if next(failures):
+                    raise sqlite3.OperationalError("database is locked")
+                return finish(*arguments)  # type: ignore[arg-type]  # as they came
+
+            monkeypatch.setattr(store.responses, "finish", busy)
+
+            async def exchange() -> None:
+                given.keeping.whole(json.dumps(ANSWER).encode())
+
+            given.start(exchange)
+            while given.background.running:
+                await asyncio.sleep(0.01)
+            kept = store.responses.find(ALICE, "resp_1")
+            assert kept is not None and kept.status == "completed"
+
+    asyncio.run(run())
+
+
+def test_a_failed_response_adds_nothing_to_its_conversation() -> None:
+    with keeping() as house:
+        conversation = str(house.post("/v1/conversations", {}).json()["id"])
+        begun = create(house, model=FAILING, conversation=conversation, background=True)
+        assert until_ended(house, begun["id"])["status"] == "failed"
+        assert told(house, f"/v1/conversations/{conversation}/items")["data"] == []
+
+
+def test_a_full_context_has_the_code_that_agents_compact_on() -> None:
+    overflow = {"error": {"message": "maximum context length", "code": "context_length_exceeded", "type": "x"}}
+    with keeping([whole(overflow, 400)]) as house:
+        begun = create(house, model="chat/served", background=True)
+        error = until_ended(house, begun["id"])["error"]
+        assert isinstance(error, dict) and error["code"] == "context_length_exceeded"
+
+
+def test_a_background_stream_says_who_answers_and_what_was_lost() -> None:
+    with keeping() as house:
+        body = {"model": ECHO, "input": "Hello.", "background": True, "stream": True, "safety_identifier": "x"}
+        answer = house.post("/v1/responses", {**body, "max_tool_calls": 3})
+        assert answer.header("x-dragoman-route") == "echo/text; dialect=openai-chat"
+        assert "max_tool_calls" in str(answer.header("x-dragoman-losses"))

@@ -165,3 +165,19 @@ def test_pitfall_201_a_client_that_goes_away_ends_the_count() -> None:
             connection.sendall(head.encode() + body)
             assert comes_true(lambda: len(house.provider.received) == 1)
         assert comes_true(lambda: house.provider.hung_up == 1, 2.0)
+
+
+@pytest.mark.parametrize("status", [400, 401, 413, 429])
+def test_what_a_provider_says_of_a_request_reaches_a_client_of_its_protocol(status: int) -> None:
+    body = error_body(MESSAGES, "invalid_request_error", "not so")
+    with running([whole(body, status)] * 2, with_provider(counts_tokens=True)) as house:
+        told = house.post(COUNTS[MESSAGES], question(MESSAGES, MESSAGES))
+        assert (told.status, told.json(), told.header("x-dragoman-estimate")) == (status, body, None)
+        assert log_lines(house, "a provider could not count")
+
+
+@pytest.mark.parametrize("member", ["previous_response_id", "conversation"])
+def test_nothing_is_counted_without_what_a_provider_keeps(member: str) -> None:
+    with running([whole({"error": {"message": "no"}}, 404)], with_provider(counts_tokens=True)) as house:
+        told = house.post(COUNTS[RESPONSES], question(RESPONSES, RESPONSES) | {member: "theirs_1"})
+        assert (told.status, failure_of(RESPONSES, told)["param"]) == (400, member)

@@ -413,3 +413,21 @@ def test_a_stream_whose_response_is_deleted_ends_with_an_event_that_says_so(hous
         while piece := connection.recv(65536):
             heard += piece
     assert b"event: error\n" in heard and b"deleted" in heard
+
+
+def test_input_items_are_all_there_or_none() -> None:
+    with keeping() as house:
+        first = create(house)
+        second = create(house, previous_response_id=first["id"])
+        assert house.ask("DELETE", f"/v1/responses/{first['id']}", b"").status == 200
+        assert error_in(house.get(f"/v1/responses/{second['id']}/input_items"))[:2] == (404, "response_id")
+
+
+def test_a_null_id_is_none() -> None:
+    assert item_shown(Item("msg_1", b'{"id":null,"type":null,"status":null,"role":"user","content":"x"}')) == {
+        "id": "msg_1",
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "x"}],
+        "status": "completed",
+    }

@@ -46,7 +46,8 @@ def check_whole(protocol: str, body: Mapping[str, object]) -> None:
             assert isinstance(choice["finish_reason"], str) and dig_text(choice, "message", "role") == "assistant", body
     else:
         assert body["object"] == "response" and body["id"] and isinstance(body["created_at"], int | float), body
-        assert body["status"] in ("completed", "incomplete"), body
+        ends = ("queued",) if body["background"] is True else ("completed", "incomplete")
+        assert body["status"] in ends, body
         assert all(isinstance(item["type"], str) for item in dig_objects(body, "output")), body
 
 

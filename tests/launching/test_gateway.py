@@ -104,15 +104,21 @@ def test_a_gateway_that_does_not_start_is_told_in_its_own_words(tmp_path: Path) 
 
 
 def test_a_gateway_does_not_belong_to_the_terminal(tmp_path: Path) -> None:
+    before = set(_serving())
     with gateway_started([], clean_environment(tmp_path)) as address:
         port = urlsplit(address).port
-        pid = next(
-            int(entry.name)
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and _parent(entry) == os.getpid() and b"serve" in (entry / "cmdline").read_bytes()
-        )
+        (pid,) = set(_serving()) - before
         assert os.getsid(pid) == pid != os.getsid(0)
         assert port is not None
+
+
+def _serving() -> list[int]:
+    """The gateways that this process has started; other tests may have some running."""
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _parent(entry) == os.getpid() and b"serve" in (entry / "cmdline").read_bytes()
+    ]
 
 
 def _parent(entry: Path) -> int | None:

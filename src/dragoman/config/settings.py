@@ -97,7 +97,7 @@ class Storage(Struct, frozen=True, kw_only=True):
     # The file to keep it in, or `:memory:` to keep it as long as the process lives. Left out, it is
     # `dragoman/state.db` in the user's state directory (`$XDG_STATE_HOME`, else `~/.local/state`).
     path: str = ""
-    # How many days after they were last used responses and conversations are forgotten.
+    # How many days after something was last added to them responses and conversations are forgotten.
     days: int = 30
     # How many responses may run in the background at once, in each process.
     background: int = 64

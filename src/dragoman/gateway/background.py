@@ -21,10 +21,12 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.gateway.detached import Detached
-from dragoman.gateway.keeping import Keeping, answered_in, status_of
+from dragoman.gateway.keeping import Keeping, answered_in, is_said, status_of
 from dragoman.gateway.logs import Log
+from dragoman.gateway.mishaps import places
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.openai_responses.failure import response_error
 from dragoman.protocols.registry import codec_of
 from dragoman.store import Store
 from dragoman.store.responses import RUNNING, Item, Kept
@@ -33,6 +35,8 @@ from dragoman.wire.json import decode_object, encode
 # How often whoever runs a response comes back to it, and for how long that is believed, in seconds.
 _BEAT = 2.0
 _ALIVE = 15
+# How often its end is tried to be written down.
+_TRIES = 10
 # How long pieces of a stream are gathered before they are written down.
 _GATHERED = 0.1
 _STOPPED = "the gateway was stopped before the answer was complete"
@@ -125,11 +129,27 @@ class Background:
             pass
         finally:
             work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            try:
+                (ended_with,) = await asyncio.gather(work, return_exceptions=True)
+                if isinstance(ended_with, Exception):
+                    # Nobody foresaw it, and nobody waits for it: without a line it would never be heard of.
+                    name = type(ended_with).__name__
+                    self._log.event("error", "a response in the background broke", error=name, at=places(ended_with))
+            finally:
+                await self._settle_at_last(running, pieces)
+
+    async def _settle_at_last(self, running: Running, pieces: _Pieces) -> None:
+        """Write down how it ended, as soon as the store can be written to: the answer is paid for."""
+        for left in reversed(range(_TRIES)):
             try:
                 self._settle(running, pieces)
+                return
             except sqlite3.Error as error:
-                self._log.event("error", "the end of a response could not be kept", why=str(error))
+                if not left or self._stopping:
+                    self._log.event("error", "the end of a response could not be kept", why=str(error))
+                    return
+            self._beat(running)
+            await asyncio.sleep(_BEAT)
 
     def _beat(self, running: Running) -> bool:
         """Come back to a response as promised; False if nobody wants it any more."""
@@ -146,15 +166,12 @@ class Background:
             failure = _failure(running.request, stopping=self._stopping)
             if running.stream and not pieces.told:
                 pieces.take(running.fail(failure))
-            told: JsonObject = {"code": "server_error", "message": failure.message}
-            if failure.kind is FailureKind.RATE_LIMITED:
-                told["code"] = "rate_limit_exceeded"
-            response = {**running.begun, "status": "failed", "error": told}
+            response = {**running.begun, "status": "failed", "error": response_error(failure)}
         pieces.flush(last=True)
         answered = answered_in(response)
 
         def append() -> None:
-            if running.conversation is not None:
+            if running.conversation is not None and is_said(response):
                 store.conversations.append(running.owner, running.conversation, [*running.said, *answered])
 
         store.responses.finish(running.owner, kept_of(response, running), answered, append)

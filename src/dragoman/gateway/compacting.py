@@ -17,18 +17,12 @@ from dragoman.gateway.stored import item_shown
 from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
 from dragoman.wire.json import decode_object, encode
 
-_TRIGGER: JsonObject = {"type": "compaction_trigger"}
-# What a request may say of its compaction; nothing else has a meaning here.
-_MEMBERS = (
-    "model",
-    "instructions",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "service_tier",
-)
+_TRIGGER: JsonObject = {"type": COMPACTION_TRIGGER}
+# What is not the summary's: state that is resolved here, and forms of an answer that this endpoint does not have.
+_OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "stream", "background"})
 
 
 async def compact(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
@@ -45,7 +39,7 @@ async def compact(service: Service, request: Request, place: Place, record: Reco
         return
     wire = decode_object(body)
     items = _items(wire.get("input"))
-    asked: JsonObject = {name: wire[name] for name in _MEMBERS if name in wire}
+    asked: JsonObject = {name: value for name, value in wire.items() if name not in _OTHERS}
     asked |= {"input": [*items, _TRIGGER], "store": False}
     if before is None and wire.get("previous_response_id") is not None:
         # Without a store it leads nowhere, which the library tells.

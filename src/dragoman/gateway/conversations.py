@@ -80,7 +80,9 @@ def _answer(
             return paged(store.conversations.items(found.id), request, default_order="desc")
         case "POST", ["items"]:
             items = _items(settings, store, owner, found.id, body)
-            store.conversations.append(owner, found.id, items)
+            if not store.conversations.append(owner, found.id, items):
+                # Deleted since it was found.
+                raise _missing(found.id)
             return list_of(items)
         case "GET" | "HEAD", ["items", item_id]:
             return item_shown(_one(store, found, item_id))

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping
 
 from dragoman.config.settings import Key
-from dragoman.errors import DragomanError
+from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway import headers
 from dragoman.gateway.paths import MESSAGES, RESPONSES, Place
 from dragoman.gateway.question import gist_of, receive
@@ -22,6 +22,7 @@ from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import recalled
 from dragoman.gateway.watch import Watch
+from dragoman.gateway.whole import is_envelope
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
@@ -34,6 +35,7 @@ ESTIMATED = b"x-dragoman-estimate"
 # Larger bodies are counted beside the loop, so that others do not wait for them.
 _LARGE = 128 * 1024
 _ANSWER_LIMIT = 1024 * 1024
+_UNKNOWN_PATH = (404, 405)
 
 _PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/responses/input_tokens"}
 # What the counting endpoints take of a request; the rest of it says nothing about its length.
@@ -79,10 +81,14 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
     record.losses = translated.losses
     answered = None
     if aim.provider.counts_tokens and aim.endpoint.protocol in _PATHS:
-        answered = await _asked(service, request, place, record, aim, translated)
+        status, answered = await _asked(service, request, place, record, aim, translated)
+        if answered is not None and status != 200:
+            _refuse(service, request, place, record, aim, status, answered)
+            return
     counted = _count_in(answered) if answered is not None else None
     marks = []
     if counted is None:
+        _check_references(translated.body, place)
         local = await _counted(translated.body, aim.model)
         answered, counted = None, local.tokens
         marks = [(ESTIMATED, local.by.encode())]
@@ -122,8 +128,8 @@ def _translated(body: bytes, source: str, aim: Aim, *, renamed: bool) -> Transla
 
 async def _asked(
     service: Service, request: Request, place: Place, record: Record, aim: Aim, translated: TranslatedRequest
-) -> bytes | None:
-    """The provider's own answer; None if it has none to give, and an estimate must do."""
+) -> tuple[int, bytes | None]:
+    """The provider's own answer, or its error if the client reads that; None if an estimate must do."""
     target = aim.endpoint.protocol
     if place.protocol == target:
         body, passed = translated.body, headers.relayed(request.headers, target, anthropic=aim.provider.anthropic)
@@ -155,8 +161,36 @@ async def _asked(
             flight.close()
     except DragomanError as error:
         service.log.event("warn", "a provider could not count", provider=aim.provider.name, why=str(error))
-        return None
-    return raw if flight.status == 200 else None
+        return 0, None
+    if flight.status == 200:
+        return 200, raw
+    service.log.event("warn", "a provider could not count", provider=aim.provider.name, status=flight.status)
+    # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
+    relayed = place.protocol == target and 400 <= flight.status < 500 and flight.status not in _UNKNOWN_PATH
+    return flight.status, raw if relayed and is_envelope(raw, target) else None
+
+
+def _refuse(
+    service: Service, request: Request, place: Place, record: Record, aim: Aim, status: int, body: bytes
+) -> None:
+    """The provider's own error, to a client of its protocol."""
+    record.status, record.failure = status, "other"
+    told = [
+        JSON,
+        id_header(place.protocol, record.id),
+        route_header(aim.provider.name, aim.shown, aim.endpoint.protocol),
+        *service.guard.greeting(request),
+    ]
+    request.respond(status, told, service.redactor(aim.provider).clean(body))
+
+
+def _check_references(body: bytes, place: Place) -> None:
+    """Refuse to count without what a provider keeps and did not count: agents compact by the number."""
+    if place.protocol == RESPONSES:
+        wire = decode_object(body)
+        for name in ("previous_response_id", "conversation"):
+            if wire.get(name) is not None:
+                raise ClientError(400, "the provider keeps what is referred to, and did not count it", param=name)
 
 
 async def _counted(body: bytes, model: str) -> Count:

@@ -145,8 +145,10 @@ class Exchange:
                 service.finish(its_record)
 
         begun = self._remembering.leave(question, detached, run)
+        record.losses = question.translated.losses
         if question.stream:
-            await self._remembering.follow(self._request, record)
+            headers = self._replying.headers(question, [], EVENT_STREAM)
+            await self._remembering.follow(self._request, record, headers)
         else:
             self._replying.send(question, [], [JSON], encode(begun), question.translated.losses)
 

@@ -109,7 +109,7 @@ class Keeping:
         said, conversation = (recalled.said, recalled.conversation) if recalled is not None else ((), None)
 
         def append() -> None:
-            if conversation is not None:
+            if conversation is not None and is_said(response):
                 store.conversations.append(owner, conversation, [*said, *answered])
 
         if not response_id or (recalled is not None and not recalled.keeps):
@@ -122,7 +122,6 @@ class Keeping:
             kept = _kept(response_id, task.provider, response, recalled.previous)
             if not store.responses.add(owner, kept, context, answered, append):
                 self._log.event("warn", "a provider gave the same id to two responses", provider=task.provider)
-        store.sweep()
 
 
 def answered_in(response: JsonObject) -> tuple[Item, ...]:
@@ -144,6 +143,11 @@ def _kept(response_id: str, provider: str, response: JsonObject, previous: str |
         alive=0,
         body=encode(response),
     )
+
+
+def is_said(response: JsonObject) -> bool:
+    """Whether a response belongs to its conversation: a failed one is asked for again, with the same words."""
+    return status_of(response) in ("completed", "incomplete")
 
 
 def status_of(response: JsonObject) -> str:

@@ -18,12 +18,12 @@ from msgspec import Raw, Struct
 from dragoman.errors import ClientError
 from dragoman.gateway.routes import shown
 from dragoman.mint import random_token
+from dragoman.protocols.openai_responses.shapes import ID_PREFIXES
 from dragoman.store import Store
 from dragoman.store.responses import RUNNING, Item, Kept
 from dragoman.wire.spans import object_members, with_member, without
 
 _NULL = Raw(b"null")
-_PREFIXES = {"function_call": "fc_", "reasoning": "rs_", "custom_tool_call": "ctc_", "compaction": "cmp_"}
 
 
 # What can be kept of one request: to write more items than these would make everybody else wait.
@@ -355,7 +355,7 @@ def items_of(bodies: Sequence[bytes]) -> tuple[Item, ...]:
     found: list[Item] = []
     for body in bodies:
         named = named_in(body)
-        found.append(Item(named.id or _PREFIXES.get(named.type or "", "msg_") + random_token(32), body))
+        found.append(Item(named.id or ID_PREFIXES.get(named.type or "", "msg_") + random_token(32), body))
     return tuple(found)
 
 

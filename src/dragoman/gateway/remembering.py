@@ -26,6 +26,7 @@ from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import check_references, owner_of, recalled
 from dragoman.gateway.stored import follow
+from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject
@@ -101,11 +102,11 @@ class Remembering:
         self._unlock = None
         return begun
 
-    async def follow(self, request: Request, record: Record) -> None:
+    async def follow(self, request: Request, record: Record, headers: HeaderList) -> None:
         """Tell the client's stream of what was left in the background."""
         task = self._task
         assert task is not None
-        await follow(self._service, request, record, task.store, task.owner, task.response_id, -1)
+        await follow(self._service, request, record, task.store, task.owner, task.response_id, -1, headers)
 
     def named(self, body: bytes) -> bytes:
         """A relayed answer that is known as a whole, under the name that is kept here."""

@@ -19,8 +19,17 @@ class State:
 
     def __init__(self, storage: Storage, log: Log) -> None:
         self.storage = storage
+        self._log = log
         self.store: Store | None = open_store(storage.path or MEMORY, storage.days) if storage.keep else None
         self.background = Background(storage.background, log)
+
+    def sweep(self) -> None:
+        """Forget some of what is out of date, if it is time to look."""
+        if self.store is not None:
+            try:
+                self.store.sweep()
+            except sqlite3.Error as error:
+                self._log.event("warn", "what is out of date could not be removed", why=str(error))
 
     async def close(self, patience: float) -> None:
         """End what runs, within some seconds, and let go of the file."""

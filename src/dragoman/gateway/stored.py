@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import Sequence
 from urllib.parse import parse_qs
 
@@ -22,7 +23,8 @@ from dragoman.gateway.record import Record
 from dragoman.gateway.replies import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
-from dragoman.gateway.state import keepers, owner_of, several_owners
+from dragoman.gateway.state import keepers, owner_of, several_owners, unreadable
+from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.registry import codec_of
@@ -35,6 +37,7 @@ _PAGE, _LARGEST_PAGE = 20, 100
 # How often a response that runs is looked at by those who listen.
 _LOOK = 0.1
 _DELETED = "the response was deleted before it was complete"
+_UNREADABLE = "what is kept of the response could not be read; ask for it again"
 _number_of = re.compile(rb'"sequence_number":(\d+)\}\s*\Z').search
 _numbers_of = re.compile(rb'"sequence_number":(\d+)\}\n').findall
 
@@ -68,8 +71,12 @@ async def serve_response(service: Service, request: Request, place: Place, recor
                 service.state.background.cancel(response_id)
             reply(service, request, record, shown_of(kept))
         case "GET" | "HEAD", ["input_items"]:
-            before = store.responses.chain(owner, kept.previous) if kept.previous is not None else None
-            items = [*(before or ()), *store.responses.items(response_id, SAID)]
+            before = store.responses.chain(owner, kept.previous) if kept.previous is not None else []
+            if before is None:
+                raise ClientError(
+                    404, "Of what this response went on from, something is not there any more.", param="response_id"
+                )
+            items = [*before, *store.responses.items(response_id, SAID)]
             reply(service, request, record, paged(items, request, default_order="desc"))
         case _:
             raise ClientError(404, f"there is no path {shown(place.rest)} here")
@@ -115,16 +122,50 @@ async def _listen(service: Service, request: Request, record: Record, store: Sto
 
 
 async def follow(
-    service: Service, request: Request, record: Record, store: Store, owner: bytes, response_id: str, after: int
+    service: Service,
+    request: Request,
+    record: Record,
+    store: Store,
+    owner: bytes,
+    response_id: str,
+    after: int,
+    headers: HeaderList | None = None,
 ) -> None:
     """Hand on the frames behind a sequence number as they are written down."""
     record.status = 200
-    headers = [*EVENT_STREAM, id_header(record.dialect, record.id), *service.guard.greeting(request)]
-    request.start(200, headers)
+    plain = [*EVENT_STREAM, id_header(record.dialect, record.id), *service.guard.greeting(request)]
+    request.start(200, plain if headers is None else headers)
     request.flush()
+    last = _Last()
+    try:
+        await _follow(service, request, record, store, owner, response_id, after, last)
+    except sqlite3.Error as error:
+        # The status is out: the stream itself has to say that this is not the end.
+        unreadable(error, service.log)
+        record.failure = "internal"
+        request.write(_broken_off(_UNREADABLE, last.number + 1))
+        request.end()
+
+
+class _Last:
+    """The number of the last event that was handed on, and whether it was one that ends a stream."""
+
+    def __init__(self) -> None:
+        self.number = -1
+        self.over = False
+
+
+async def _follow(
+    service: Service,
+    request: Request,
+    record: Record,
+    store: Store,
+    owner: bytes,
+    response_id: str,
+    after: int,
+    last: _Last,
+) -> None:
     heartbeat, number, quiet = codec_of(record.dialect).heartbeat, 0, service.clock()
-    # The number of the last event, and whether it was one that ends a stream.
-    last, over = -1, False
     while True:
         stands = store.responses.stands(owner, response_id)
         if stands is not None and broken(*stands) and (kept := store.responses.find(owner, response_id)) is not None:
@@ -133,14 +174,15 @@ async def follow(
         pieces = store.events.after(response_id, number)
         for piece, data in pieces:
             number = piece
-            last, over = max([last, *map(int, _numbers_of(data))]), over or _is_end(data)
+            last.number = max([last.number, *map(int, _numbers_of(data))])
+            last.over = last.over or _is_end(data)
             frames = data if after < 0 else _behind(data, after)
             if frames:
                 request.write(frames)
                 quiet = service.clock()
         if not running and not pieces:
-            if not over:
-                request.write(_ending(store.responses.find(owner, response_id), last + 1))
+            if not last.over:
+                request.write(_ending(store.responses.find(owner, response_id), last.number + 1))
             request.end()
             return
         if service.clock() - quiet > service.settings.timeouts.keep_alive:
@@ -157,10 +199,14 @@ def _is_end(data: bytes) -> bool:
 def _ending(kept: Kept | None, number: int) -> bytes:
     """The end of a stream that was never told, because the response was cancelled or deleted or its process is gone."""
     if kept is None:
-        gone: JsonObject = {"type": "error", "code": "server_error", "message": _DELETED, "param": None}
-        return b"event: error\ndata: %b\n\n%b" % (encode({**gone, "sequence_number": number}), DONE)
+        return _broken_off(_DELETED, number)
     event: JsonObject = {"type": "response.failed", "response": shown_of(kept), "sequence_number": number}
     return b"event: response.failed\ndata: %b\n\n%b" % (encode(event), DONE)
+
+
+def _broken_off(message: str, number: int) -> bytes:
+    error: JsonObject = {"type": "error", "code": "server_error", "message": message, "param": None}
+    return b"event: error\ndata: %b\n\n%b" % (encode({**error, "sequence_number": number}), DONE)
 
 
 def _behind(data: bytes, after: int) -> bytes:
@@ -206,8 +252,10 @@ def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:
 
 def item_shown(item: Item) -> JsonObject:
     """An item in full: with its id, and its content as parts, however it was said."""
-    body = decode_object(item.body)
     named = named_in(item.body)
+    # SDKs write what they do not know as null.
+    told = decode_object(item.body)
+    body = {name: value for name, value in told.items() if value is not None or name not in ("id", "type", "status")}
     shown_body: JsonObject = {"id": item.id, "type": named.type or "message", **body}
     content = body.get("content")
     if shown_body["type"] == "message":

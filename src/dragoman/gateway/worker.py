@@ -143,6 +143,7 @@ class Worker:
                 await asyncio.wait_for(self._stop.wait(), _LOOK_EVERY)
             except TimeoutError:
                 self._look()
+                self._service.state.sweep()
 
     def _look(self) -> None:
         """Read the file again if it is another one than was read, by its time, size or place on the disk, and rests."""

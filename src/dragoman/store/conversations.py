@@ -71,8 +71,8 @@ class Conversations:
             )
         ]
 
-    def append(self, owner: bytes, conversation_id: str, items: Sequence[Item]) -> None:
-        """Add items at the end; one that was deleted meanwhile stays so."""
+    def append(self, owner: bytes, conversation_id: str, items: Sequence[Item]) -> bool:
+        """Add items at the end; False for one that was deleted meanwhile, which stays so."""
         with Transaction(self._db):
             known = self._db.execute(
                 "UPDATE conversations SET expires = ? WHERE id = ? AND owner = ?",
@@ -83,6 +83,7 @@ class Conversations:
                     "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
                 ).fetchone()
                 add_items(self._db, owner, conversation_id, SAID, items, start=last[0] + 1)
+            return bool(known)
 
     def remove(self, conversation_id: str, item_id: str) -> bool:
         """Take an item out of a conversation that was found."""

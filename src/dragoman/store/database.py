@@ -25,7 +25,7 @@ _SWEEP_EVERY = 60.0
 
 
 class Store:
-    """One open file. `days` is how long responses and conversations are kept after they were last used."""
+    """One open file. `days` is how long responses and conversations are kept after something was last added to them."""
 
     def __init__(self, db: sqlite3.Connection, days: float, clock: Callable[[], float] = time.time) -> None:
         self._db = db

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from dragoman.store.responses import RUNNING
 from dragoman.store.transaction import Transaction
 
 # So many pieces are read at a time: a long stream is not in memory as a whole for everybody who hears it again.
@@ -21,8 +22,8 @@ class Events:
         with Transaction(self._db):
             self._db.execute(
                 "INSERT OR REPLACE INTO events (holder, number, data)"
-                " SELECT id, ?, ? FROM responses WHERE id = ? AND status IN ('queued', 'in_progress')",
-                (number, data, response_id),
+                " SELECT id, ?, ? FROM responses WHERE id = ? AND status IN (?, ?)",
+                (number, data, response_id, *RUNNING),
             )
 
     def streamed(self, response_id: str) -> bool:

@@ -240,7 +240,8 @@ class Responses:
             SELECT items.body, coalesce(responses.expires, conversations.expires) AS until FROM items
             LEFT JOIN responses ON responses.id = items.holder
             LEFT JOIN conversations ON conversations.id = items.holder
-            WHERE items.id = ? AND items.owner = ? AND until > ? ORDER BY until DESC LIMIT 1
+            WHERE items.id = ? AND items.owner = ? AND coalesce(responses.owner, conversations.owner) = items.owner
+            AND until > ? ORDER BY until DESC LIMIT 1
             """,
             (item_id, owner, self._now()),
         ).fetchone()

@@ -35,6 +35,12 @@ def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonO
 _STREAM_CODES = {FailureKind.RATE_LIMITED: "rate_limit_exceeded", FailureKind.CONTEXT_OVERFLOW: overflow.CODE}
 
 
+def response_error(failure: Failure) -> JsonObject:
+    """The error of a response that failed."""
+    _, error = openai_error(failure)
+    return {"code": _STREAM_CODES.get(failure.kind, "server_error"), "message": error["message"]}
+
+
 def failed_frames(failure: Failure, response: JsonObject, finished: JsonList, sequence: int) -> bytes:
     """The end of a stream that broke off: one flat `error`, then `response.failed` with the finished items (§21)."""
     _, error = openai_error(failure)
@@ -45,8 +51,7 @@ def failed_frames(failure: Failure, response: JsonObject, finished: JsonList, se
         "param": error["param"],
         "sequence_number": sequence,
     }
-    told: JsonObject = {"code": _STREAM_CODES.get(failure.kind, "server_error"), "message": error["message"]}
-    body: JsonObject = {**response, "status": "failed", "error": told, "output": finished}
+    body: JsonObject = {**response, "status": "failed", "error": response_error(failure), "output": finished}
     failed: JsonObject = {"type": RESPONSE_FAILED, "response": body, "sequence_number": sequence + 1}
     return frame(encode(flat), ERROR) + frame(encode(failed), RESPONSE_FAILED) + DONE
 
