@@ -5,9 +5,9 @@ python tools/fit_tokens.py   reads the texts of this machine (tools/token_corpus
 A text falls into pieces (words with the space before them, three digits, runs of signs, white space), as the tokenizer
 itself cuts it. What is fitted is how many tokens start at each character of a piece, given the character before and
 the one after it: the mean over all pieces of the corpus. Rare triples share the mean of their pair, rare pairs that of
-their character, rare characters that of their block. Pieces for which the sum errs most, weighted by how often they
-occur here or in the vocabulary, are listed with their true number. Two thirds of the samples are fitted to, the others
-are the judge; what they say is written to tests/data/tokens/wide.json.
+their character, rare characters that of their block. Pieces of the corpus for which the sum errs most, weighted by how
+often they occur in it and in the vocabulary, are listed with their true number. Two thirds of the samples are fitted
+to, the others are the judge; what they say is written to tests/data/tokens/wide.json.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Fit:
         tokenizer = openai.o200k_base()
         inner = tokenizer.bpe()
         lengths: dict[int, int] = {}
+        self.found = counts
         self.wanted = counts + Counter(words)
         self.weights = {piece: many + SHARE * words.get(piece, 0) for piece, many in counts.items()}
         self.weights.update((piece, SHARE * many) for piece, many in words.items() if piece not in counts)
@@ -146,7 +147,8 @@ class Fit:
             missed = abs(UNIT * sum(self.starts[piece]) - estimator.score(piece))
             return -missed * float(self.wanted[piece] ** 0.9)
 
-        short = [piece for piece in self.wanted if len(piece) <= 24]
+        # Only words of the texts themselves: the vocabulary is not ours to hand on, and much of it is nobody's to read.
+        short = [piece for piece in self.found if len(piece) <= 24]
         return {piece: UNIT * sum(self.starts[piece]) for piece in sorted(short, key=cost)[:PIECES]}
 
 
