@@ -1,7 +1,7 @@
 """The matrix: which client did what on a provider of which protocol, gathered from the reports of the tests.
 
-It is printed at the end of every run that had cells in it. With WRITE_MATRIX=1 a run of all of them writes
-docs/clients/matrix.md, and fails if a cell that a client declares was not proved.
+It is printed at the end of every run that had cells in it. A run of all tests fails if a cell that a client declares
+was not proved. With WRITE_MATRIX=1 a run of the clients does so as well, and otherwise writes docs/clients/matrix.md.
 """
 
 from __future__ import annotations
@@ -71,26 +71,26 @@ class _Listener:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run that was to prove everything and did not."""
-    if _writes(session.config) and session.exitstatus == 0 and _unproved(_outcomes(session.config)):
+    if _proves_all(session.config) and session.exitstatus == 0 and _unproved(_outcomes(session.config)):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the matrix, and write it if that was asked for."""
     outcomes = _outcomes(config)
-    if not outcomes:
+    if not outcomes and not _proves_all(config):
         return
     known = {cell.client for cell in outcomes}
     clients = [client for client in declared() if client.name in known]
     terminalreporter.section("clients")
     for line in printed(clients, outcomes):
         terminalreporter.write_line(line)
-    if not _writes(config):
-        return
-    if unproved := _unproved(outcomes):
-        terminalreporter.write_line(f"{PAGE.name} was not written; these cells were not proved:")
+    if _proves_all(config) and (unproved := _unproved(outcomes)):
+        terminalreporter.write_line("these cells were not proved:")
         for cell in unproved:
             terminalreporter.write_line(f"  {cell.client}, {cell.scenario}, on {cell.protocol}")
+        return
+    if not _writes(config):
         return
     PAGE.write_text(page(declared(), outcomes), encoding="utf-8")
     terminalreporter.write_line(f"written: {PAGE.relative_to(ROOT)}")
@@ -102,6 +102,14 @@ def _outcomes(config: pytest.Config) -> Outcomes:
 
 def _writes(config: pytest.Config) -> bool:
     return bool(os.environ.get("WRITE_MATRIX")) and not hasattr(config, "workerinput")
+
+
+def _proves_all(config: pytest.Config) -> bool:
+    """Whether every cell is owed: by a run that writes the matrix, and by one of all tests without a choice."""
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return False
+    chosen = config.option.keyword or config.option.markexpr or config.option.ignore or config.option.deselect
+    return _writes(config) or (config.args_source is not pytest.Config.ArgsSource.ARGS and not chosen)
 
 
 def _unproved(outcomes: Outcomes) -> list[Cell]:

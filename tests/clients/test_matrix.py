@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
 from tests.clients.cells import PROPERTY, PROTOCOLS, SCENARIOS, Cell, Client
+from tests.clients.installing import ROOT
 from tests.clients.matrix import (
     FAILED,
     PAGE,
@@ -93,3 +96,24 @@ def test_clients_are_declared_once() -> None:
 def test_the_page_is_what_the_declared_clients_do() -> None:
     everything = dict.fromkeys(cells_of(declared()), PASSED)
     assert PAGE.read_text(encoding="utf-8") == page(declared(), everything), "run `make clients`"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [((), 1), (("--ignore=tests/clients",), 0), (("tests/tokens/test_table.py",), 0)],
+    ids=["all tests", "without the clients", "some tests"],
+)
+def test_a_run_of_all_tests_owes_every_cell(words: tuple[str, ...], status: int) -> None:
+    everything = ("-o", "testpaths=tests/tokens/test_table.py", "-p", "no:cacheprovider")
+    free = {name: value for name, value in os.environ.items() if name not in ("WRITE_MATRIX", "PYTEST_XDIST_WORKER")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *everything, *words],
+        cwd=ROOT,
+        env=free,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout
+    assert ("these cells were not proved" in done.stdout) is bool(status)

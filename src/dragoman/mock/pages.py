@@ -7,10 +7,11 @@ from urllib.parse import parse_qs
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.codec import Mint
+from dragoman.protocols.openai_responses.shapes import ID_PREFIXES
 
 _FEWEST, _MOST, _USUAL = 1, 100, 20
 _KINDS = {400: FailureKind.INVALID, 404: FailureKind.NOT_FOUND}
-_PREFIXES = {"message": "msg_", "reasoning": "rs_", "custom_tool_call": "ctc_", "custom_tool_call_output": "ctco_"}
+_PREFIXES = {**ID_PREFIXES, "custom_tool_call_output": "ctco_"}
 
 
 def named(item: JsonObject, mint: Mint) -> JsonObject:
