@@ -37,6 +37,7 @@ class Tap:
 
     def serve(self) -> None:
         """Take connections until the tap is closed."""
+        # It ends when the listener is closed.
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
@@ -46,6 +47,7 @@ class Tap:
                     threading.Thread(target=self._pass, args=(side, source, sink), daemon=True).start()
 
     def _pass(self, side: int, source: socket.socket, sink: socket.socket) -> None:
+        # Either side may hang up at any time, and whoever closes the tap does.
         with suppress(OSError):
             while data := source.recv(65536):
                 self._passed[side].append(data)
@@ -54,6 +56,7 @@ class Tap:
 
     def close(self) -> None:
         """Take no more, and hang up on everybody."""
+        # Not every system has it that a listener can be shut down.
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         for one in (self._listener, *self._open):

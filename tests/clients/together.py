@@ -44,7 +44,7 @@ def group_of(test: str) -> str:
     return f"{path} {crc32(name.encode()) % _PARTS}"
 
 
-class _Together(LoadScopeScheduling):  # type: ignore[misc]
+class _Together(LoadScopeScheduling):  # type: ignore[misc]  # of a package without types
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 

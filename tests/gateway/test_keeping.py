@@ -20,7 +20,7 @@ ANSWER: JsonObject = {"id": "resp_theirs", "status": "completed", "output": [OUT
 
 def _recalled(**changed: object) -> Recalled:
     given: dict[str, object] = {"body": b"{}", "said": items_of([b'{"id":"q","role":"user"}']), "keeps": True}
-    return Recalled(**{**given, **changed})  # type: ignore[arg-type]
+    return Recalled(**{**given, **changed})  # type: ignore[arg-type]  # of the members' own types
 
 
 def _keeping(

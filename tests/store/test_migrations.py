@@ -79,6 +79,7 @@ def test_several_may_open_a_new_file_at_once(tmp_path: Path) -> None:
         try:
             open_store(file, 30).close()
         except BaseException as error:
+            # Whatever it is, the test tells it: a thread could not.
             failed.append(error)
 
     threads = [threading.Thread(target=opening) for _ in range(8)]

@@ -117,10 +117,8 @@ class Keeping:
         elif task.native or recalled is None:
             store.responses.note(owner, response_id, task.provider, [item.id for item in answered], append)
         else:
-            # In a conversation nothing leads back to what was said before, so it is kept with the response.
-            context = (*recalled.before, *said) if conversation is not None else said
             kept = _kept(response_id, task.provider, response, recalled.previous)
-            if not store.responses.add(owner, kept, context, answered, append):
+            if not store.responses.add(owner, kept, recalled.context, answered, append):
                 self._log.event("warn", "a provider gave the same id to two responses", provider=task.provider)
 
 

@@ -98,12 +98,11 @@ def running_of(
     def fail(failure: Failure) -> bytes:
         return codec_of(question.client).stream_encoder(_asked(question), mint, Ledger()).feed(Failed(failure))
 
-    context = (*recalled.before, *recalled.said) if recalled.conversation is not None else recalled.said
     return Running(
         store=task.store,
         owner=task.owner,
         begun=begun,
-        context=context,
+        context=recalled.context,
         said=recalled.said,
         previous=recalled.previous,
         provider=task.provider,

@@ -65,6 +65,11 @@ class Recalled(Struct, frozen=True, kw_only=True):
     previous: str | None = None
     conversation: str | None = None
 
+    @property
+    def context(self) -> tuple[Item, ...]:
+        """What is kept as the response's input: in a conversation nothing leads back to what was said before."""
+        return (*self.before, *self.said) if self.conversation is not None else self.said
+
 
 class _Referring(Struct):
     """What a request may refer with."""

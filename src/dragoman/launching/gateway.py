@@ -93,6 +93,7 @@ class _Output:
         self._thread.start()
 
     def _read(self, stream: IO[str]) -> None:
+        # What is closed under the reader has no more to say.
         with stream, suppress(ValueError):
             for line in stream:
                 if len(self._lines) < 100:
