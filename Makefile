@@ -15,7 +15,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check laws golden docs server clients bench bench-gateway clean
+.PHONY: help setup run test check laws golden docs server clients attack bench bench-gateway clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ server: $(STAMP) ## the tests with real processes and sockets
 
 clients: $(CLIENTS) ## the real clients against the gateway; writes docs/clients/matrix.md
 	WRITE_MATRIX=1 $(PYTEST) tests/clients
+
+attack: $(STAMP) ## attack running gateways at length, and tell what it cost whom
+	$(BIN)/python -m tests.attack.run
 
 bench: $(STAMP) ## measure the core's hot paths
 	$(BIN)/python -m bench.run
