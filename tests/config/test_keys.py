@@ -8,11 +8,11 @@ import tomllib
 
 import pytest
 
-from dragoman.config.keys import digest_of, hash_text, new_key, read_keys
+from dragoman.config.keys import digest_of, hash_text, new_key, read_hash, read_keys
 from dragoman.config.lines import Lines
 from dragoman.config.settings import Key
 from dragoman.config.tables import Problems, Table
-from dragoman.errors import ConfigErrors
+from dragoman.errors import ConfigError, ConfigErrors
 
 SECRET = "dgm_0123456789abcdef"
 
@@ -53,6 +53,15 @@ hash = "sha256:{digest_of("c").hex().upper()}"
         Key(name="c", digest=digest_of("c")),
     )
     assert short == ("b",)
+
+
+def test_a_hash_is_read_as_it_is_printed_and_nothing_else_is_repeated() -> None:
+    assert read_hash(hash_text(SECRET)) == digest_of(SECRET)
+    assert read_hash(hash_text(SECRET).upper().replace("SHA", "sha")) == digest_of(SECRET)
+    for wrong in (SECRET, "", hash_text(SECRET)[:-1], hash_text(SECRET) + "0", hash_text(SECRET) + "\n"):
+        with pytest.raises(ConfigError, match="expected sha256: and 64 hexadecimal digits") as refused:
+            read_hash(wrong)
+        assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_a_file_that_cannot_be_opened_is_a_mistake_in_the_configuration(tmp_path
 def test_what_is_made_with_a_key_belongs_to_its_digest_and_without_one_to_everybody() -> None:
     assert owner_of(Key(name="a", digest=b"digest")) == b"digest"
     assert owner_of(None) == b""
+    assert owner_of(Key(name="a", digest=b"digest", owner=b"")) == b""
 
 
 def test_a_store_that_fails_is_told_without_its_words() -> None:
@@ -74,6 +75,9 @@ def test_ids_are_noted_where_several_keys_or_several_providers_have_them(
     settings = replace(settings, providers={name: settings.providers[name] for name in providers})
     assert notes_ids(settings) is noted
     assert several_owners(settings) is (keys > 1)
+    # One of the command line belongs to nobody else.
+    ours = Key(name="launch", digest=b"digest", owner=b"")
+    assert several_owners(replace(settings, keys=(*settings.keys, ours))) is (keys > 1)
 
 
 def test_a_provider_may_speak_responses_and_keep_none() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.cli import documents
+from dragoman.config.keys import read_hash
 from dragoman.config.reading import find_file, fingerprint, read_settings
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Key, Settings
 from dragoman.config.values import Kind, address_to_call, is_loopback
 from dragoman.config.written import SERVER
 from dragoman.errors import ConfigError
@@ -21,6 +22,8 @@ from dragoman.providers.catalogue import catalogue
 
 _SHOWN_MODELS = 6
 _WIDTH = 100
+# What a key of the command line is called in the log.
+COMMAND_LINE_KEY = "launch"
 # What the command line may say instead of `[server]`.
 _OPTIONS: Mapping[str, Kind[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
 
@@ -32,6 +35,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     parser.add_argument("--workers", type=int, help="how many processes serve; more than there are cores is no gain")
+    parser.add_argument("--key-hash", metavar="HASH", help="one more key, by its hash, beside those of the file")
     parser.add_argument("--open", action="store_true", help="listen for other machines although no key is configured")
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
     parser.set_defaults(run=run)
@@ -77,7 +81,20 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
             raise ConfigError(
                 key=f"--{name}", problem=error.problem, remedy=error.remedy or f"for example --{name} {example}"
             ) from None
-    return replace(settings, server=replace(settings.server, **said))
+    keys = (*settings.keys, *_command_line_keys(settings, options.key_hash))
+    return replace(settings, server=replace(settings.server, **said), keys=keys)
+
+
+def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ...]:
+    """The key of `--key-hash`: it is there whatever the file says, and its holder is whoever started the gateway."""
+    if written is None:
+        return ()
+    try:
+        digest = read_hash(written)
+    except ConfigError as error:
+        raise ConfigError(key="--key-hash", problem=error.problem, remedy=error.remedy) from None
+    known = any(key.digest == digest for key in settings.keys)
+    return () if known else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
 
 
 def _greet(settings: Settings, file: Path | None, port: int) -> None:

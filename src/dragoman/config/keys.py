@@ -12,7 +12,7 @@ from dragoman.config import written
 from dragoman.config.environment import secret
 from dragoman.config.settings import Key
 from dragoman.config.tables import Table
-from dragoman.config.values import is_name
+from dragoman.config.values import is_name, unfit
 from dragoman.errors import ConfigError
 
 PREFIX = "dgm_"
@@ -37,6 +37,14 @@ def digest_of(key: str | bytes) -> bytes:
 def hash_text(key: str | bytes) -> str:
     """The digest as it is written in the file."""
     return f"sha256:{digest_of(key).hex()}"
+
+
+def read_hash(text: str) -> bytes:
+    """The digest that was written; a text that is none may be the key itself, and is not repeated."""
+    found = _HASH.fullmatch(text)
+    if found is None:
+        raise unfit("expected sha256: and 64 hexadecimal digits, found another text", "dragoman key new")
+    return bytes.fromhex(found[1])
 
 
 def read_keys(table: Table, environ: Mapping[str, str]) -> tuple[tuple[Key, ...], tuple[str, ...]]:
@@ -74,8 +82,8 @@ def _digest(member: Table, told: written.KeyTable, environ: Mapping[str, str]) -
             return None, None
         return digest_of(key), len(key)
     if told.hash is not None:
-        found = _HASH.fullmatch(told.hash)
-        if found is not None:
-            return bytes.fromhex(found[1]), None
-        member.complain("hash", "expected sha256: and 64 hexadecimal digits, found another text", "dragoman key new")
+        try:
+            return read_hash(told.hash), None
+        except ConfigError as error:
+            member.complain("hash", error.problem, error.remedy)
     return None, None

@@ -48,6 +48,8 @@ class Key(Struct, frozen=True, kw_only=True):
     name: str
     digest: bytes
     strict: bool = False
+    # Whom what is stored under it belongs to, if that is not the key itself; b"" is whoever is there without keys.
+    owner: bytes | None = None
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):

@@ -40,7 +40,9 @@ class State:
 
 def owner_of(key: Key | None) -> bytes:
     """Whom what is made with a key belongs to; where no key is asked for, everybody is one."""
-    return key.digest if key is not None else b""
+    if key is None:
+        return b""
+    return key.digest if key.owner is None else key.owner
 
 
 def unreadable(error: sqlite3.Error, log: Log) -> ClientError:
@@ -51,7 +53,8 @@ def unreadable(error: sqlite3.Error, log: Log) -> ClientError:
 
 def several_owners(settings: Settings) -> bool:
     """Whether a provider's own state has to be told apart by the keys that made it."""
-    return len(settings.keys) > 1
+    # Those of the command line belong to whoever started the gateway, and are nobody else.
+    return sum(key.owner is None for key in settings.keys) > 1
 
 
 def recalled(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
