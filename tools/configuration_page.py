@@ -45,12 +45,12 @@ the embedded provider `echo` needs none at all. What else there is to say stands
 
 1. the one named by `--config`,
 2. the one named by `DRAGOMAN_CONFIG`,
-3. `dragoman.toml` in the current directory,
+3. `dragoman.toml` in the current directory, once you have trusted it (`dragoman trust`),
 4. `dragoman/dragoman.toml` in `$XDG_CONFIG_HOME`, or in `~/.config`.
 
 `dragoman check` reads it as the gateway does and tells every problem with its line and its remedy; `dragoman check
 --live` calls the providers, too. The running gateway watches the file: a good change applies to new requests, a bad one
-is refused and logged.
+is refused and logged, and so is one of a file in the current directory until it is trusted.
 """
 
 EXAMPLES = {

@@ -1,11 +1,15 @@
-"""A machine of its own for commands that read the configuration: no keys, no file, an empty home."""
+"""A machine of its own for commands that read the configuration: no keys, no file, nothing trusted, an empty home."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from dragoman.config.finding import FILE_NAME
+from dragoman.config.trust import trust
 from dragoman.providers.catalogue import catalogue
 
 SECRET = "sk-0123456789abcdef-secret"
@@ -16,7 +20,16 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for listing in catalogue().values():
         for name in (*listing.env, *(name for names in listing.option_env.values() for name in names)):
             monkeypatch.delenv(name, raising=False)
-    for name in ("DRAGOMAN_CONFIG", "XDG_CONFIG_HOME"):
+    for name in ("DRAGOMAN_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "DRAGOMAN_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+
+
+def put_trusted(folder: Path, text: str, environ: Mapping[str, str] = os.environ, mode: int = 0o600) -> Path:
+    """A configuration in a folder, as its user has trusted it."""
+    file = folder / FILE_NAME
+    file.write_text(text, encoding="utf-8")
+    file.chmod(mode)
+    trust(file, file.read_bytes(), environ)
+    return file

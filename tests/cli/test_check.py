@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.config.settings import Settings
-from tests.cli.machine import SECRET, clean
+from tests.cli.machine import SECRET, clean, put_trusted
 
 FILE = f"""\
 [server]
@@ -34,8 +34,7 @@ def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put(text: str, mode: int = 0o600) -> None:
     """Write the file that will be found."""
-    Path("dragoman.toml").write_text(text, encoding="utf-8")
-    Path("dragoman.toml").chmod(mode)
+    put_trusted(Path(), text, mode=mode)
 
 
 def test_a_good_file_is_summed_up(capfd: pytest.CaptureFixture[str]) -> None:

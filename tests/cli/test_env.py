@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.cli.env import default_shell
-from tests.cli.machine import SECRET, clean
+from tests.cli.machine import SECRET, clean, put_trusted
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/bin/bash")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    Path("dragoman.toml").write_text(f'[server]\nport = {port}\n[models]\n"mine" = "echo/text"\n')
+    put_trusted(Path(), f'[server]\nport = {port}\n[models]\n"mine" = "echo/text"\n')
 
 
 def printed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -61,9 +61,7 @@ def test_another_shell_may_be_asked_for(capfd: pytest.CaptureFixture[str]) -> No
 def test_a_key_that_is_secret_is_not_printed(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Path("dragoman.toml").open("a") as file:
-        file.write(f'[keys.me]\nkey = "{SECRET}"\n')
-    Path("dragoman.toml").chmod(0o600)
+    put_trusted(Path(), Path("dragoman.toml").read_text() + f'[keys.me]\nkey = "{SECRET}"\n')
     assert "put one into DRAGOMAN_KEY" in refused(capfd, "claude")
     monkeypatch.setenv("DRAGOMAN_KEY", SECRET)
     out = printed(capfd, "claude")
@@ -87,7 +85,7 @@ def test_what_cannot_be_had_is_told(capfd: pytest.CaptureFixture[str], case: str
 
 
 def test_a_port_that_nobody_knows_cannot_be_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text("[server]\nport = 0\n")
+    put_trusted(Path(), "[server]\nport = 0\n")
     assert "give it one in server.port" in refused(capfd, "claude")
 
 

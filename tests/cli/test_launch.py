@@ -15,6 +15,7 @@ import pytest
 from dragoman.cli.launch import cut
 from dragoman.config.settings import Server
 from dragoman.launching.gateway import is_running
+from tests.cli.machine import put_trusted
 from tests.server.process import Process, clean_environment
 
 PATIENCE = 60.0
@@ -48,9 +49,7 @@ def place(tmp_path: Path) -> Path:
 
 def configure(place: Path, server: str, more: str = "") -> None:
     """Write the configuration."""
-    file = place / "dragoman.toml"
-    file.write_text(f"[server]\n{server}\ndiscover = false\n{more}")
-    file.chmod(0o600)
+    put_trusted(place, f"[server]\n{server}\ndiscover = false\n{more}", clean_environment(place))
 
 
 def launching(place: Path, *words: str, more: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

@@ -9,16 +9,17 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.providers.catalogue import catalogue
-from tests.cli.machine import SECRET, clean
+from tests.cli.machine import SECRET, clean, put_trusted
 
 
 @pytest.fixture(autouse=True)
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    Path("dragoman.toml").write_text(
+    put_trusted(
+        Path(),
         '[providers.a-box-with-a-rather-long-name]\nprotocol = "openai-chat"\n'
-        'base_url = "http://127.0.0.1:8000/a/path/that/does/not/fit/into/what/is/left/of/a/line/v1"\n'
+        'base_url = "http://127.0.0.1:8000/a/path/that/does/not/fit/into/what/is/left/of/a/line/v1"\n',
     )
 
 

@@ -15,7 +15,7 @@ from dragoman.cli import main
 from dragoman.cli.serve import _greet, curl_lines
 from dragoman.config.reading import read_settings
 from dragoman.providers.catalogue import catalogue
-from tests.cli.machine import clean
+from tests.cli.machine import clean, put_trusted
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_used_is_told_with_its_place_and_a_remedy(
     capfd: pytest.CaptureFixture[str], file: str
 ) -> None:
     text, places = BAD_FILES[file]
-    Path("dragoman.toml").write_text(text)
+    put_trusted(Path(), text)
     said = refused(capfd, "--port", "0")
     assert len(said) == len(places)
     for line, place in zip(said, places, strict=True):
@@ -96,8 +96,7 @@ def test_a_port_in_use_is_said_with_what_to_do(capfd: pytest.CaptureFixture[str]
 
 
 def test_what_works_but_should_be_known_is_told_before_the_start(capfd: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text("[keys.short]\nkey = 'abc'\n")
-    Path("dragoman.toml").chmod(0o600)
+    put_trusted(Path(), "[keys.short]\nkey = 'abc'\n")
     with taken() as port:
         first, last = refused(capfd, "--port", str(port))
     assert "keys.short" in first

@@ -80,7 +80,7 @@ def test_a_client_started_by_hand_after_the_lines_of_env_does_the_same(desk: Des
     port = desk.url.rpartition(":")[2]
     file.write_text(f'[server]\nport = {port}\n[keys.desk]\nkey = "$DRAGOMAN_KEY"\n')
     script = (
-        f'eval "$({sys.executable} -m dragoman env {client} --shell sh --model {model})"\n'
+        f'eval "$({sys.executable} -m dragoman env {client} --config {file} --shell sh --model {model})"\n'
         f'{client} {" ".join(words)} "$PROMPT"'
     )
     prompt = f"{marker} <mock>say {SAID}</mock>"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config.finding import ConfigFile, Origin
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigErrors
@@ -81,12 +82,17 @@ _LISTINGS = (
 CATALOGUE: Mapping[str, Listing] = {listing.name: listing for listing in _LISTINGS}
 
 
+def named(path: Path) -> ConfigFile:
+    """A file that somebody has named."""
+    return ConfigFile(path=path, origin=Origin.NAMED)
+
+
 def settings_of(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of a text."""
     file = tmp_path / "dragoman.toml"
     file.write_text(text, encoding="utf-8")
     file.chmod(0o600)
-    return read_settings(file, environ or {}, CATALOGUE)
+    return read_settings(named(file), environ or {}, CATALOGUE)
 
 
 def problems_of(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:

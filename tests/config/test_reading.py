@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dragoman.config import written
 from dragoman.config.keys import digest_of
-from dragoman.config.reading import find_file, fingerprint, read_settings
+from dragoman.config.reading import read_settings
 from dragoman.config.settings import Key, Limits, Route, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
-from tests.config.support import CATALOGUE, SECRET, A, C, problems_of, settings_of
+from tests.config.support import CATALOGUE, SECRET, A, C, named, problems_of, settings_of
 
 WHOLE = """\
 # dragoman.toml
@@ -204,24 +204,24 @@ def test_a_slip_that_is_made_often_has_a_remedy_of_its_own(tmp_path: Path, text:
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigErrors, match=r"none\.toml: cannot be read: No such file or directory \(name another"):
-        read_settings(tmp_path / "none.toml", {}, CATALOGUE)
+        read_settings(named(tmp_path / "none.toml"), {}, CATALOGUE)
     file = tmp_path / "latin.toml"
     file.write_bytes(b'a = "\xe4"\n')
     with pytest.raises(ConfigErrors, match="is not text in UTF-8"):
-        read_settings(file, {}, CATALOGUE)
+        read_settings(named(file), {}, CATALOGUE)
 
 
 def test_a_byte_order_mark_and_carriage_returns_are_no_problem(tmp_path: Path) -> None:
     file = tmp_path / "windows.toml"
     file.write_bytes(b"\xef\xbb\xbf[server]\r\nport = 1\r\n")
-    assert read_settings(file, {}, CATALOGUE).server.port == 1
+    assert read_settings(named(file), {}, CATALOGUE).server.port == 1
 
 
 def warnings_of(tmp_path: Path, text: str, mode: int = 0o600) -> tuple[str, ...]:
     """The warnings of a text in a file with this mode."""
     settings_of(tmp_path, text)
     (tmp_path / "dragoman.toml").chmod(mode)
-    return read_settings(tmp_path / "dragoman.toml", {}, CATALOGUE).warnings
+    return read_settings(named(tmp_path / "dragoman.toml"), {}, CATALOGUE).warnings
 
 
 @pytest.mark.parametrize(
@@ -259,20 +259,6 @@ insecure = true
     assert clear == "providers.x may send its key in clear text (insecure = true)"
     (short,) = warnings_of(tmp_path, '[keys.a]\nkey = "short"\n')
     assert short == "keys.a is shorter than 16 characters and can be guessed: dragoman key new"
-
-
-def test_a_fingerprint_changes_with_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "a"
-    assert fingerprint(file) == (0, 0, 0)
-    file.write_text("1")
-    first = fingerprint(file)
-    file.write_text("12")
-    assert fingerprint(file) != first
-    other = tmp_path / "b"
-    other.write_text("12")
-    second = fingerprint(file)
-    other.replace(file)
-    assert fingerprint(file) != second
 
 
 NAMES = st.sampled_from(
@@ -314,7 +300,7 @@ def test_whatever_is_written_gives_settings_or_problems(document: dict[str, obje
         lines = [f"{toml(name)} = {toml(value)}\n" for name, value in document.items()]
         Path(file.name).write_text("".join(lines), encoding="utf-8")
         try:
-            settings = read_settings(Path(file.name), {"A": "a"}, CATALOGUE)
+            settings = read_settings(named(Path(file.name)), {"A": "a"}, CATALOGUE)
         except ConfigErrors as refused:
             assert all(problem.key and problem.remedy for problem in refused.problems)
         else:
@@ -324,47 +310,6 @@ def test_whatever_is_written_gives_settings_or_problems(document: dict[str, obje
 def test_settings_are_values(tmp_path: Path) -> None:
     assert settings_of(tmp_path, WHOLE, ENVIRON) == settings_of(tmp_path, WHOLE, ENVIRON)
     assert Settings() == Settings()
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    return tmp_path
-
-
-def put(file: Path) -> Path:
-    """An empty file where there may be no directory yet."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch()
-    return file
-
-
-def test_the_file_is_looked_for_from_the_nearest_to_the_farthest(elsewhere: Path) -> None:
-    environ = {"HOME": str(elsewhere / "home")}
-    assert find_file(environ) is None
-    home = put(elsewhere / "home/.config/dragoman/dragoman.toml")
-    assert find_file(environ) == home
-    environ["XDG_CONFIG_HOME"] = str(elsewhere / "xdg")
-    assert find_file(environ) is None
-    own = put(elsewhere / "xdg/dragoman/dragoman.toml")
-    assert find_file(environ) == own
-    put(Path("dragoman.toml"))
-    assert find_file(environ) == Path("dragoman.toml")
-    environ["DRAGOMAN_CONFIG"] = "named.toml"
-    assert find_file(environ) == Path("named.toml")
-    assert find_file(environ, "first.toml") == Path("first.toml")
-
-
-def test_a_relative_xdg_directory_is_ignored(elsewhere: Path) -> None:
-    home = put(elsewhere / "home/.config/dragoman/dragoman.toml")
-    assert find_file({"HOME": str(elsewhere / "home"), "XDG_CONFIG_HOME": "xdg"}) == home
-    assert find_file({}) is None
-
-
-def test_a_directory_of_that_name_is_no_file(elsewhere: Path) -> None:
-    (elsewhere / "here/dragoman.toml").mkdir()
-    assert find_file({}) is None
 
 
 @pytest.mark.parametrize(
@@ -378,6 +323,25 @@ def test_a_directory_of_that_name_is_no_file(elsewhere: Path) -> None:
 )
 def test_what_is_kept_is_kept_in_the_users_state_directory(environ: dict[str, str], path: str) -> None:
     assert read_settings(None, environ, CATALOGUE).storage.path == path
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("state.db", "{folder}/state.db"),
+        ("a/state.db", "{folder}/a/state.db"),
+        ("/a/b.db", "/a/b.db"),
+        (":memory:", ":memory:"),
+    ],
+)
+def test_a_path_is_taken_from_where_the_file_is_and_not_from_where_one_happens_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kept: str
+) -> None:
+    (tmp_path / "checkout").mkdir()
+    monkeypatch.chdir(tmp_path / "checkout")
+    settings = settings_of(tmp_path, f'[storage]\npath = "{path}"\n')
+    assert settings.storage.path == kept.format(folder=tmp_path)
+    assert read_settings(named(Path("../dragoman.toml")), {}, CATALOGUE).storage.keep
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import openai
 import pytest
 
 from dragoman import TranslatedRequest
+from dragoman.config.finding import ConfigFile, Origin
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Settings
 from dragoman.providers.catalogue import catalogue
@@ -113,7 +114,9 @@ def test_commands_run(command: str, tmp_path: Path) -> None:
 def test_configurations_are_good(example: str, tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text(example, encoding="utf-8")
-    settings = read_settings(file, {"OPENAI_API_KEY": "sk-example-of-a-key"}, catalogue())
+    settings = read_settings(
+        ConfigFile(path=file, origin=Origin.NAMED), {"OPENAI_API_KEY": "sk-example-of-a-key"}, catalogue()
+    )
     assert isinstance(settings, Settings)
     assert {"openai", "local", "echo"} <= set(settings.providers)
 

@@ -10,16 +10,17 @@ import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from dragoman.config.reading import fingerprint
+from dragoman.config.finding import Fingerprint, fingerprint
 from dragoman.config.settings import Limits, Route, Server, Settings, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.binding import bind
 from dragoman.gateway.logs import Log
-from dragoman.gateway.worker import Duty, Fingerprint, Worker, server_limits
+from dragoman.gateway.worker import Duty, Worker, server_limits
 
 PATIENCE = 20.0
 REFUSED = "the configuration was not changed: the new one has errors"
@@ -42,9 +43,15 @@ class House:
         self.read: Callable[[], Settings] = Settings
         self.port = 0
 
-    def duty(self, *, seen: Fingerprint | None = None, lifeline: int | None = None) -> Duty:
+    def duty(self, *, file: Path | None = None, seen: Fingerprint | None = None, lifeline: int | None = None) -> Duty:
         """What the worker is told."""
-        return Duty(read=lambda: self.read(), log=Log(self.out, json=True), seen=seen, lifeline=lifeline)
+        return Duty(
+            read=lambda: self.read(),
+            log=Log(self.out, json=True),
+            fingerprint=partial(fingerprint, file) if file is not None else None,
+            seen=seen,
+            lifeline=lifeline,
+        )
 
     def events(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.out.getvalue().splitlines()]
@@ -177,7 +184,7 @@ def test_a_file_that_changed_before_the_start_is_read_before_anybody_is_served(h
         assert [line["event"] for line in house.events()] == ["the configuration was changed"]
         _terminate()
 
-    house.run(house.duty(seen=seen), Settings(file=str(file)), meanwhile)
+    house.run(house.duty(file=file, seen=seen), Settings(file=str(file)), meanwhile)
 
 
 def test_what_the_server_holds_its_clients_to_comes_from_the_settings() -> None:

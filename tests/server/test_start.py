@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.machine import put_trusted
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import question, tells, text_of
-from tests.server.process import PATIENCE, Process, serving
+from tests.server.process import PATIENCE, Process, clean_environment, serving
 
 KEY = "dgm_key-of-the-start-test-0123456789"
 GREETED = {MESSAGES: "Hello from Messages", CHAT: "Hello from Chat", RESPONSES: "Hello from Responses"}
@@ -71,7 +72,7 @@ def test_with_nothing_configured_the_printed_lines_work(tmp_path: Path) -> None:
 
 
 def test_with_keys_the_printed_lines_work_for_those_who_have_one(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text('[keys.laptop]\nkey = "$LAPTOP_KEY"\n')
+    put_trusted(tmp_path, '[keys.laptop]\nkey = "$LAPTOP_KEY"\n', clean_environment(tmp_path))
     with started(tmp_path, "--port", "0", environment={"LAPTOP_KEY": KEY}) as process:
         process.listening()
         _try_all(process, {"DRAGOMAN_KEY": KEY})
@@ -104,7 +105,7 @@ def test_listening_for_others_is_allowed_to(tmp_path: Path, insists: bool) -> No
     if insists:
         arguments.append("--open")
     else:
-        (tmp_path / "dragoman.toml").write_text('[keys.laptop]\nkey = "$LAPTOP_KEY"\n')
+        put_trusted(tmp_path, '[keys.laptop]\nkey = "$LAPTOP_KEY"\n', clean_environment(tmp_path))
     with started(tmp_path, *arguments, environment={"LAPTOP_KEY": KEY}) as process:
         process.listening()
         _try_all(process, {"DRAGOMAN_KEY": KEY})

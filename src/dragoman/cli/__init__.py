@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dragoman.cli import check, documents, env, explain, key, launch, mock, providers, serve, translate
+from dragoman.cli import check, documents, env, explain, key, launch, mock, providers, serve, translate, trust
 from dragoman.errors import ConfigErrors, DragomanError
 
-COMMANDS = (serve, launch, env, check, key, providers, translate, explain, mock)
+COMMANDS = (serve, launch, env, check, trust, key, providers, translate, explain, mock)
 
 REFUSED = 1
 

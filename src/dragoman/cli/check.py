@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
-from dragoman.config.reading import find_file, read_settings
+from dragoman.cli.trust import file_to_read
+from dragoman.config.reading import read_settings
 from dragoman.config.settings import Route, Settings
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import Provider
@@ -31,7 +32,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check one configuration; what is wrong with it is told by whoever called."""
-    settings = read_settings(find_file(os.environ, options.config), os.environ, catalogue())
+    settings = read_settings(file_to_read(options.config), os.environ, catalogue())
     documents.write("\n".join(map(printable, _summary(settings))).encode() + b"\n")
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from dragoman.cli import documents
-from dragoman.config.reading import find_file, read_settings
+from dragoman.cli.trust import file_to_read
+from dragoman.config.reading import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS, Client, Wish
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 def settings_of(options: argparse.Namespace) -> Settings:
     """The configuration that the gateway has, too."""
-    return read_settings(find_file(os.environ, options.config), os.environ, catalogue())
+    return read_settings(file_to_read(options.config), os.environ, catalogue())
 
 
 def wish_of(client: Client, options: argparse.Namespace, settings: Settings, address: str) -> Wish:

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
-from dragoman.config.reading import find_file, read_settings
+from dragoman.cli.trust import file_to_read
+from dragoman.config.reading import read_settings
 from dragoman.config.settings import Settings
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import Listing, catalogue
@@ -57,7 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """List them."""
     known = catalogue()
-    settings = read_settings(find_file(os.environ, options.config), os.environ, known)
+    settings = read_settings(file_to_read(options.config), os.environ, known)
     lines = [line for line in lines_of(settings, known) if line.configured or not options.configured]
     text = encode_text([_as_json(line) for line in lines]) if options.json else as_table(lines)
     documents.write(text.encode() + b"\n")

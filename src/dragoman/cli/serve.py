@@ -7,14 +7,17 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 
 from msgspec.structs import replace
 
 from dragoman.cli import documents
+from dragoman.cli.trust import file_to_read
+from dragoman.config.finding import ConfigFile
 from dragoman.config.keys import read_hash
-from dragoman.config.reading import find_file, fingerprint, read_settings
+from dragoman.config.reading import read_settings
 from dragoman.config.settings import Key, Settings
+from dragoman.config.trust import fingerprint_of
 from dragoman.config.values import Kind, address_to_call, is_loopback
 from dragoman.config.written import SERVER
 from dragoman.errors import ConfigError
@@ -49,13 +52,14 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.serving import serve
     from dragoman.gateway.worker import Duty
 
-    file = find_file(os.environ, options.config)
+    file = file_to_read(options.config)
 
     def read() -> Settings:
         return _overridden(read_settings(file, os.environ, catalogue()), options)
 
+    fingerprint = partial(fingerprint_of, file, os.environ) if file is not None else None
     # Before the reading: a change in between is then seen as one.
-    seen = fingerprint(file) if file is not None else None
+    seen = fingerprint() if fingerprint is not None else None
     settings = read()
     check_binding(settings, open_to_all=options.open)
     for warning in settings.warnings:
@@ -63,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     listener = bind(settings.server.host, settings.server.port)
     port: int = listener.getsockname()[1]
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
-    duty = Duty(read=read, log=log, open=options.open, seen=seen)
+    duty = Duty(read=read, log=log, open=options.open, fingerprint=fingerprint, seen=seen)
     return serve(duty, settings, listener, lambda: _greet(settings, file, port))
 
 
@@ -97,7 +101,7 @@ def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ..
     return () if known else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
 
 
-def _greet(settings: Settings, file: Path | None, port: int) -> None:
+def _greet(settings: Settings, file: ConfigFile | None, port: int) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
     address = address_to_call(settings.server.host, port)
     lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]

@@ -3,74 +3,41 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from dragoman.config import written
 from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider
 from dragoman.config.environment import is_literal
+from dragoman.config.finding import ConfigFile, state_folder
 from dragoman.config.keys import SHORTEST, read_keys
-from dragoman.config.lines import Lines, dotted
+from dragoman.config.lines import dotted
+from dragoman.config.parsing import parse
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_routes
 from dragoman.config.settings import Limits, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
+from dragoman.config.trust import check_trust
 from dragoman.config.values import is_loopback
-from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Provider
 
-FILE_NAME = "dragoman.toml"
-FILE_VARIABLE = "DRAGOMAN_CONFIG"
 _STATE_NAME = "state.db"
-
-# Where tomllib says its place; newer Pythons tell it in attributes, but in the text as well.
-_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
+_MEMORY = ":memory:"
 
 
-def find_file(environ: Mapping[str, str], explicit: str | Path | None = None) -> Path | None:
-    """The file to read: the one that was named, else the first that exists; None if there is none.
+def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue: Mapping[str, Listing]) -> Settings:
+    """The settings of a file, or of the environment alone; `ConfigErrors` holds all that cannot be used.
 
-    A named file is given whether it exists or not: that it does not is the reader's to tell.
+    A file that was found has to be trusted, at every reading anew: it is refused with a `ConfigError`.
     """
-    named = explicit or environ.get(FILE_VARIABLE)
-    if named:
-        return Path(named)
-    for place in _places(environ):
-        if _is_file(place):
-            return place
-    return None
-
-
-def _places(environ: Mapping[str, str]) -> Iterable[Path]:
-    yield Path(FILE_NAME)
-    # The XDG specification says that a relative path is to be ignored.
-    own = Path(environ.get("XDG_CONFIG_HOME", ""))
-    home = environ.get("HOME") or environ.get("USERPROFILE")
-    if own.is_absolute():
-        yield own / "dragoman" / FILE_NAME
-    elif home:
-        yield Path(home) / ".config" / "dragoman" / FILE_NAME
-
-
-def _is_file(place: Path) -> bool:
-    try:
-        return place.is_file()
-    except OSError:
-        # A home directory that this user may not enter holds nothing for this user.
-        return False
-
-
-def read_settings(file: Path | None, environ: Mapping[str, str], catalogue: Mapping[str, Listing]) -> Settings:
-    """The settings of a file, or of the environment alone; `ConfigErrors` holds all that cannot be used."""
-    name = "" if file is None else str(file)
-    text = "" if file is None else _text(file)
-    values, lines = _parsed(name, text)
+    name, content = "", b""
+    if file is not None:
+        name, content = str(file), file.read()
+        check_trust(file, content, environ)
+    values, lines = parse(name, content)
     problems = Problems(name, None if file is None else lines)
     root = Table(values, (), problems)
     root.refuse_others(written.SECTIONS)
@@ -94,68 +61,21 @@ def read_settings(file: Path | None, environ: Mapping[str, str], catalogue: Mapp
         keys=keys,
         timeouts=timeouts,
         limits=limits,
-        storage=msgspec.structs.replace(storage, path=storage.path or _state_file(environ)),
+        storage=msgspec.structs.replace(storage, path=_kept_in(storage.path, file, environ)),
     )
     told = (*warnings, *_warnings(settings, tables, short), *_exposed(file, root))
     return msgspec.structs.replace(settings, warnings=told)
 
 
-def _state_file(environ: Mapping[str, str]) -> str:
-    """Where the store is kept if nothing else is said; "" for a user without a home."""
-    own = Path(environ.get("XDG_STATE_HOME", ""))
-    home = environ.get("HOME") or environ.get("USERPROFILE")
-    if own.is_absolute():
-        return str(own / "dragoman" / _STATE_NAME)
-    return str(Path(home) / ".local" / "state" / "dragoman" / _STATE_NAME) if home else ""
-
-
-def fingerprint(file: Path) -> tuple[int, int, int]:
-    """What changes when the file does: time, size and inode; zeros if it is not there."""
-    try:
-        found = file.stat()
-    except OSError:
-        return 0, 0, 0
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeError:
-        problem, remedy = "is not text in UTF-8", "save it as UTF-8"
-    except OSError as error:
-        problem, remedy = f"cannot be read: {error.strerror}", "name another with --config, or create it"
-    raise _only(file=str(file), problem=problem, remedy=remedy)
-
-
-def _parsed(file: str, text: str) -> tuple[dict[str, object], Lines]:
-    try:
-        return tomllib.loads(text), Lines(text)
-    except tomllib.TOMLDecodeError as error:
-        found = _PLACE.search(str(error))
-        words = str(error)[: found.start()] if found else str(error)
-        line = int(found[1]) if found and found[1] else text.count("\n") + 1
-        written_there = text.split("\n")[line - 1].partition("#")[0].rstrip()
-        remedy = next((remedy for is_so, remedy in _SLIPS if is_so(words, written_there)), _SYNTAX)
-        raise _only(file=file, line=line, problem=f"is not TOML: {words}", remedy=remedy) from None
-    except RecursionError:
-        raise _only(file=file, problem="is nested too deeply", remedy="write it flat") from None
-
-
-def _only(*, file: str, problem: str, remedy: str, line: int = 0) -> ConfigErrors:
-    return ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=file, line=line)])
-
-
-# Slips that are made often, by the parser's words and the line they speak of.
-_SLIPS: tuple[tuple[Callable[[str, str], bool], str], ...] = (
-    (lambda words, _: "twice" in words or "overwrite" in words, "keep one of the two"),
-    (
-        lambda words, line: words.startswith("Expected newline") and line.endswith(","),
-        "take the comma away: lines have none at their ends",
-    ),
-    (lambda _, line: line.startswith("{"), "this looks like JSON: write [server] above port = 8484 instead"),
-)
-_SYNTAX = 'write keys as name = "text", name = 1 or name = true; names with dots or * need quotes'
+def _kept_in(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> str:
+    """Where the store is kept: what the file says, beside the file if it says no more; "" for a user without a home."""
+    if path == _MEMORY:
+        return path
+    if path and file is not None:
+        # Not where the gateway happens to be started: what lies there may be anybody's.
+        return str(file.path.absolute().parent / path)
+    folder = state_folder(environ)
+    return str(folder / _STATE_NAME) if folder is not None else ""
 
 
 def _section(root: Table, name: str) -> Table:
@@ -204,16 +124,16 @@ def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str,
         if table.values.get("insecure") is True:
             yield f"providers.{dotted((name,))} may send its key in clear text (insecure = true)"
     storage = settings.storage
-    if storage.keep and settings.server.workers > 1 and storage.path in ("", ":memory:"):
+    if storage.keep and settings.server.workers > 1 and storage.path in ("", _MEMORY):
         yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
 
 
-def _exposed(file: Path | None, root: Table) -> Iterator[str]:
+def _exposed(file: ConfigFile | None, root: Table) -> Iterator[str]:
     """A warning if everybody on this machine can read keys in the file."""
     if file is None or os.name != "posix" or not _holds_secrets(root):
         return
     try:
-        mode = file.stat().st_mode
+        mode = file.path.stat().st_mode
     except FileNotFoundError:
         # It was just replaced; the next reading sees the new one.
         return

@@ -96,8 +96,9 @@ class Storage(Struct, frozen=True, kw_only=True):
 
     # Whether anything is kept. Without it a reference to what was stored is refused.
     keep: bool = True
-    # The file to keep it in, or `:memory:` to keep it as long as the process lives. Left out, it is
-    # `dragoman/state.db` in the user's state directory (`$XDG_STATE_HOME`, else `~/.local/state`).
+    # The file to keep it in, a relative one beside the configuration, or `:memory:` to keep it as long as the process
+    # lives. Left out, it is `dragoman/state.db` in the user's state directory (`$XDG_STATE_HOME`, else
+    # `~/.local/state`).
     path: str = ""
     # How many days after something was last added to them responses and conversations are forgotten.
     days: int = 30

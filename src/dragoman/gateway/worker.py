@@ -14,12 +14,11 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 from weakref import WeakSet
 
 from msgspec import Struct
 
-from dragoman.config.reading import fingerprint
+from dragoman.config.finding import Fingerprint
 from dragoman.config.settings import Limits, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.app import App
@@ -37,9 +36,6 @@ _LAST_MOMENTS = 5.0
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 
-Fingerprint: TypeAlias = tuple[int, int, int]
-
-
 class Duty(Struct, frozen=True, kw_only=True):
     """What a worker is told: how to read its settings again, and where its siblings are."""
 
@@ -48,7 +44,9 @@ class Duty(Struct, frozen=True, kw_only=True):
     open: bool = False
     name: str = "0"
     siblings: Path | None = None
-    # The file as it was before the settings were read, so that no change is missed.
+    # What changes when the settings have to be read again; None where there is no file.
+    fingerprint: Callable[[], Fingerprint] | None = None
+    # The same as it was before the settings were read, so that no change is missed.
     seen: Fingerprint | None = None
     # A pipe that ends with the process at its other side.
     lifeline: int | None = None
@@ -68,8 +66,8 @@ class Worker:
         self._closing: asyncio.Task[None] | None = None
         # Services of former configurations, as long as exchanges run under them.
         self._former: WeakSet[Service] = WeakSet()
-        self._file = Path(settings.file) if settings.file else None
-        self._read = self._seen = duty.seen or (fingerprint(self._file) if self._file is not None else None)
+        self._fingerprint = duty.fingerprint or _no_file
+        self._read = self._seen = duty.seen or self._fingerprint()
 
     async def run(self, listener: socket.socket, ready: Callable[[], None]) -> None:
         """Serve; return when everything that was under way has ended."""
@@ -79,7 +77,7 @@ class Worker:
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         if self._duty.lifeline is not None:
             loop.add_reader(self._duty.lifeline, self._cut_loose)
-        if self._file is not None and fingerprint(self._file) != self._read:
+        if self._fingerprint() != self._read:
             # A worker that is started anew begins with what its predecessor was started with.
             self.reload()
         if self._siblings is not None:
@@ -100,8 +98,7 @@ class Worker:
     def reload(self) -> None:
         """Apply the configuration as it is now; what is under way goes on under the old one."""
         log, old = self._duty.log, self._service
-        if self._file is not None:
-            self._read = self._seen = fingerprint(self._file)
+        self._read = self._seen = self._fingerprint()
         try:
             settings = self._duty.read()
             check_binding(settings, open_to_all=self._duty.open)
@@ -147,9 +144,7 @@ class Worker:
 
     def _look(self) -> None:
         """Read the file again if it is another one than was read, by its time, size or place on the disk, and rests."""
-        if self._file is None:
-            return
-        now = fingerprint(self._file)
+        now = self._fingerprint()
         if now == self._seen and now != self._read:
             self.reload()
         self._seen = now
@@ -168,6 +163,10 @@ class Worker:
             self._server.cancel_all()
             await self._server.wait_idle(_LAST_MOMENTS)
         await detached
+
+
+def _no_file() -> Fingerprint:
+    return ()
 
 
 def _fixed(settings: Settings) -> tuple[str, int, int, Storage]:

@@ -1,0 +1,93 @@
+"""`dragoman trust`: a found file may be used as it is now. On a terminal the other commands ask for that."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from dragoman.cli.ledger import printable
+from dragoman.config.description import describe
+from dragoman.config.finding import FILE_NAME, ConfigFile, Origin, find_file
+from dragoman.config.parsing import parse
+from dragoman.config.trust import is_trusted, revoke, trust
+from dragoman.providers.catalogue import catalogue
+
+# More is not read by anybody who is in the middle of something else.
+_MOST_SHOWN = 5000
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "trust",
+        help="let a dragoman.toml of the current directory be used",
+        description="Tell what a file would do, and let it be used where it is found, as long as it is not changed. "
+        "It may have come with a checkout, and can have your keys sent anywhere.",
+    )
+    parser.add_argument("file", nargs="?", default=FILE_NAME, metavar="FILE", help=f"the file (default: {FILE_NAME})")
+    parser.add_argument("--revoke", action="store_true", help="trust it no longer")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trust a file, or no longer."""
+    path = Path(options.file)
+    name = printable(str(path))
+    if options.revoke:
+        revoke(path, os.environ)
+        _say(f"{name} is not trusted")
+        return 0
+    file = ConfigFile(path=path, origin=Origin.FOUND)
+    content = file.read()
+    _say(_described(file, content))
+    trust(path, content, os.environ)
+    _say(f"{name} is trusted until it is changed")
+    return 0
+
+
+def file_to_read(explicit: str | None) -> ConfigFile | None:
+    """The file that a command reads. On a terminal the user is asked about one that is not trusted.
+
+    Elsewhere, and if the answer is no, it is left to the reading to refuse it.
+    """
+    file = find_file(os.environ, explicit)
+    if file is not None and file.origin is Origin.FOUND and _on_a_terminal():
+        content = file.read()
+        if not is_trusted(file, content, os.environ) and _agreed(_described(file, content)):
+            # What was shown, whatever the file has become since.
+            trust(file.path, content, os.environ)
+    return file
+
+
+def _described(file: ConfigFile, content: bytes) -> str:
+    """What a file would do; what it is written in may be a stranger's."""
+    values, _ = parse(str(file), content)
+    head = f"If {file.path.absolute()} is used, it"
+    return "\n".join([printable(head), *(f"  {printable(line)}" for line in describe(values, catalogue()))])
+
+
+def _on_a_terminal() -> bool:
+    """Whether there is somebody to ask. The standard output may well be for a program."""
+    return os.isatty(0) and os.isatty(2)
+
+
+def _agreed(description: str) -> bool:
+    if len(description) > _MOST_SHOWN:
+        _say("dragoman.toml was found here, and is too long to be told: read it before you trust it")
+        return False
+    _say(f"A configuration was found in the current directory, and you have not trusted it.\n{description}")
+    sys.stderr.write("Trust it? [y/N] ")
+    sys.stderr.flush()
+    answer = ""
+    with suppress(KeyboardInterrupt, UnicodeError):
+        answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        _say("")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,101 @@
+"""Description: what a file would do if it were used, in plain lines, for whoever is asked to trust it.
+
+It is told of the values as they are written, whether they can be used or not. What goes out comes first: where requests
+and keys are sent, and what of the environment is read. Keys that are written down are not repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dragoman.config.environment import is_literal
+from dragoman.config.lines import dotted
+from dragoman.config.written import NO_KEY, SECTIONS
+from dragoman.providers.catalogue import Listing
+
+# What is told in words of its own; other members of a provider's table are named.
+_TOLD = ("base_url", "api_key", "headers", "insecure")
+# Sections whose members are told as they are.
+_PLAIN = ("server", "storage", "timeouts", "limits")
+
+
+def describe(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> list[str]:
+    """One thing a line; the texts are as the file has them, and may hold what a terminal obeys."""
+    return [
+        *_providers(values, catalogue),
+        *(f"reads ${name} from the environment" for name in sorted(set(_variables(values)))),
+        *(f"leads the model {dotted((name,))} to {_target(to)}" for name, to in _table(values, "models").items()),
+        *_keys(values),
+        *_plain(values),
+        *(f"has {dotted((name,))}, which is not known here" for name in values if name not in SECTIONS),
+    ]
+
+
+def _providers(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> Iterator[str]:
+    for name, table in _table(values, "providers").items():
+        if not isinstance(table, dict):
+            continue
+        listing, name = catalogue.get(name), dotted((name,))
+        yield f"sends requests for {name} to {', '.join(_addresses(table, listing))}, with {_key(table, listing)}"
+        for header, text in _table(table, "headers").items():
+            # Where a header's value comes from is among the variables, too, but here is where it goes.
+            source = f", with {text}" if isinstance(text, str) and not is_literal(text) else ""
+            yield f"sends {name} the header {dotted((header,))}{source}"
+        if table.get("insecure") is True:
+            yield f"may send the key of {name} in clear text"
+        more = ", ".join(dotted((member,)) for member in table if member not in _TOLD)
+        if more:
+            yield f"sets {more} of {name}"
+
+
+def _addresses(table: Mapping[str, object], listing: Listing | None) -> list[str]:
+    written = table.get("base_url")
+    if isinstance(written, dict):
+        return [f"{address} ({protocol})" for protocol, address in written.items()]
+    if written is not None:
+        return [str(written)]
+    known = [endpoint.base_url for endpoint in listing.endpoints] if listing is not None else []
+    return list(dict.fromkeys(known)) or ["no address"]
+
+
+def _key(table: Mapping[str, object], listing: Listing | None) -> str:
+    """Where the key comes from."""
+    written = table.get("api_key")
+    texts = [text for text in (written if isinstance(written, list) else [written]) if isinstance(text, str)]
+    if texts == [NO_KEY]:
+        return "no key"
+    if texts:
+        return ", ".join("a key of the file" if is_literal(text) else f"the key in {text}" for text in texts)
+    names = listing.env if listing is not None else ()
+    return f"the key in {' or '.join(f'${name}' for name in names)}" if names else "no key of the file"
+
+
+def _keys(values: Mapping[str, object]) -> Iterator[str]:
+    if "keys" in values:
+        yield f"asks for one of the keys {', '.join(dotted((name,)) for name in _table(values, 'keys')) or '(none)'}"
+    else:
+        yield "asks for no key"
+
+
+def _plain(values: Mapping[str, object]) -> Iterator[str]:
+    for section in _PLAIN:
+        for name, value in _table(values, section).items():
+            yield f"sets {dotted((section, name))} = {value}"
+
+
+def _target(to: object) -> str:
+    return str(to.get("to")) if isinstance(to, dict) else str(to)
+
+
+def _table(values: Mapping[str, object], name: str) -> dict[str, object]:
+    table = values.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _variables(value: object) -> Iterator[str]:
+    """Every variable of the environment that is named anywhere."""
+    if isinstance(value, dict | list):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _variables(member)
+    elif isinstance(value, str) and not is_literal(value):
+        yield value.removeprefix("$").removeprefix("{").removesuffix("}")

