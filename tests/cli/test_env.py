@@ -94,3 +94,28 @@ def test_a_port_that_nobody_knows_cannot_be_printed(capfd: pytest.CaptureFixture
 )
 def test_the_kind_of_shell_is_that_of_the_user(shell: str, kind: str) -> None:
     assert default_shell({"SHELL": shell}) == kind
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "warned"),
+    [
+        ("http://192.0.2.1:1", SECRET, True),
+        ("http://192.0.2.1:1", "", False),
+        ("https://192.0.2.1:1", SECRET, False),
+        ("http://127.0.0.1:1", SECRET, False),
+    ],
+)
+def test_a_key_in_clear_text_to_another_machine_is_warned_of(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, url: str, key: str, warned: bool
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_KEY", key)
+    monkeypatch.setattr("dragoman.cli.env.is_running", lambda address: address == url)
+    assert main(["env", "claude", "--gateway", url]) == 0
+    captured = capfd.readouterr()
+    assert f"export ANTHROPIC_BASE_URL={url}\n" in captured.out
+    assert captured.err == warned * f"dragoman: warning: the gateway's key is sent to {url} in clear text\n"
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8484", "ftp://x", "http://me:key@x", "http://x?a", ""])
+def test_an_address_that_is_none_is_told(capfd: pytest.CaptureFixture[str], url: str) -> None:
+    assert "--gateway: expected a" in refused(capfd, "claude", "--gateway", url)

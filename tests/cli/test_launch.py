@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.launch import cut
-from dragoman.config.settings import Server
 from dragoman.launching.gateway import is_running
 from tests.cli.machine import put_trusted
 from tests.server.process import Process, clean_environment
@@ -90,7 +89,7 @@ def test_a_gateway_is_started_and_ended_with_the_client(place: Path) -> None:
 
 def running_at(port: int) -> bool:
     """Whether a gateway answers there."""
-    return is_running(Server(port=port))
+    return is_running(f"http://127.0.0.1:{port}")
 
 
 def test_a_gateway_that_runs_is_used_and_left_running(place: Path) -> None:
@@ -112,11 +111,16 @@ def test_the_key_is_the_clients_alone(place: Path) -> None:
     assert SECRET not in out + err
 
 
-def test_without_the_key_nothing_is_started(place: Path) -> None:
+def test_without_the_key_a_gateway_that_runs_is_not_used(place: Path) -> None:
     configure(place, "port = 0", f'[keys.me]\nkey = "{SECRET}"\n')
-    status, out, err = launched(place, "claude", "--model", "echo/text")
-    assert (status, out) == (1, "")
-    assert "put one into DRAGOMAN_KEY" in err
+    process = Process([], place)
+    try:
+        configure(place, f"port = {process.listening()}", f'[keys.me]\nkey = "{SECRET}"\n')
+        status, out, err = launched(place, "claude", "--model", "echo/text")
+        assert (status, out) == (1, "")
+        assert "put one into DRAGOMAN_KEY" in err
+    finally:
+        process.end()
 
 
 def test_a_missing_client_is_told_with_the_line_that_installs_it(place: Path) -> None:

@@ -12,33 +12,35 @@ import pytest
 
 from dragoman.config.settings import Server
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import address_of, gateway_started, is_running
+from dragoman.launching.gateway import addresses_of, find_running, gateway_started, is_running
 from tests.server.process import Process, clean_environment
 
 
-def at(port: int) -> Server:
-    """The configuration of a gateway on this machine."""
-    return Server(port=port)
+def at(port: int) -> str:
+    """The address of a gateway on this machine."""
+    return f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize(
-    ("server", "address"),
+    ("host", "addresses"),
     [
-        (Server(), "http://127.0.0.1:8484"),
-        (Server(host="0.0.0.0", port=80), "http://127.0.0.1:80"),
-        (Server(host="::", port=80), "http://[::1]:80"),
-        (Server(host="gateway.local"), "http://gateway.local:8484"),
+        ("127.0.0.1", ["http://127.0.0.1:80", "http://[::1]:80"]),
+        ("0.0.0.0", ["http://127.0.0.1:80", "http://[::1]:80"]),
+        ("::1", ["http://[::1]:80", "http://127.0.0.1:80"]),
+        ("gateway.example.org", ["http://127.0.0.1:80", "http://[::1]:80"]),
+        ("evil.localhost", ["http://127.0.0.1:80", "http://[::1]:80"]),
+        ("203.0.113.1", ["http://127.0.0.1:80", "http://[::1]:80"]),
     ],
 )
-def test_a_gateway_is_called_by_an_address_that_can_be_called(server: Server, address: str) -> None:
-    assert address_of(server) == address
+def test_a_gateway_is_looked_for_on_this_machine_alone_whatever_the_file_says(host: str, addresses: list[str]) -> None:
+    assert addresses_of(Server(host=host, port=80)) == addresses
 
 
 def test_a_gateway_that_runs_is_found(tmp_path: Path) -> None:
     process = Process(["--port", "0"], tmp_path)
     try:
         port = process.listening()
-        assert is_running(at(port))
+        assert find_running(Server(host="203.0.113.1", port=port)) == at(port)
         assert process.stop() == 0
         assert not is_running(at(port))
     finally:
@@ -46,7 +48,7 @@ def test_a_gateway_that_runs_is_found(tmp_path: Path) -> None:
 
 
 def test_a_free_port_is_no_gateway() -> None:
-    assert not is_running(at(0))
+    assert find_running(Server(port=0)) is None
 
 
 @pytest.mark.parametrize(

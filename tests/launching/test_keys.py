@@ -9,7 +9,7 @@ import pytest
 from dragoman.config.keys import digest_of
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.keys import find_key
+from dragoman.launching.keys import GivenKey, find_key, key_of_own
 
 SECRET = "sk-dragoman-0123456789abcdef"
 OPEN = Settings()
@@ -67,3 +67,17 @@ def test_what_is_wrong_is_told_without_the_key(
 def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         find_key(CLOSED, {}, str(tmp_path / "nowhere"))
+
+
+def test_a_gateway_of_ones_own_has_the_users_key_where_the_configuration_knows_it_and_else_a_new_one(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(SECRET)
+    assert key_of_own(CLOSED, {"DRAGOMAN_KEY": SECRET}) == GivenKey(text=SECRET)
+    assert key_of_own(CLOSED, {}, str(file)) == GivenKey(text=SECRET, file=str(file))
+    new = [key_of_own(CLOSED, {}), key_of_own(OPEN, {}), key_of_own(OPEN, {"DRAGOMAN_KEY": SECRET})]
+    assert all(key.is_new and not key.is_placeholder and len(key.text) > 40 for key in new)
+    assert len({key.text for key in new}) == 3
+    with pytest.raises(DragomanError, match="is none of those"):
+        key_of_own(CLOSED, {"DRAGOMAN_KEY": "sk-of-somebody-else"})

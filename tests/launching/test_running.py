@@ -117,3 +117,20 @@ def test_handlers_are_as_before_in_the_end() -> None:
     with Run():
         assert [signal.getsignal(number) for number in numbers] != before
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+@pytest.mark.parametrize("path", ["", ".", "bin/..", "{here}", "{here}/", "{here}/bin/..", "{link}"])
+def test_what_lies_in_the_current_directory_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    here, link = tmp_path / "here", tmp_path / "link"
+    (here / "bin").mkdir(parents=True)
+    link.symlink_to(here)
+    program = here / "claude"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(here)
+    environ = {"PATH": f"{path.format(here=here, link=link)}:/nowhere"}
+    with pytest.raises(DragomanError, match="claude is not on PATH"):
+        program_of(CLIENTS["claude"], environ)
+    assert environment_of(PLAN, KEY, LOCAL, environ)["PATH"] == "/nowhere"

@@ -6,15 +6,17 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import PurePath
+from urllib.parse import urlsplit
 
 from dragoman.cli import documents
 from dragoman.cli.trust import file_to_read
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Settings
-from dragoman.errors import DragomanError
+from dragoman.config.values import is_loopback, read_url
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.launching.clients import CLIENTS, Client, Wish
-from dragoman.launching.gateway import address_of, is_running
-from dragoman.launching.keys import find_key
+from dragoman.launching.gateway import addresses_of, find_running, is_running
+from dragoman.launching.keys import GivenKey, find_key
 from dragoman.launching.shells import SHELLS, shell_lines
 from dragoman.providers.catalogue import catalogue
 
@@ -39,27 +41,49 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, metavar="TOKENS", help="how much the model takes, if it is little known")
     parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
+    parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the lines."""
     settings = settings_of(options)
-    if not settings.server.port:
+    address = named_gateway(options)
+    if address is None and not settings.server.port:
         raise DragomanError("the configuration lets the gateway take any free port; give it one in server.port")
-    address = address_of(settings.server)
+    running = find_running(settings.server) if address is None else address if is_running(address) else None
+    address = address or running or addresses_of(settings.server)[0]
     client = CLIENTS[options.client]
     plan = client.plan(wish_of(client, options, settings, address))
     key = find_key(settings, os.environ, options.key_file)
     shell = SHELLS[options.shell or default_shell(os.environ)]
     documents.write("\n".join(shell_lines(plan, client.program, key, shell)).encode() + b"\n")
-    if not is_running(settings.server):
+    warn_of_clear_text(address, key)
+    if running is None:
         documents.complain(f"note: no gateway is running at {address}; start it with `dragoman serve`")
     return 0
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """The configuration that the gateway has, too."""
+    """The configuration that the gateway has, too; of one that is named nothing is known here."""
+    if options.gateway is not None and options.config is None:
+        return Settings()
     return read_settings(file_to_read(options.config), os.environ, catalogue())
+
+
+def named_gateway(options: argparse.Namespace) -> str | None:
+    """The address that the command line names, if it does."""
+    try:
+        return None if options.gateway is None else read_url(options.gateway)
+    except ConfigError as error:
+        remedy = error.remedy or "for example --gateway https://gateway.example.org"
+        raise ConfigError(key="--gateway", problem=error.problem, remedy=remedy) from None
+
+
+def warn_of_clear_text(address: str, key: GivenKey) -> None:
+    """Tell if a key goes where everybody on the way can read it."""
+    place = urlsplit(address)
+    if place.scheme == "http" and not is_loopback(place.hostname or "") and not key.is_placeholder:
+        documents.complain(f"warning: the gateway's key is sent to {address} in clear text")
 
 
 def wish_of(client: Client, options: argparse.Namespace, settings: Settings, address: str) -> Wish:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from dragoman.cli import documents
-from dragoman.cli.env import add_wishes, settings_of, wish_of
+from dragoman.cli.env import add_wishes, named_gateway, settings_of, warn_of_clear_text, wish_of
+from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS, Client
-from dragoman.launching.gateway import address_of, gateway_started, is_running
-from dragoman.launching.keys import GivenKey, find_key
+from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running
+from dragoman.launching.keys import GivenKey, find_key, key_of_own
 from dragoman.launching.running import Run, environment_of, program_of, replace_by
 
 NAME = "launch"
@@ -48,16 +49,32 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(f"warning: {warning}")
     # Whatever can go wrong goes wrong before a gateway is started.
     program = program_of(client, os.environ)
-    key = find_key(settings, os.environ, options.key_file)
     wish_of(client, options, settings, "")
-    running = is_running(settings.server)
-    if not running:
+    running = _running(options, settings)
+    if running is None:
         _check_models(options, settings)
-    if running and os.name != "nt":
-        # Nothing is left to do after the client.
-        replace_by(*_prepared(client, program, options, settings, key, address_of(settings.server)))
-    with Run() as client_run, _gateway(settings, running) as address:
+    key = (key_of_own if running is None else find_key)(settings, os.environ, options.key_file)
+    if running is not None:
+        warn_of_clear_text(running, key)
+        if os.name != "nt":
+            # Nothing is left to do after the client.
+            replace_by(*_prepared(client, program, options, settings, key, running))
+    with Run() as client_run, _gateway(options, running, key) as address:
         return client_run.to_end(*_prepared(client, program, options, settings, key, address))
+
+
+def _running(options: argparse.Namespace, settings: Settings) -> str | None:
+    """The gateway to use; None if one has to be started."""
+    named = named_gateway(options)
+    if named is not None:
+        if not is_running(named):
+            raise DragomanError(f"no gateway answers at {named}")
+        return named
+    try:
+        return find_running(settings.server)
+    except StrangerError as error:
+        documents.complain(f"note: {error}; another is started (--gateway insists on it)")
+        return None
 
 
 def _check_models(options: argparse.Namespace, settings: Settings) -> None:
@@ -78,11 +95,16 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
             raise DragomanError(f"{error} (a provider is there once its key is: `dragoman providers`)") from None
 
 
-def _gateway(settings: Settings, running: bool) -> AbstractContextManager[str]:
-    """The gateway that runs, or one that runs as long as it is needed."""
-    if running:
-        return nullcontext(address_of(settings.server))
-    return gateway_started(["--config", settings.file] if settings.file else [], os.environ)
+def _gateway(options: argparse.Namespace, running: str | None, key: GivenKey) -> AbstractContextManager[str]:
+    """The gateway that runs, or one that runs as long as it is needed.
+
+    It looks for its configuration by itself: what was found here is not named to it as if the user had done so.
+    """
+    if running is not None:
+        return nullcontext(running)
+    named = ["--config", options.config] if options.config else []
+    keyed = ["--key-hash", hash_text(key.text)] if key.is_new else []
+    return gateway_started([*named, *keyed], os.environ)
 
 
 def _prepared(

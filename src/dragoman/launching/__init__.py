@@ -2,5 +2,5 @@
 
 A client is data (`clients`): variables of its environment and words of its command line, and nothing in the user's own
 files. `shells` says the same as lines for a shell, `keys` finds the key that opens the gateway, `gateway` finds the
-gateway or starts one, `running` runs the client to its end.
+gateway or starts one, `listeners` tells whose a port is, `running` runs the client to its end.
 """

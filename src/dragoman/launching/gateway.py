@@ -9,10 +9,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
+from urllib.parse import urlsplit
 
 from dragoman.config.settings import Server
-from dragoman.config.values import address_to_call, host_to_call
+from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
+from dragoman.launching.listeners import stranger_at
 from dragoman.wire.json import decode
 
 # How long a gateway may take to say who it is, to start, and to end.
@@ -27,18 +29,41 @@ _OWN = ("--host", "127.0.0.1", "--port", "0", "--log", "off")
 _GREETING = "dragoman listens on "
 
 
-def address_of(server: Server) -> str:
-    """The address of the gateway that the configuration describes."""
-    return address_to_call(server.host, server.port)
+# Where a gateway of this machine can be reached, the usual one first.
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
-def is_running(server: Server) -> bool:
-    """Whether a gateway answers where the configuration says."""
+class StrangerError(DragomanError):
+    """What listens where a gateway is looked for belongs to another user of this machine."""
+
+
+def addresses_of(server: Server) -> list[str]:
+    """Where to look for the gateway that the configuration describes, the likeliest first: on this machine alone.
+
+    Where else it may listen is for others to know; whoever wants to go there says so.
+    """
+    hosts = reversed(_LOOPBACK) if server.host == "::1" else _LOOPBACK
+    return [address_to_call(host, server.port) for host in hosts]
+
+
+def find_running(server: Server) -> str | None:
+    """The address of the gateway that runs where the configuration says; a port of another user is an error."""
     if not server.port:
-        return False
-    connection = http.client.HTTPConnection(host_to_call(server.host), server.port, timeout=_ANSWER_SECONDS)
+        return None
+    addresses = addresses_of(server)
+    stranger = stranger_at(server.port)
+    if stranger is not None:
+        raise StrangerError(f"what listens at {addresses[0]} belongs to another user of this machine (uid {stranger})")
+    return next(filter(is_running, addresses), None)
+
+
+def is_running(url: str) -> bool:
+    """Whether a gateway answers there."""
+    place = urlsplit(url)
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    connection = kind(place.hostname or "", place.port, timeout=_ANSWER_SECONDS)
     try:
-        connection.request("GET", "/")
+        connection.request("GET", f"{place.path}/")
         told = decode(connection.getresponse().read(_LARGEST_ANSWER))
     except (OSError, http.client.HTTPException, WireError):
         return False
@@ -51,7 +76,8 @@ def is_running(server: Server) -> bool:
 def gateway_started(arguments: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
     """Start a gateway, give its address, and end it in the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "serve", *arguments, *_OWN],
+        # The current directory is no place to find modules in: they may have come with a checkout.
+        [sys.executable, "-P", "-m", "dragoman", "serve", *arguments, *_OWN],
         env=environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

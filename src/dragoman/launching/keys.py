@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.config.keys import digest_of
+from dragoman.config.keys import digest_of, new_key
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import KEY_VARIABLE
@@ -21,6 +21,8 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
     text: str
     file: str | None = None
+    # Whether it was made here, for one gateway.
+    is_new: bool = False
 
     def __repr__(self) -> str:
         return "GivenKey(…)"
@@ -36,13 +38,8 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
 
     One that is given is sent although the configuration at hand has no keys: the gateway that runs may have another.
     """
-    if file is not None:
-        given = GivenKey(text=Path(file).read_text(encoding="utf-8").strip(), file=file)
-    else:
-        given = GivenKey(text=environ.get(KEY_VARIABLE, ""))
+    given = _given(environ, file)
     if not given.text:
-        if file is not None:
-            raise DragomanError(f"{file} holds no key")
         if settings.keys:
             raise DragomanError(
                 f"the gateway asks for a key: put one into {KEY_VARIABLE}, or name the file that holds it with "
@@ -56,3 +53,22 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
             "`dragoman key new NAME` makes one"
         )
     return given
+
+
+def key_of_own(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
+    """The key for a gateway that is started for one client: the user's, if there are such, else a new one.
+
+    A port of this machine is within reach of all its users.
+    """
+    if settings.keys and _given(environ, file).text:
+        return find_key(settings, environ, file)
+    return GivenKey(text=new_key(), is_new=True)
+
+
+def _given(environ: Mapping[str, str], file: str | None) -> GivenKey:
+    if file is None:
+        return GivenKey(text=environ.get(KEY_VARIABLE, ""))
+    text = Path(file).read_text(encoding="utf-8").strip()
+    if not text:
+        raise DragomanError(f"{file} holds no key")
+    return GivenKey(text=text, file=file)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Self
 from urllib.parse import urlsplit
@@ -25,15 +26,25 @@ _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 def program_of(client: Client, environ: Mapping[str, str]) -> str:
     """Where the client is, or the words for its absence."""
-    found = shutil.which(client.program, path=environ.get("PATH"))
-    if found is None:
+    found = shutil.which(client.program, path=_path(environ))
+    if found is None or not Path(found).is_absolute():
         raise DragomanError(f"{client.program} is not on PATH; {client.remedy}")
     return found
+
+
+def _path(environ: Mapping[str, str]) -> str:
+    """PATH without the current directory, which may be a checkout, and without what depends on it."""
+    here = Path.cwd()
+    places = map(Path, environ.get("PATH", os.defpath).split(os.pathsep))
+    return os.pathsep.join(str(place) for place in places if place.is_absolute() and place.resolve() != here)
 
 
 def environment_of(plan: Plan, key: GivenKey, url: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The client's environment: the user's own, and what the plan says."""
     environment = {name: value for name, value in environ.items() if name not in plan.removed}
+    if "PATH" in environment:
+        # The client's own interpreter is looked for there.
+        environment["PATH"] = _path(environ)
     environment |= {**plan.environment, plan.key_variable: key.text}
     host = urlsplit(url).hostname or ""
     if is_loopback(host) and any(environment.get(name) for name in _PROXIES):
