@@ -126,6 +126,12 @@ def test_a_file_of_a_stranger_gives_no_orders_to_the_terminal(capfd: pytest.Capt
     assert all(char.isprintable() or char == "\n" for char in told)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_told_as_such(capfd: pytest.CaptureFixture[str]) -> None:
+    os.chown("dragoman.toml", 65534, 65534)
+    assert "which belongs to another user (uid 65534), is used" in said(capfd, 0, "trust")
+
+
 def on_a_terminal(folder: Path, answer: bytes, *words: str) -> tuple[int, str, str]:
     """A command whose input and messages are a terminal: its status, its output, and what was seen there."""
     ours, theirs = pty.openpty()

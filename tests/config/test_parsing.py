@@ -23,6 +23,7 @@ BOMBS: dict[str, tuple[bytes, str]] = {
     "a table of many parts": (b"[" + b".".join([b"a"] * 400_000) + b"]", "has a key of more than 32 parts"),
     "a deep list": (b"a = " + b"[" * 500_000, "is nested too deeply"),
     "a deep table": (b"a = " + b"{a=" * 300_000, "is nested too deeply"),
+    "many places deep inside": (b"a = " + b"[" * 100 + b"1," * 400_000 + b"]" * 100, "is nested too deeply"),
     "a number of many digits": (b"a = " + b"9" * 1_000_000, "is not TOML"),
     "the same in another base": (b"[t]\na = [0x" + b"f" * 1_000_000 + b"]", "x.toml:2: t.a[0]: is a number of more"),
     "no text": (b"\xff" * 1_000_000, "is not text in UTF-8"),

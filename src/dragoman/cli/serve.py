@@ -12,6 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from dragoman.cli import documents
+from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
 from dragoman.config.finding import ConfigFile
 from dragoman.config.keys import read_hash
@@ -121,7 +122,7 @@ def _greet(settings: Settings, file: ConfigFile | None, port: int) -> None:
         lines += [f"  {route.pattern} -> {route.provider}/{route.model}" for route in settings.routes]
     lines.append("try:")
     lines += (f"  {line}" for line in curl_lines(address, keyed=bool(settings.keys)))
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(map(printable, lines)) + "\n")
     sys.stdout.flush()
 
 

@@ -65,7 +65,9 @@ def file_to_read(explicit: str | None) -> ConfigFile | None:
 def _described(file: ConfigFile, content: bytes) -> str:
     """What a file would do; what it is written in may be a stranger's."""
     values, _ = parse(str(file), content)
-    head = f"If {file.path.absolute()} is used, it"
+    owner = file.path.stat().st_uid
+    whose = f", which belongs to another user (uid {owner})," if os.name == "posix" and owner != os.geteuid() else ""
+    head = f"If {file.path.absolute()}{whose} is used, it"
     return "\n".join([printable(head), *(f"  {printable(line)}" for line in describe(values, catalogue()))])
 
 

@@ -94,8 +94,10 @@ def _table(values: Mapping[str, object], name: str) -> dict[str, object]:
 
 def _variables(value: object) -> Iterator[str]:
     """Every variable of the environment that is named anywhere."""
-    if isinstance(value, dict | list):
-        for member in value.values() if isinstance(value, dict) else value:
-            yield from _variables(member)
-    elif isinstance(value, str) and not is_literal(value):
-        yield value.removeprefix("$").removeprefix("{").removesuffix("}")
+    rest = [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict | list):
+            rest += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and not is_literal(value):
+            yield value.removeprefix("$").removeprefix("{").removesuffix("}")

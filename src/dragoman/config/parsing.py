@@ -18,6 +18,8 @@ _PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 _MOST_PARTS = 32
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
+# Ours are five deep; each level more makes the places of all that is in it longer.
+_DEEPEST = 16
 # TOML promises no more, and Python gives up on printing much larger ones.
 _LARGEST = 2**63
 
@@ -36,26 +38,35 @@ def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
         raise _only(file=name, line=line, problem=f"has a key of more than {_MOST_PARTS} parts", remedy="write it flat")
     try:
         values = tomllib.loads(text)
+        large = _large_number(values)
         lines = Lines(text)
-        _check_numbers(name, lines, values, ())
     except ValueError as error:
         # Also raised, in other words, for numbers of thousands of digits.
         raise _syntax(name, text, str(error)) from None
     except RecursionError:
         raise _only(file=name, problem="is nested too deeply", remedy="write it flat") from None
+    if large is not None:
+        problem, remedy = "is a number of more than 64 bits", "write a smaller one"
+        raise ConfigErrors(
+            [ConfigError(key=dotted(large), problem=problem, remedy=remedy, file=name, line=lines.of(large))]
+        )
     return values, lines
 
 
-def _check_numbers(name: str, lines: Lines, value: object, path: KeyPath) -> None:
-    """Refuse whole numbers that are larger than TOML allows."""
-    if isinstance(value, dict | list):
-        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
-            _check_numbers(name, lines, member, (*path, key))
-    elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
-        problem, remedy = "is a number of more than 64 bits", "write a smaller one"
-        raise ConfigErrors(
-            [ConfigError(key=dotted(path), problem=problem, remedy=remedy, file=name, line=lines.of(path))]
-        )
+def _large_number(values: dict[str, object]) -> KeyPath | None:
+    """The place of a whole number that is larger than TOML allows, if there is one; too deep a place is an error."""
+    large: KeyPath | None = None
+    rest: list[tuple[KeyPath, object]] = [((), values)]
+    while rest:
+        path, value = rest.pop()
+        if len(path) > _DEEPEST:
+            raise RecursionError
+        if isinstance(value, dict | list):
+            members = value.items() if isinstance(value, dict) else enumerate(value)
+            rest += (((*path, key), member) for key, member in members)
+        elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+            large = path
+    return large
 
 
 def _syntax(name: str, text: str, words: str) -> ConfigErrors:
