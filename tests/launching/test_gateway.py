@@ -12,7 +12,8 @@ import pytest
 
 from dragoman.config.settings import Server
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import addresses_of, find_running, gateway_started, is_running
+from dragoman.launching.gateway import StrangerError, addresses_of, find_running, gateway_started, is_running
+from dragoman.launching.listeners import TABLES
 from tests.server.process import Process, clean_environment
 
 
@@ -128,3 +129,22 @@ def _parent(entry: Path) -> int | None:
         return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
     except FileNotFoundError:
         return None
+
+
+@pytest.mark.skipif(not TABLES[0].exists(), reason="the system does not tell whose a port is")
+def test_one_who_answers_and_is_gone_before_it_is_known_whose_he_is_is_not_believed() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        listener.close()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 19\r\n\r\n{"name":"dragoman"}')
+
+    thread = threading.Thread(target=serve)
+    port = listener.getsockname()[1]
+    thread.start()
+    with pytest.raises(StrangerError, match="belongs to another user"):
+        find_running(Server(port=port))
+    thread.join(30)

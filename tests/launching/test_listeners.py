@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.launching.listeners import stranger_at
+from dragoman.launching.listeners import owners_of, strangers
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TAIL = "0 1583 1 000000004c34ad2f 100 0 0 10 0"
@@ -22,15 +22,15 @@ def line(address: str, state: str, uid: int, port: int = PORT) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lines", "stranger"),
+    ("lines", "others"),
     [
-        ([], None),
-        ([line("0100007F", "0A", os.geteuid())], None),
-        ([line("0100007F", "0A", 0)], None),
-        ([line("0100007F", "0A", OTHER)], OTHER),
-        ([line("0100007F", "0A", os.geteuid()), line("0" * 32, "0A", OTHER)], OTHER),
-        ([line("0100007F", "0A", OTHER, PORT + 1)], None),
-        ([line("0100007F", "01", OTHER)], None),
+        ([], []),
+        ([line("0100007F", "0A", os.geteuid())], []),
+        ([line("0100007F", "0A", 0)], []),
+        ([line("0100007F", "0A", OTHER)], [OTHER]),
+        ([line("0100007F", "0A", os.geteuid()), line("0" * 32, "0A", OTHER)], [OTHER]),
+        ([line("0100007F", "0A", OTHER, PORT + 1)], []),
+        ([line("0100007F", "01", OTHER)], []),
     ],
     ids=[
         "nobody",
@@ -42,20 +42,22 @@ def line(address: str, state: str, uid: int, port: int = PORT) -> str:
         "another who called from there",
     ],
 )
-def test_a_port_of_another_user_is_known(tmp_path: Path, lines: list[str], stranger: int | None) -> None:
+def test_a_port_of_another_user_is_known(tmp_path: Path, lines: list[str], others: list[int]) -> None:
     table = tmp_path / "tcp"
     table.write_text(HEAD + "".join(lines))
-    assert stranger_at(PORT, (table,)) == stranger
+    owners = owners_of(PORT, (table, tmp_path / "none"))
+    assert owners is not None
+    assert strangers(owners) == others
 
 
-def test_where_the_system_does_not_tell_nobody_is_a_stranger(tmp_path: Path) -> None:
-    assert stranger_at(PORT, (tmp_path / "none",)) is None
+def test_where_the_system_does_not_tell_nobody_is_known(tmp_path: Path) -> None:
+    assert owners_of(PORT, (tmp_path / "none",)) is None
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_a_socket_of_this_process_is_ours(family: socket.AddressFamily, host: str) -> None:
     with socket.create_server((host, 0), family=family) as listener:
-        assert stranger_at(listener.getsockname()[1]) is None
+        assert owners_of(listener.getsockname()[1]) == frozenset({os.geteuid()})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
@@ -66,4 +68,4 @@ def test_a_socket_of_another_user_is_a_strangers() -> None:
     finally:
         os.seteuid(0)
     with listener:
-        assert stranger_at(listener.getsockname()[1]) == 65534
+        assert owners_of(listener.getsockname()[1]) == frozenset({65534})

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from dragoman.config.settings import Server
 from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
-from dragoman.launching.listeners import stranger_at
+from dragoman.launching.listeners import owners_of, strangers
 from dragoman.wire.json import decode
 
 # How long a gateway may take to say who it is, to start, and to end.
@@ -50,11 +50,23 @@ def find_running(server: Server) -> str | None:
     """The address of the gateway that runs where the configuration says; a port of another user is an error."""
     if not server.port:
         return None
-    addresses = addresses_of(server)
-    stranger = stranger_at(server.port)
-    if stranger is not None:
-        raise StrangerError(f"what listens at {addresses[0]} belongs to another user of this machine (uid {stranger})")
-    return next(filter(is_running, addresses), None)
+    # Before, so that a stranger is not even asked, and after, since another may have come in between.
+    owners = owners_of(server.port)
+    if owners:
+        _check_owners(server, owners)
+    found = next(filter(is_running, addresses_of(server)), None)
+    owners = owners_of(server.port)
+    if found is not None and owners is not None:
+        _check_owners(server, owners)
+    return found
+
+
+def _check_owners(server: Server, owners: frozenset[int]) -> None:
+    """Refuse a port that is not this user's, nor root's, or only in part."""
+    others = ", ".join(f"uid {owner}" for owner in strangers(owners)) or ("" if owners else "unknown")
+    if others:
+        place = addresses_of(server)[0]
+        raise StrangerError(f"what listens at {place} belongs to another user of this machine ({others})")
 
 
 def is_running(url: str) -> bool:

@@ -12,21 +12,19 @@ _LISTENS = "0A"
 _ROOT = 0
 
 
-def stranger_at(port: int, tables: Sequence[Path] = TABLES) -> int | None:
-    """The number of another user who listens at a port; None if there is none, or where the system does not tell.
-
-    It is no matter on which address: what is only half ours is not ours.
-    """
-    owners = {owner for table in tables for owner in _owners(table, port)}
-    return next((owner for owner in sorted(owners) if owner not in (_ROOT, os.geteuid())), None)
+def owners_of(port: int, tables: Sequence[Path] = TABLES) -> frozenset[int] | None:
+    """The users who listen at a port, on whichever address; None where the system does not tell."""
+    told = [table.read_text(encoding="ascii") for table in tables if table.exists()]
+    return frozenset(owner for text in told for owner in _owners(text, port)) if told else None
 
 
-def _owners(table: Path, port: int) -> Iterator[int]:
-    try:
-        lines = table.read_text(encoding="ascii").splitlines()[1:]
-    except OSError:
-        return
-    for line in lines:
+def strangers(owners: frozenset[int]) -> list[int]:
+    """Those of the users who are neither this one nor root."""
+    return sorted(owners - {_ROOT, os.geteuid()})
+
+
+def _owners(table: str, port: int) -> Iterator[int]:
+    for line in table.splitlines()[1:]:
         # Number, local address, other address, state, queues, timers, retransmits, user …
         fields = line.split()
         if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
