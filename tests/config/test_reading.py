@@ -15,6 +15,7 @@ from dragoman.config.keys import digest_of
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Key, Limits, Route, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
+from dragoman.providers.catalogue import catalogue
 from tests.config.support import CATALOGUE, SECRET, A, C, named, problems_of, settings_of
 
 WHOLE = """\
@@ -342,6 +343,17 @@ def test_a_path_is_taken_from_where_the_file_is_and_not_from_where_one_happens_t
     settings = settings_of(tmp_path, f'[storage]\npath = "{path}"\n')
     assert settings.storage.path == kept.format(folder=tmp_path)
     assert read_settings(named(Path("../dragoman.toml")), {}, CATALOGUE).storage.keep
+
+
+def test_credentials_are_not_those_of_the_folder_that_one_happens_to_be_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkout").mkdir()
+    monkeypatch.chdir(tmp_path / "checkout")
+    file = tmp_path / "dragoman.toml"
+    file.write_text('[providers.vertex]\nregion = "global"\nproject = "p"\ncredentials = "account.json"\n')
+    settings = read_settings(named(Path("../dragoman.toml")), {}, catalogue())
+    assert Path(settings.providers["vertex"].options["credentials"]).resolve() == tmp_path / "account.json"
 
 
 @pytest.mark.parametrize(

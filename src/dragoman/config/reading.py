@@ -26,6 +26,8 @@ from dragoman.providers.provider import Provider
 
 _STATE_NAME = "state.db"
 _MEMORY = ":memory:"
+# The option of a provider that names a file.
+_CREDENTIALS = "credentials"
 
 
 def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue: Mapping[str, Listing]) -> Settings:
@@ -55,7 +57,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     settings = Settings(
         file=name,
         server=server,
-        providers=providers,
+        providers={name: _anchored(provider, file) for name, provider in providers.items()},
         routes=routes,
         defaults=default_routes(providers, catalogue),
         keys=keys,
@@ -72,10 +74,22 @@ def _kept_in(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> 
     if path == _MEMORY:
         return path
     if path and file is not None:
-        # Not where the gateway happens to be started: what lies there may be anybody's.
-        return str(file.path.absolute().parent / path)
+        return _beside(file, path)
     folder = state_folder(environ)
     return str(folder / _STATE_NAME) if folder is not None else ""
+
+
+def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:
+    """The provider, with the whole path of the file that its credentials are in."""
+    path = provider.options.get(_CREDENTIALS)
+    if not path or file is None:
+        return provider
+    return msgspec.structs.replace(provider, options={**provider.options, _CREDENTIALS: _beside(file, path)})
+
+
+def _beside(file: ConfigFile, path: str) -> str:
+    """A path as the file means it, and not from where the gateway is started: what lies there may be anybody's."""
+    return str(file.path.absolute().parent / path)
 
 
 def _section(root: Table, name: str) -> Table:
