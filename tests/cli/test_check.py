@@ -54,6 +54,12 @@ def test_a_good_file_is_summed_up(capfd: pytest.CaptureFixture[str]) -> None:
     assert captured.err == ""
 
 
+def test_keys_that_are_all_revoked_let_nobody_in(capfd: pytest.CaptureFixture[str]) -> None:
+    put("[keys]\n")
+    assert main(["check"]) == 0
+    assert "keys       none, but [keys] is there: nobody gets in" in capfd.readouterr().out
+
+
 def test_no_file_is_no_problem(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check"]) == 0
     out = capfd.readouterr().out

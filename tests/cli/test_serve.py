@@ -14,6 +14,8 @@ import pytest
 from dragoman.cli import main
 from dragoman.cli.serve import _greet, curl_lines
 from dragoman.config.reading import read_settings
+from dragoman.config.settings import Settings
+from dragoman.gateway.protection import protection_of
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import clean, put_trusted
 
@@ -121,7 +123,22 @@ def test_the_lines_to_try_are_commands_of_a_shell_with_json_in_them(keyed: bool)
 
 def test_the_greeting_fits_a_terminal_but_for_the_lines_to_copy(capsys: pytest.CaptureFixture[str]) -> None:
     settings = read_settings(None, {"ANTHROPIC_API_KEY": "sk-ant-not-a-key-0"}, catalogue())
-    _greet(settings, None, 8484)
+    _greet(settings, protection_of(settings), None, 8484)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "dragoman listens on http://127.0.0.1:8484, configured by the environment alone"
     assert all(len(line) <= 100 for line in lines if not line.startswith("  curl "))
+
+
+def test_a_gateway_that_asks_for_keys_and_has_none_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(keys_table=True)
+    _greet(settings, protection_of(settings), None, 8484)
+    said = capsys.readouterr().out
+    assert "nobody gets in" in said
+    assert "$DRAGOMAN_KEY" in said
+
+
+def test_a_file_that_is_empty_at_the_start_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    put_trusted("# nothing yet\n")
+    with taken() as port:
+        first, _ = refused(capfd, "--port", str(port))
+    assert "dragoman.toml is empty: everything comes from the environment" in first

@@ -368,3 +368,27 @@ def test_credentials_are_not_those_of_the_folder_that_one_happens_to_be_in(
 def test_workers_that_share_no_file_are_warned_of(tmp_path: Path, more: str, warned: bool) -> None:
     settings = settings_of(tmp_path, f"[server]\n{more}\n")
     assert any("storage.path" in warning for warning in settings.warnings) is warned
+
+
+@pytest.mark.parametrize(
+    ("text", "keys_table", "empty"),
+    [
+        ("", False, True),
+        ("# nothing yet\n", False, True),
+        ("[server]\n", False, False),
+        ("[keys]\n", True, False),
+        (f'[keys.a]\nkey = "{SECRET}"\n', True, False),
+    ],
+)
+def test_a_file_says_whether_it_speaks_of_keys_and_whether_it_speaks_at_all(
+    tmp_path: Path, text: str, keys_table: bool, empty: bool
+) -> None:
+    settings = settings_of(tmp_path, text)
+    assert (settings.keys_table, settings.empty) == (keys_table, empty)
+    assert any("is empty" in warning for warning in settings.warnings) is empty
+
+
+def test_without_a_file_none_is_empty() -> None:
+    settings = read_settings(None, {}, CATALOGUE)
+    assert not settings.empty
+    assert not settings.keys_table

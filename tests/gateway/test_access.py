@@ -10,6 +10,8 @@ from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway import access
 from dragoman.gateway.access import Guard, credential, hostname
+from dragoman.gateway.protection import Protection
+from dragoman.gateway.shared import Page
 from dragoman.http.body import Body
 from dragoman.http.request import Request, Target
 
@@ -300,3 +302,20 @@ def test_without_keys_nobody_is_asked_for_one() -> None:
     assert guard().open
     assert guard().identify(asked(("x-api-key", "anything")), CHAT) is None
     assert not guard("one").open
+
+
+def test_a_key_is_asked_for_although_there_is_none() -> None:
+    """All of them may have been revoked, and whether one is asked for is not their number."""
+    page = Page()
+    doors = (
+        Guard(Settings(), Protection(asks_keys=True)),
+        Guard(Settings(keys_table=True)),
+        Guard(Settings(), Protection(), page),
+    )
+    assert [door.open for door in doors] == [False, False, True]
+    # Another process has come to ask for keys: so does this one, from that moment on.
+    page.note(Protection(asks_keys=True))
+    for door in doors:
+        with pytest.raises(ClientError) as caught:
+            door.identify(asked(("x-api-key", "anything")), CHAT)
+        assert caught.value.status == 401

@@ -18,16 +18,23 @@ from tests.server.process import PATIENCE, Lines, clean_environment
 
 # A gateway whose workers cannot work: the socket they are to share is closed.
 DOOMED = """
-import socket, sys
+import sys
 from dragoman.config.settings import Server, Settings
+from dragoman.gateway import serving
+from dragoman.gateway.binding import bind
+from dragoman.gateway.configuration import Duty
 from dragoman.gateway.logs import Log
-from dragoman.gateway.serving import serve
-from dragoman.gateway.worker import Duty
 
-listener = socket.socket()
-listener.close()
+listener = bind("127.0.0.1", 0)
+started = serving.Supervisor._start
+
+def start(self, number):
+    listener.close()
+    started(self, number)
+
+serving.Supervisor._start = start
 settings = Settings(server=Server(workers=2))
-sys.exit(serve(Duty(read=lambda: settings, log=Log(json=True)), settings, listener, lambda: None))
+sys.exit(serving.serve(Duty(read=lambda: settings, log=Log(json=True)), settings, listener, lambda: None))
 """
 
 

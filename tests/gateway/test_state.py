@@ -61,14 +61,15 @@ def test_a_store_that_fails_is_told_without_its_words() -> None:
     ("providers", "keys", "noted"),
     [
         (("chat",), 2, False),
-        (("responses",), 1, False),
+        (("responses",), 0, False),
+        (("responses",), 1, True),
         (("responses",), 2, True),
         (("responses", "all"), 0, True),
-        (("chat", "responses"), 1, False),
+        (("chat", "responses"), 1, True),
         (("echo",), 2, False),
     ],
 )
-def test_ids_are_noted_where_several_keys_or_several_providers_have_them(
+def test_ids_are_noted_where_keys_are_in_use_or_several_providers_have_them(
     providers: tuple[str, ...], keys: int, noted: bool
 ) -> None:
     settings = settings_for(1, keys=[f"key-{count}" for count in range(keys)])
@@ -78,6 +79,8 @@ def test_ids_are_noted_where_several_keys_or_several_providers_have_them(
     # One of the command line belongs to nobody else.
     ours = Key(name="launch", digest=b"digest", owner=b"")
     assert several_owners(replace(settings, keys=(*settings.keys, ours))) is (keys > 1)
+    # Once there were several, there always are.
+    assert several_owners(replace(settings, several_owners=True))
 
 
 def test_a_provider_may_speak_responses_and_keep_none() -> None:

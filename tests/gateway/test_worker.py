@@ -19,8 +19,9 @@ from dragoman.config.finding import Fingerprint, fingerprint
 from dragoman.config.settings import Limits, Route, Server, Settings, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.binding import bind
+from dragoman.gateway.configuration import Duty
 from dragoman.gateway.logs import Log
-from dragoman.gateway.worker import Duty, Worker, server_limits
+from dragoman.gateway.worker import Worker, server_limits
 
 PATIENCE = 20.0
 REFUSED = "the configuration was not changed: the new one has errors"
@@ -43,7 +44,7 @@ class House:
         self.read: Callable[[], Settings] = Settings
         self.port = 0
 
-    def duty(self, *, file: Path | None = None, seen: Fingerprint | None = None, lifeline: int | None = None) -> Duty:
+    def duty(self, file: Path | None = None, *, seen: Fingerprint | None = None, lifeline: int | None = None) -> Duty:
         """What the worker is told."""
         return Duty(
             read=lambda: self.read(),
@@ -74,14 +75,18 @@ class House:
 
     async def healthy(self) -> bool:
         """Whether somebody answers at the port."""
+        return (await self.ask("/healthz")).startswith(b"HTTP/1.1 200 ")
+
+    async def ask(self, path: str) -> bytes:
+        """What is answered on a connection of its own; nothing if nobody listens."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except ConnectionRefusedError:
-            return False
-        writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            return b""
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
         told = await reader.read()
         writer.close()
-        return told.startswith(b"HTTP/1.1 200 ")
+        return told
 
 
 @pytest.fixture
@@ -154,7 +159,11 @@ CHANGES: dict[str, tuple[Settings, list[str]]] = {
         Settings(warnings=("providers.a may send its key in clear text",)),
         ["providers.a may send its key in clear text", "the configuration was changed"],
     ),
-    "an address for everybody": (Settings(server=Server(host="0.0.0.0")), [REFUSED]),
+    "an address for everybody": (
+        Settings(server=Server(host="0.0.0.0")),
+        ["host, port, workers and storage change only with a restart", "the configuration was changed"],
+    ),
+    "an empty file": (Settings(file="dragoman.toml", empty=True), [REFUSED]),
 }
 
 
@@ -184,7 +193,7 @@ def test_a_file_that_changed_before_the_start_is_read_before_anybody_is_served(h
         assert [line["event"] for line in house.events()] == ["the configuration was changed"]
         _terminate()
 
-    house.run(house.duty(file=file, seen=seen), Settings(file=str(file)), meanwhile)
+    house.run(house.duty(file, seen=seen), Settings(file=str(file)), meanwhile)
 
 
 def test_what_the_server_holds_its_clients_to_comes_from_the_settings() -> None:

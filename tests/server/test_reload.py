@@ -136,7 +136,7 @@ def test_a_file_that_is_rewritten_in_place_is_read_when_it_rests(house: Served) 
 
 def test_a_bad_file_is_told_with_its_place_and_remedy_and_the_old_one_stays(house: Served) -> None:
     good = house.file.read_text()
-    wrong = good + '"nowhere" = "nobody/served"\n[timeouts]\nidle = "soon"\n'
+    wrong = config(house.provider.port, '"nowhere" = "nobody/served"\n[timeouts]\nidle = "soon"\n')
     with _under_load(house):
         _replace(house, wrong)
         house.process.log.wait('"key":"timeouts.idle"')
@@ -178,6 +178,19 @@ def test_a_hang_up_signal_reads_the_file_at_once(house: Served) -> None:
     assert _asks_for(house, "signalled") == 200
 
 
+def test_host_and_port_stay_until_a_restart(house: Served) -> None:
+    before = _changes(house)
+    _replace(house, config(house.provider.port, '[server]\nhost = "0.0.0.0"\nworkers = 3\n'))
+    house.process.log.wait(CHANGED, before + 1)
+    house.process.log.wait("change only with a restart")
+    assert all(house.post(PATHS[client], question(client, CHAT)).status == 200 for client in PROTOCOLS)
+    # Neither is there another address, nor another Host that is let in.
+    assert house.get("/healthz", host="gateway.example.org").status == 403
+
+
+# From here on this gateway asks for keys.
+
+
 def test_a_stream_goes_on_under_the_configuration_it_began_with(house: Served, provider: Provider) -> None:
     key = "sk-gateway-key-of-the-reload-test"
     with house.send(PATHS[CHAT], question(CHAT, CHAT, stream=True, model="chat/held"), "connection: close") as end:
@@ -196,17 +209,15 @@ def test_a_stream_goes_on_under_the_configuration_it_began_with(house: Served, p
     assert is_finished(CHAT, told.body)
 
 
-def test_host_and_port_stay_until_a_restart(house: Served) -> None:
+def test_keys_that_came_with_a_change_do_not_go_with_another(house: Served) -> None:
+    refused = len(house.process.events(f"{REFUSED}: the new one has errors"))
+    _replace(house, config(house.provider.port))
+    house.process.log.wait(REFUSED, refused + 1)
+    told = house.process.events(f"{REFUSED}: the new one has errors")[-1]
+    assert told["key"] == "keys"
+    assert "an empty [keys] table" in str(told["remedy"])
+    assert _asks_for(house, "routed") == 401
     before = _changes(house)
-    _replace(house, config(house.provider.port, '[server]\nhost = "127.0.0.2"\nworkers = 3\n'))
+    _replace(house, config(house.provider.port, "[keys]\n"))
     house.process.log.wait(CHANGED, before + 1)
-    house.process.log.wait("change only with a restart")
-    assert all(house.post(PATHS[client], question(client, CHAT)).status == 200 for client in PROTOCOLS)
-
-
-def test_a_file_that_would_open_the_gateway_to_all_is_refused(house: Served) -> None:
-    _replace(house, config(house.provider.port, '[server]\nhost = "0.0.0.0"\n'))
-    line = house.process.log.wait("is reached from other machines")
-    assert REFUSED in line
-    assert "server.host" in line
-    assert house.get("/healthz").status == 200
+    assert _asks_for(house, "routed") == 401

@@ -45,7 +45,8 @@ def _summary(settings: Settings) -> Iterator[str]:
     host = f"[{server.host}]" if ":" in server.host else server.host
     yield f"file       {settings.file or 'none: the environment alone'}"
     yield f"address    http://{host}:{server.port}" + (" strict" if server.strict else "")
-    yield f"keys       {len(settings.keys) or 'none: whoever reaches it may use it'}"
+    none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
+    yield f"keys       {len(settings.keys) or none}"
     yield from _listed("providers", [(name, _describe(at)) for name, at in settings.providers.items()])
     yield from _listed("models", [(route.pattern, _target(route)) for route in settings.routes])
     served: dict[str, list[str]] = {}

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,10 +20,13 @@ from dragoman.config.keys import read_hash
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
-from dragoman.config.values import Kind, address_to_call, is_loopback
+from dragoman.config.values import Kind, address_to_call
 from dragoman.config.written import SERVER
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from dragoman.gateway.protection import Protection
 
 _SHOWN_MODELS = 6
 _WIDTH = 100
@@ -48,10 +52,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     # Here, so that the other commands start without a server's modules.
-    from dragoman.gateway.binding import bind, check_binding
+    from dragoman.gateway.binding import bind
+    from dragoman.gateway.configuration import Duty
     from dragoman.gateway.logs import Log
+    from dragoman.gateway.protection import bound_host, protection_at_start
     from dragoman.gateway.serving import serve
-    from dragoman.gateway.worker import Duty
 
     file = file_to_read(options.config)
 
@@ -62,14 +67,16 @@ def run(options: argparse.Namespace) -> int:
     # Before the reading: a change in between is then seen as one.
     seen = fingerprint() if fingerprint is not None else None
     settings = read()
-    check_binding(settings, open_to_all=options.open)
+    protection_at_start(settings, settings.server.host, open_to_all=options.open)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
     listener = bind(settings.server.host, settings.server.port)
+    # Once more, by where it is bound: a name may stand for any address.
+    protection = protection_at_start(settings, bound_host(listener), open_to_all=options.open)
     port: int = listener.getsockname()[1]
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
-    duty = Duty(read=read, log=log, open=options.open, fingerprint=fingerprint, seen=seen)
-    return serve(duty, settings, listener, lambda: _greet(settings, file, port))
+    duty = Duty(read=read, log=log, protection=protection, fingerprint=fingerprint, seen=seen)
+    return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))
 
 
 def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
@@ -102,13 +109,15 @@ def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ..
     return () if known else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
 
 
-def _greet(settings: Settings, file: ConfigFile | None, port: int) -> None:
+def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, port: int) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
     address = address_to_call(settings.server.host, port)
     lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]
     if settings.keys:
         lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
-    elif is_loopback(settings.server.host):
+    elif protection.asks_keys:
+        lines.append("keys: none, and one is asked for, so that nobody gets in; make one with `dragoman key new`")
+    elif not protection.open:
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
         lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")
@@ -121,7 +130,7 @@ def _greet(settings: Settings, file: ConfigFile | None, port: int) -> None:
         lines.append("models:")
         lines += [f"  {route.pattern} -> {route.provider}/{route.model}" for route in settings.routes]
     lines.append("try:")
-    lines += (f"  {line}" for line in curl_lines(address, keyed=bool(settings.keys)))
+    lines += (f"  {line}" for line in curl_lines(address, keyed=protection.asks_keys))
     sys.stdout.write("\n".join(map(printable, lines)) + "\n")
     sys.stdout.flush()
 

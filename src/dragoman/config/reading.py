@@ -61,6 +61,8 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
         routes=routes,
         defaults=default_routes(providers, catalogue),
         keys=keys,
+        keys_table=root.has("keys"),
+        empty=file is not None and not values,
         timeouts=timeouts,
         limits=limits,
         storage=msgspec.structs.replace(storage, path=_kept_in(storage.path, file, environ)),
@@ -129,7 +131,9 @@ def _echo(table: Table) -> Provider:
 
 def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str, ...]) -> Iterator[str]:
     """What is allowed but should be known."""
-    if not settings.keys and not is_loopback(settings.server.host):
+    if settings.empty:
+        yield f"{settings.file} is empty: everything comes from the environment"
+    if not settings.keys and not settings.keys_table and not is_loopback(settings.server.host):
         host = settings.server.host
         yield f"server.host is {host}, and there are no [keys]: serve refuses that without --open"
     for name in short:

@@ -116,6 +116,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     defaults: tuple[Route, ...] = ()
     keys: tuple[Key, ...] = ()
+    # Whether the file has `[keys]`, with anything in it or not; and whether it has nothing at all.
+    keys_table: bool = False
+    empty: bool = False
+    # Whether several keys were known since the start, although there may be fewer now.
+    several_owners: bool = False
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
     storage: Storage = Storage()

@@ -12,6 +12,8 @@ from hashlib import sha256
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.paths import MESSAGES
+from dragoman.gateway.protection import Protection, protection_of
+from dragoman.gateway.shared import Page
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 
@@ -26,8 +28,12 @@ _CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dra
 class Guard:
     """What one configuration says about access."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, protection: Protection | None = None, page: Page | None = None) -> None:
         server = settings.server
+        # Whether a key is asked for is not a matter of how many there are: all of them may have been revoked.
+        self._asks_keys = (protection or protection_of(settings)).asks_keys
+        # Where a process beside this one may have noted that keys are asked for.
+        self._page = page
         self._keys = {key.digest: key for key in settings.keys}
         self._hosts = frozenset({"localhost", server.host.lower(), *(name.lower() for name in server.allowed_hosts)})
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in server.allowed_origins)
@@ -37,7 +43,7 @@ class Guard:
     @property
     def open(self) -> bool:
         """Whether no key is asked for."""
-        return not self._keys
+        return not (self._asks_keys or (self._page is not None and self._page.asks_keys))
 
     def admit(self, request: Request) -> None:
         """Refuse what a foreign web page sent."""
@@ -56,7 +62,7 @@ class Guard:
 
     def identify(self, request: Request, protocol: str) -> Key | None:
         """The gateway key that the request carries; None if none is asked for."""
-        if not self._keys:
+        if self.open:
             return None
         given = credential(request, protocol)
         if given is None:

@@ -1,15 +1,14 @@
-"""Binding: where the gateway may listen. Without keys it spends its owner's money for whoever reaches it."""
+"""Binding: the socket that the gateway listens on. Whether it may serve there without keys, `protection.py` judges."""
 
 from __future__ import annotations
 
 import errno
 import socket
 
-from dragoman.config.settings import Settings
-from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
 
 _LAST_PORT = 65535
+BACKLOG = 1024
 # Whose fault it is that nobody can listen there, and what helps; what is not here is the address's.
 _REMEDIES = {
     errno.EADDRINUSE: ("server.port", "stop what listens there, or choose another with --port"),
@@ -18,20 +17,8 @@ _REMEDIES = {
 _OTHER_ADDRESS = ("server.host", "choose an address of this machine with --host, for example 127.0.0.1")
 
 
-def check_binding(settings: Settings, *, open_to_all: bool) -> None:
-    """Refuse to listen for others without keys, unless the operator insists."""
-    if settings.keys or open_to_all or is_loopback(settings.server.host):
-        return
-    raise ConfigError(
-        key="server.host",
-        problem=f"{settings.server.host} is reached from other machines, and no gateway key is configured",
-        remedy="make one with `dragoman key new`, listen on 127.0.0.1, or insist with --open",
-        file=settings.file,
-    )
-
-
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, to be shared by all workers."""
+    """A socket to be shared by all workers. It is bound, and listens only when it is clear that it may."""
     if not 0 <= port <= _LAST_PORT:
         # The resolver takes larger ones, too, and leaves out what does not fit.
         raise _unusable(host, port, OSError(errno.EACCES, f"ports go from 0 to {_LAST_PORT}"))
@@ -44,13 +31,20 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(1024)
         listener.setblocking(False)
-        listener.set_inheritable(True)
     except OSError as error:
         listener.close()
         raise _unusable(host, port, error) from None
     return listener
+
+
+def listen(listener: socket.socket) -> None:
+    """Let connections come in."""
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        host, port, *_ = listener.getsockname()
+        raise _unusable(host, port, error) from None
 
 
 def _unusable(host: str, port: int, error: Exception) -> ConfigError:

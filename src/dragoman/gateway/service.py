@@ -27,13 +27,15 @@ from dragoman.providers.transport import transport_of
 class Service:
     """The gateway's working parts. Metrics, log and state outlive a change of the configuration."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, log: Log, state: State | None = None) -> None:
+    def __init__(
+        self, settings: Settings, metrics: Metrics, log: Log, state: State | None = None, guard: Guard | None = None
+    ) -> None:
         self.settings = settings
         self.metrics = metrics
         self.log = log
         self.state = state or State(settings.storage, log)
         self.notes_ids = notes_ids(settings)
-        self.guard = Guard(settings)
+        self.guard = guard or Guard(settings)
         self.routes = Routes(settings)
         self.mint = system_mint()
         self.client = Client(connect_timeout=settings.timeouts.connect, connections=settings.limits.connections)

@@ -19,9 +19,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
+from dragoman.gateway.binding import listen
+from dragoman.gateway.configuration import LOOK_EVERY, Configuration, Duty
 from dragoman.gateway.logs import Log
 from dragoman.gateway.mishaps import Mishaps, places
-from dragoman.gateway.worker import Duty, Worker
+from dragoman.gateway.shared import Page
+from dragoman.gateway.worker import Worker
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STEADY = 10.0
@@ -33,6 +36,8 @@ def serve(duty: Duty, settings: Settings, listener: socket.socket, ready: Callab
     """Serve until told to stop; give the exit status."""
     raise_file_limit()
     logging.getLogger().addHandler(Mishaps(duty.log))
+    listen(listener)
+    duty = replace(duty, page=Page(settings.server.workers))
     if settings.server.workers == 1:
         return _work(duty, settings, listener, ready)
     with tempfile.TemporaryDirectory(prefix="dragoman-") as directory:
@@ -71,14 +76,15 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 class Supervisor:
-    """Starts the workers, starts anew those that die, and passes signals on.
+    """Starts the workers, starts anew those that die, follows the file for them, and passes signals on.
 
     The workers hold one end of a pipe, the lifeline: it ends with this process, however that ends, and they with it.
     """
 
     def __init__(self, duty: Duty, settings: Settings, listener: socket.socket) -> None:
         self._duty = duty
-        self._settings = settings
+        # What a worker that is started anew begins with: what the others have, not what was true at the start.
+        self._configuration = Configuration(duty, settings, quiet=True)
         self._listener = listener
         self._log: Log = duty.log
         # Process id -> the worker's number and when it was started.
@@ -99,7 +105,7 @@ class Supervisor:
         for name in _WATCHED:
             signal.signal(name, _noted)
         try:
-            for number in range(self._settings.server.workers):
+            for number in range(self._duty.page.workers):
                 self._start(number)
             ready()
             while self._workers or self._due:
@@ -111,12 +117,17 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Wait for a signal or until a worker is due, and do what is to be done."""
-        patience = max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
+        now = time.monotonic()
+        patience = max(0.0, min([LOOK_EVERY, *(due - now for due in self._due.values())]))
         if select.select([self._signals], [], [], patience)[0]:
             for number in self._signals.recv(4096):
+                if number == signal.SIGHUP:
+                    self._configuration.reload()
                 if number != signal.SIGCHLD:
                     self._pass_on(number)
         self._bury()
+        if not self._stopping:
+            self._configuration.look()
         now = time.monotonic()
         for number in [number for number, due in self._due.items() if due <= now]:
             del self._due[number]
@@ -141,8 +152,15 @@ class Supervisor:
                 signal.signal(name, signal.SIG_DFL)
             lifeline = os.dup(self._lifeline)
             self._let_go()
-            duty = replace(self._duty, name=str(number), lifeline=lifeline)
-            status = _work(duty, self._settings, self._listener, _unblocked)
+            configuration = self._configuration
+            duty = replace(
+                self._duty,
+                number=number,
+                lifeline=lifeline,
+                protection=configuration.protection,
+                seen=configuration.seen,
+            )
+            status = _work(duty, configuration.settings, self._listener, _unblocked)
         except BaseException as error:
             # The outermost edge of a process: nobody above would tell it.
             self._log.event("error", "a worker failed", error=type(error).__name__, at=places(error))

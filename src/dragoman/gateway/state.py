@@ -52,9 +52,9 @@ def unreadable(error: sqlite3.Error, log: Log) -> ClientError:
 
 
 def several_owners(settings: Settings) -> bool:
-    """Whether a provider's own state has to be told apart by the keys that made it."""
+    """Whether a provider's own state has to be told apart by the keys that made it: once it has, it always has."""
     # Those of the command line belong to whoever started the gateway, and are nobody else.
-    return sum(key.owner is None for key in settings.keys) > 1
+    return settings.several_owners or sum(key.owner is None for key in settings.keys) > 1
 
 
 def recalled(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
@@ -85,6 +85,9 @@ def keepers(settings: Settings) -> list[str]:
 
 
 def notes_ids(settings: Settings) -> bool:
-    """Whether it must be known who made a response that a provider keeps, and where."""
+    """Whether it must be known who made a response that a provider keeps, and where.
+
+    It is noted for a single key, too: should there be another one later, what this one made is its own already.
+    """
     found = keepers(settings)
-    return bool(found) and (several_owners(settings) or len(found) > 1)
+    return bool(found) and (bool(settings.keys) or len(found) > 1)

@@ -1,0 +1,91 @@
+"""Protection: whether a running gateway asks for keys. Settled at the start; a reload may only make it stricter.
+
+Nothing here is computed from how many keys there are now: all of them may have been revoked, or a file cut short.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings
+from dragoman.config.values import is_loopback
+from dragoman.errors import ConfigError
+
+
+class Protection(Struct, frozen=True, kw_only=True):
+    """How closed a running gateway is."""
+
+    asks_keys: bool = False
+    # Whether the file has `[keys]`, or had. A key of the command line is there after every reading.
+    keys_in_file: bool = False
+    # Whether `--open` allowed the start. It allows nothing later.
+    open: bool = False
+    # Digests of all keys that were known since the start, and whether those of another process were several.
+    owners: frozenset[bytes] = frozenset()
+    several_elsewhere: bool = False
+
+    @property
+    def several_owners(self) -> bool:
+        """Whether what one key made has to be told apart from what another made."""
+        return self.several_elsewhere or len(self.owners) > 1
+
+
+def protection_of(settings: Settings, *, open_to_all: bool = False) -> Protection:
+    """What a gateway that starts with these settings asks for."""
+    return tightened(Protection(open=open_to_all), settings)
+
+
+def protection_at_start(settings: Settings, host: str, *, open_to_all: bool) -> Protection:
+    """What is asked for at an address; refused for one that others reach, without keys and unless insisted on."""
+    protection = protection_of(settings, open_to_all=open_to_all)
+    if protection.asks_keys or open_to_all or is_loopback(host):
+        return protection
+    raise ConfigError(
+        key="server.host",
+        problem=f"{host} is reached from other machines, and no gateway key is configured",
+        remedy="make one with `dragoman key new`, listen on 127.0.0.1, or insist with --open",
+        file=settings.file,
+    )
+
+
+def bound_host(listener: socket.socket) -> str:
+    """The address that a socket is bound to, whatever name was asked for."""
+    host: str = listener.getsockname()[0]
+    return host
+
+
+def tightened(protection: Protection, settings: Settings) -> Protection:
+    """The protection once these settings apply: as before, or stricter."""
+    asked = bool(settings.keys) or (settings.keys_table and not protection.open)
+    return replace(
+        protection,
+        asks_keys=protection.asks_keys or asked,
+        keys_in_file=protection.keys_in_file or settings.keys_table,
+        # Whoever holds a key of the command line started the gateway, and is nobody else.
+        owners=protection.owners | {key.digest for key in settings.keys if key.owner is None},
+    )
+
+
+def judged(protection: Protection, current: Settings, new: Settings) -> Settings:
+    """The settings that a reload applies; `ConfigError` for a file that may not be applied."""
+    if new.empty and not current.empty:
+        raise ConfigError(
+            key="",
+            problem="is empty, where it was not: it may be half-written",
+            remedy="write it again; one that is to say nothing has an empty [server] table",
+            file=new.file,
+        )
+    if protection.asks_keys and protection.keys_in_file and not new.keys_table:
+        raise ConfigError(
+            key="keys",
+            problem="is not there any more, and keys are asked for",
+            remedy="an empty [keys] table revokes them all; to serve without keys, restart",
+            file=new.file,
+        )
+    started = current.server
+    server = replace(new.server, host=started.host, port=started.port, workers=started.workers)
+    several = tightened(protection, new).several_owners
+    return replace(new, server=server, storage=current.storage, several_owners=several)

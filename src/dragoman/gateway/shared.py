@@ -1,0 +1,48 @@
+"""Shared: one page of memory that a supervisor and its workers see alike. It is made before the first of them is.
+
+marks    keys are asked for | the file is why | several keys were known: each is set once, and never taken back
+"""
+
+from __future__ import annotations
+
+import mmap
+
+from msgspec.structs import replace
+
+from dragoman.gateway.protection import Protection
+
+_ASKS_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
+# Numbers of eight bytes.
+_MARKS, _BYTES = 3, 8
+
+
+class Page:
+    """The page, for so many workers."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
+        self._numbers = memoryview(mmap.mmap(-1, _MARKS * _BYTES)).cast("q")
+
+    @property
+    def asks_keys(self) -> bool:
+        """Whether any process has come to ask for keys."""
+        return self._numbers[_ASKS_KEYS] != 0
+
+    def note(self, protection: Protection) -> None:
+        """Let all processes be as closed as this one."""
+        for mark, is_so in (
+            (_ASKS_KEYS, protection.asks_keys),
+            (_KEYS_IN_FILE, protection.asks_keys and protection.keys_in_file),
+            (_SEVERAL_OWNERS, protection.several_owners),
+        ):
+            if is_so:
+                self._numbers[mark] = 1
+
+    def closed_with(self, protection: Protection) -> Protection:
+        """The protection with what other processes have noted."""
+        return replace(
+            protection,
+            asks_keys=protection.asks_keys or self.asks_keys,
+            keys_in_file=protection.keys_in_file or self._numbers[_KEYS_IN_FILE] != 0,
+            several_elsewhere=protection.several_elsewhere or self._numbers[_SEVERAL_OWNERS] != 0,
+        )
