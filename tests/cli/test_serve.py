@@ -138,7 +138,7 @@ def test_a_gateway_that_asks_for_keys_and_has_none_says_so(capsys: pytest.Captur
 
 
 def test_a_file_that_is_empty_at_the_start_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    put_trusted("# nothing yet\n")
+    put_trusted(Path(), "# nothing yet\n")
     with taken() as port:
         first, _ = refused(capfd, "--port", str(port))
     assert "dragoman.toml is empty: everything comes from the environment" in first

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import os
+import json
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.serving import raise_file_limit
-from tests.server.process import PATIENCE, Lines, clean_environment
+from dragoman.config.settings import Storage
+from dragoman.errors import ConfigError
+from dragoman.gateway.serving import check_store, raise_file_limit
+from tests.server.process import PATIENCE, clean_environment
 
-# A gateway whose workers cannot work: the socket they are to share is closed.
+# A gateway of which one worker cannot work: the socket that it is to serve on is closed.
 DOOMED = """
 import sys
-from dragoman.config.settings import Server, Settings
+from dragoman.config.settings import Server, Settings, Storage
 from dragoman.gateway import serving
 from dragoman.gateway.binding import bind
 from dragoman.gateway.configuration import Duty
 from dragoman.gateway.logs import Log
 
 listener = bind("127.0.0.1", 0)
+settings = Settings(server=Server(workers=2), storage=Storage(keep=False))
 started = serving.Supervisor._start
 
 def start(self, number):
-    listener.close()
+    if number == 1:
+        listener.close()
     started(self, number)
 
 serving.Supervisor._start = start
-settings = Settings(server=Server(workers=2))
-sys.exit(serving.serve(Duty(read=lambda: settings, log=Log(json=True)), settings, listener, lambda: None))
+sys.exit(serving.serve(Duty(read=lambda: settings, log=Log(json=True)), settings, listener, lambda: print("ready")))
 """
 
 
@@ -62,35 +63,35 @@ def test_a_limit_that_is_high_enough_stays(limits: tuple[int, int]) -> None:
     assert once[0] >= limits[0]
 
 
-@contextmanager
-def doomed(directory: Path) -> Iterator[tuple[subprocess.Popen[bytes], Lines]]:
-    """A supervisor without luck."""
-    process = subprocess.Popen(
+def test_a_worker_that_does_not_come_up_ends_the_start(tmp_path: Path) -> None:
+    done = subprocess.run(
         [sys.executable, "-c", DOOMED],
-        stderr=subprocess.PIPE,
-        cwd=directory,
-        env={**clean_environment(directory), "TMPDIR": str(directory)},
+        capture_output=True,
+        cwd=tmp_path,
+        env={**clean_environment(tmp_path), "TMPDIR": str(tmp_path)},
+        timeout=PATIENCE,
+        check=False,
     )
-    assert process.stderr is not None
-    log = Lines(process.stderr)
-    try:
-        yield process, log
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(PATIENCE)
-        log.finish()
+    said = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert [line["event"] for line in said] == ["a worker failed", "a worker died before it served"]
+    assert said[0]["error"]
+    assert said[0]["at"]
+    assert said[1]["status"] == 1
 
 
-def test_workers_that_fail_are_told_of_and_started_anew_after_longer_and_longer_pauses(tmp_path: Path) -> None:
-    with doomed(tmp_path) as (process, log):
-        failed = log.wait("a worker failed")
-        assert '"error":"' in failed
-        assert '"at":"' in failed
-        assert '"status":1' in log.wait("started anew")
-        assert '"pause":1.0' in log.wait("started anew", 2)
-        assert '"pause":2.0' in log.wait("started anew", 3)
-        # Nothing is left to wait for but the time, and that is not waited for.
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
-        assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "not kept"])
+def test_a_store_that_cannot_be_opened_is_told_before_anybody_is_let_in(tmp_path: Path, keep: bool) -> None:
+    storage = Storage(keep=keep, path=str(tmp_path))
+    if not keep:
+        check_store(storage)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_store(storage)
+    assert caught.value.key == "storage.path"
+    assert caught.value.remedy
+
+
+def test_a_store_that_lasts_as_long_as_the_process_is_each_workers_own() -> None:
+    check_store(Storage())
+    check_store(Storage(path=":memory:"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from dragoman.gateway.protection import Protection
 from dragoman.gateway.shared import Page
@@ -15,9 +16,14 @@ def test_what_a_child_notes_its_parent_sees() -> None:
     child = os.fork()
     if not child:
         page.note(CLOSED)
+        page.turn(1)
+        page.set_port(2, 65535)
         os._exit(0)
     os.waitpid(child, 0)
     assert page.asks_keys
+    assert 0 < page.turned(1) <= time.monotonic()
+    assert [page.port(number) for number in range(page.workers)] == [0, 0, 65535]
+    assert page.turned(0) == page.turned(2) == 0
 
 
 def test_a_mark_is_never_taken_back() -> None:
@@ -36,3 +42,10 @@ def test_a_table_that_nobody_has_to_obey_is_not_why_keys_are_asked_for() -> None
     page.note(Protection(open=True, keys_in_file=True))
     page.note(Protection(asks_keys=True))
     assert not page.closed_with(Protection()).keys_in_file
+
+
+def test_a_worker_that_rests_has_not_turned() -> None:
+    page = Page(2)
+    page.turn(1)
+    page.rest(1)
+    assert page.turned(1) == 0

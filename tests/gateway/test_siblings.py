@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 
 import pytest
 
 from dragoman.gateway import siblings as module
 from dragoman.gateway.metrics import Metrics, render
 from dragoman.gateway.record import Record
-from dragoman.gateway.siblings import Siblings
+from dragoman.gateway.shared import Page
+from dragoman.gateway.siblings import TOKEN_BYTES, Siblings, new_token
+
+TOKEN = new_token()
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    """A short path: names of sockets are."""
-    with tempfile.TemporaryDirectory(prefix="dgm") as name:
-        yield Path(name)
+def page() -> Page:
+    return Page(4)
 
 
 def counted(model: str = "m", times: int = 1) -> Metrics:
@@ -31,9 +31,9 @@ def counted(model: str = "m", times: int = 1) -> Metrics:
     return metrics
 
 
-def test_every_worker_hears_all_the_others(directory: Path) -> None:
+def test_every_worker_hears_all_the_others(page: Page) -> None:
     async def main() -> None:
-        workers = [Siblings(directory, str(name), counted(times=name + 1)) for name in range(3)]
+        workers = [Siblings(page, name, TOKEN, counted(times=name + 1)) for name in range(3)]
         for worker in workers:
             await worker.listen()
         for name, worker in enumerate(workers):
@@ -41,14 +41,14 @@ def test_every_worker_hears_all_the_others(directory: Path) -> None:
             assert sorted(one.cells[0].requests for one in others) == [n + 1 for n in range(3) if n != name]
         for worker in workers:
             await worker.close()
-        assert list(directory.iterdir()) == []
+        assert [page.port(number) for number in range(4)] == [0] * 4
 
     asyncio.run(main())
 
 
-def test_a_worker_alone_hears_nobody(directory: Path) -> None:
+def test_a_worker_alone_hears_nobody(page: Page) -> None:
     async def main() -> None:
-        worker = Siblings(directory, "0", counted())
+        worker = Siblings(page, 0, TOKEN, counted())
         await worker.listen()
         assert await worker.snapshots() == []
         await worker.close()
@@ -56,10 +56,10 @@ def test_a_worker_alone_hears_nobody(directory: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_is_told_is_the_state_at_that_moment(directory: Path) -> None:
+def test_what_is_told_is_the_state_at_that_moment(page: Page) -> None:
     async def main() -> None:
         metrics = Metrics()
-        one, other = Siblings(directory, "0", metrics), Siblings(directory, "1", Metrics())
+        one, other = Siblings(page, 0, TOKEN, metrics), Siblings(page, 1, TOKEN, Metrics())
         await one.listen()
         metrics.in_flight = 5
         assert [snapshot.in_flight for snapshot in await other.snapshots()] == [5]
@@ -71,10 +71,16 @@ def test_what_is_told_is_the_state_at_that_moment(directory: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_successor_takes_the_place_of_a_worker_that_died(directory: Path) -> None:
+def test_a_successor_takes_the_place_of_a_worker_that_died(page: Page) -> None:
     async def main() -> None:
-        (directory / "0.sock").write_bytes(b"left behind")
-        worker, other = Siblings(directory, "0", counted()), Siblings(directory, "1", Metrics())
+        gone = Siblings(page, 0, TOKEN, counted(times=7))
+        await gone.listen()
+        # It is killed, and has no time to say that it is not there.
+        port = page.port(0)
+        await gone.close()
+        page.set_port(0, port)
+        assert await Siblings(page, 1, TOKEN, Metrics()).snapshots() == []
+        worker, other = Siblings(page, 0, TOKEN, counted()), Siblings(page, 1, TOKEN, Metrics())
         await worker.listen()
         assert len(await other.snapshots()) == 1
         await worker.close()
@@ -105,19 +111,21 @@ STRANGE: dict[str, Tell] = {
     "another document": saying(b'{"cells":5}'),
     "bytes that are no text": saying(b'{"cells":[{"client":"\xff"'),
     "no end": silent,
+    "more than anybody counts": saying(b" " * 2_000_000),
 }
 
 
 @pytest.mark.parametrize("case", STRANGE)
-def test_a_sibling_that_cannot_tell_is_left_out(directory: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sibling_that_cannot_tell_is_left_out(page: Page, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if case == "no end":
         monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(module, "_LIMIT", 1_000_000)
 
     async def main() -> None:
-        good, asking = Siblings(directory, "good", counted()), Siblings(directory, "asking", Metrics())
+        good, asking = Siblings(page, 0, TOKEN, counted()), Siblings(page, 1, TOKEN, Metrics())
         await good.listen()
-        strange = await asyncio.start_unix_server(STRANGE[case], str(directory / "strange.sock"))
-        (directory / "dead.sock").write_bytes(b"")
+        strange = await asyncio.start_server(STRANGE[case], "127.0.0.1", 0)
+        page.set_port(2, strange.sockets[0].getsockname()[1])
         found = await asking.snapshots()
         assert [snapshot.cells[0].requests for snapshot in found] == [1]
         strange.close()
@@ -128,15 +136,16 @@ def test_a_sibling_that_cannot_tell_is_left_out(directory: Path, case: str, monk
     asyncio.run(main())
 
 
-def test_one_who_hangs_up_early_does_no_harm(directory: Path) -> None:
+def test_one_who_hangs_up_early_does_no_harm(page: Page) -> None:
     async def main() -> None:
         metrics = Metrics()
         for count in range(100):
             metrics._losses["c", "d", "f" * 10_000, str(count)] = 1
-        worker, other = Siblings(directory, "0", metrics), Siblings(directory, "1", Metrics())
+        worker, other = Siblings(page, 0, TOKEN, metrics), Siblings(page, 1, TOKEN, Metrics())
         await worker.listen()
         for _ in range(5):
-            _, writer = await asyncio.open_unix_connection(str(directory / "0.sock"))
+            _, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
+            writer.write(TOKEN)
             writer.transport.abort()
         (snapshot,) = await other.snapshots()
         assert len(snapshot.losses) == 100
@@ -146,14 +155,53 @@ def test_one_who_hangs_up_early_does_no_harm(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["a\ud800b", 'x"}\n', "x" * 1_000_000, "漢字"], ids=lambda model: ascii(model[:8]))
-def test_a_hostile_model_does_not_keep_a_worker_from_telling(directory: Path, model: str) -> None:
+def test_a_hostile_model_does_not_keep_a_worker_from_telling(page: Page, model: str) -> None:
     async def main() -> None:
-        worker, other = Siblings(directory, "0", counted(model)), Siblings(directory, "1", counted(model))
+        worker, other = Siblings(page, 0, TOKEN, counted(model)), Siblings(page, 1, TOKEN, counted(model))
         await worker.listen()
         both = [counted(model).snapshot(), *await other.snapshots()]
         await worker.close()
         lines = [line for line in render(both).decode().split("\n") if line.startswith("dragoman_requests_total")]
         assert len(lines) == 1
         assert lines[0].endswith(" 2")
+
+    asyncio.run(main())
+
+
+UNKNOWN: dict[str, bytes] = {
+    "another token": bytes(TOKEN_BYTES),
+    "the token cut short": TOKEN[:-1],
+    "a request of a browser": b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_one_who_does_not_know_the_token_is_told_nothing(page: Page, case: str) -> None:
+    async def main() -> None:
+        worker = Siblings(page, 0, TOKEN, counted())
+        await worker.listen()
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
+        writer.write(UNKNOWN[case])
+        writer.write_eof()
+        # What was said beyond the token's length is left unread.
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        await worker.close()
+
+    asyncio.run(main())
+
+
+def test_one_who_says_nothing_is_hung_up_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+
+    async def main() -> None:
+        worker = Siblings(page, 0, TOKEN, counted())
+        await worker.listen()
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
+        assert await reader.read() == b""
+        writer.close()
+        await worker.close()
 
     asyncio.run(main())

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -189,3 +190,43 @@ def test_workers_do_not_outlive_whoever_watches_over_them_and_the_port_is_free_a
         assert again.stop() == 0
     finally:
         again.end()
+
+
+def test_a_worker_that_cannot_open_the_store_says_why_each_time(holding: Holding) -> None:
+    with TemporaryDirectory() as name:
+        store = Path(name) / "state.db"
+        with serving(holding, f'[storage]\npath = "{store}"\n', arguments=("--workers", "2")) as house:
+            pids = _workers(house)
+            for file in Path(name).iterdir():
+                file.unlink()
+            store.mkdir()
+            killed = min(pids)
+            os.kill(killed, signal.SIGKILL)
+            for count in (1, 2):
+                told = house.process.log.wait("a worker failed", count)
+                assert "the file cannot be opened" in told
+                assert '"remedy":"name a file' in told
+            # After longer and longer pauses, and the other one serves.
+            assert '"pause":2.0' in house.process.log.wait(ANEW, 2)
+            assert house.get("/healthz").status == 200
+            assert house.stop() == 0
+
+
+@pytest.mark.parametrize("killed", ["the watcher", "everybody"])
+def test_a_gateway_that_is_killed_leaves_no_folder_behind(holding: Holding, tmp_path: Path, killed: str) -> None:
+    with serving(holding, arguments=("--workers", "2"), environment={"TMPDIR": str(tmp_path)}) as house:
+        pids = _workers(house)
+        assert house.metric("dragoman_in_flight") == 0
+        assert list(tmp_path.iterdir()) == []
+        house.process.send(signal.SIGKILL)
+        for pid in pids if killed == "everybody" else ():
+            os.kill(pid, signal.SIGKILL)
+        assert _gone(pids)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_hold_nothing_of_whoever_watches_over_them_but_the_port(house: Served) -> None:
+    pids = _workers(house)
+    theirs = _sockets(house.process.pid)
+    for pid in pids:
+        assert len(_sockets(pid) & theirs) == 1

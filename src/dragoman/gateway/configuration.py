@@ -7,7 +7,6 @@ rests is read and judged (`protection.py`); one that may not be applied is told 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -39,10 +38,12 @@ class Duty(Struct, frozen=True, kw_only=True):
     # Which of the workers it is, and what they share.
     number: int = 0
     page: Page = field(default_factory=Page)
-    # Where the workers tell each other what they counted.
-    siblings: Path | None = None
+    # What a sibling says to be told what was counted; empty for one without siblings.
+    token: bytes = b""
     # A pipe that ends with the process at its other side.
     lifeline: int | None = None
+    # After how many seconds without a turn of its loop the process ends itself; None for never.
+    longest_turn: float | None = None
 
 
 class Configuration:

@@ -9,39 +9,61 @@ import resource
 import select
 import signal
 import socket
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Settings, Storage
+from dragoman.errors import ConfigError
 from dragoman.gateway.binding import listen
 from dragoman.gateway.configuration import LOOK_EVERY, Configuration, Duty
 from dragoman.gateway.logs import Log
 from dragoman.gateway.mishaps import Mishaps, places
 from dragoman.gateway.shared import Page
+from dragoman.gateway.siblings import new_token
 from dragoman.gateway.worker import Worker
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.store import MEMORY, open_store
 
+# A loop that has not turned for so long stands still; whoever watches from outside waits a little longer, so that the
+# process can say where it stood.
+LONGEST_TURN = 15.0
+_GRACE = 2.0
+# Whoever watches looks so often; after a longer gap than this its clock says nothing of others: the machine slept.
+_LONGEST_GAP = 5.0
+_FIRST_LOOK = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STEADY = 10.0
 _MOST_FILES = 65_536
 _WATCHED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 
 
-def serve(duty: Duty, settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> int:
-    """Serve until told to stop; give the exit status."""
+def serve(
+    duty: Duty,
+    settings: Settings,
+    listener: socket.socket,
+    ready: Callable[[], None],
+    longest_turn: float = LONGEST_TURN,
+) -> int:
+    """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
     raise_file_limit()
     logging.getLogger().addHandler(Mishaps(duty.log))
+    # Before anybody is let in: a gateway that cannot keep what it promises to keep does not start.
+    check_store(settings.storage)
     listen(listener)
-    duty = replace(duty, page=Page(settings.server.workers))
-    if settings.server.workers == 1:
+    workers = settings.server.workers
+    duty = replace(duty, page=Page(workers), longest_turn=longest_turn)
+    if workers == 1:
         return _work(duty, settings, listener, ready)
-    with tempfile.TemporaryDirectory(prefix="dragoman-") as directory:
-        return Supervisor(replace(duty, siblings=Path(directory)), settings, listener).run(ready)
+    return Supervisor(replace(duty, token=new_token()), settings, listener).run(ready)
+
+
+def check_store(storage: Storage) -> None:
+    """Open the store once, and close it; a `ConfigError` says why that cannot be."""
+    if storage.keep and storage.path not in ("", MEMORY):
+        open_store(storage.path, storage.days).close()
 
 
 def raise_file_limit() -> None:
@@ -75,74 +97,101 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
+class Running(Struct, frozen=True):
+    """A worker that has been started."""
+
+    number: int
+    started: float
+
+
 class Supervisor:
-    """Starts the workers, starts anew those that die, follows the file for them, and passes signals on.
+    """Starts the workers, starts anew those that die or stand still, follows the file for them, and passes signals on.
 
     The workers hold one end of a pipe, the lifeline: it ends with this process, however that ends, and they with it.
     """
 
     def __init__(self, duty: Duty, settings: Settings, listener: socket.socket) -> None:
         self._duty = duty
+        self._page = duty.page
         # What a worker that is started anew begins with: what the others have, not what was true at the start.
         self._configuration = Configuration(duty, settings, quiet=True)
         self._listener = listener
         self._log: Log = duty.log
-        # Process id -> the worker's number and when it was started.
-        self._workers: dict[int, tuple[int, float]] = {}
+        self._workers: dict[int, Running] = {}
         self._lifeline, self._held = os.pipe()
         # Signals arrive here as bytes, so that waiting for them and for the time is one thing.
         self._signals, self._wake = socket.socketpair()
+        # Whether all have served once; and whether one ended before that.
+        self._begun = self._failed = False
         self._stopping = False
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
         # When which worker is due to be started anew.
         self._due: dict[int, float] = {}
+        # When this process last looked, and since when it has done so without a gap.
+        self._looked = self._awake = time.monotonic()
 
     def run(self, ready: Callable[[], None]) -> int:
-        """Keep the workers running until told to stop."""
+        """Keep the workers running until told to stop; give the exit status."""
         self._signals.setblocking(False)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno())
         for name in _WATCHED:
             signal.signal(name, _noted)
         try:
-            for number in range(self._duty.page.workers):
+            for number in range(self._page.workers):
                 self._start(number)
-            ready()
+            if not self._have_begun():
+                return 1
+            if not self._stopping:
+                ready()
             while self._workers or self._due:
-                self._wait()
+                self._wait(LOOK_EVERY)
         finally:
             signal.set_wakeup_fd(-1)
             self._let_go()
         return 0
 
-    def _wait(self) -> None:
-        """Wait for a signal or until a worker is due, and do what is to be done."""
+    def _have_begun(self) -> bool:
+        """Wait until every worker serves; one that does not come up ends the start, and this is false."""
+        while not all(self._page.turned(number) for number in range(self._page.workers)):
+            self._wait(_FIRST_LOOK)
+            if self._stopping:
+                break
+            if self._failed:
+                self._stop(signal.SIGINT)
+                while self._workers:
+                    self._wait(LOOK_EVERY)
+                return False
+        self._begun = True
+        return True
+
+    def _wait(self, patience: float) -> None:
+        """Wait for a signal or some time, and do what is to be done."""
         now = time.monotonic()
-        patience = max(0.0, min([LOOK_EVERY, *(due - now for due in self._due.values())]))
+        patience = max(0.0, min([patience, *(at - now for at in self._due.values())]))
         if select.select([self._signals], [], [], patience)[0]:
             for number in self._signals.recv(4096):
                 if number == signal.SIGHUP:
                     self._configuration.reload()
-                if number != signal.SIGCHLD:
-                    self._pass_on(number)
+                    self._pass_on(signal.SIGHUP)
+                elif number != signal.SIGCHLD:
+                    self._stop(signal.Signals(number))
         self._bury()
+        now = time.monotonic()
+        self._end_still(now)
         if not self._stopping:
             self._configuration.look()
-        now = time.monotonic()
-        for number in [number for number, due in self._due.items() if due <= now]:
+        for number in [number for number, at in self._due.items() if at <= now]:
             del self._due[number]
             self._start(number)
 
     def _start(self, number: int) -> None:
-        # What is buffered would be written by both. A full disk is no reason to have no workers.
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
+        configuration = self._configuration
         # A worker hears no signal before it knows what to do with one.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         pid = os.fork()
         if pid:
-            self._workers[pid] = (number, time.monotonic())
+            self._workers[pid] = Running(number, time.monotonic())
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return
         status = 1
@@ -152,7 +201,6 @@ class Supervisor:
                 signal.signal(name, signal.SIG_DFL)
             lifeline = os.dup(self._lifeline)
             self._let_go()
-            configuration = self._configuration
             duty = replace(
                 self._duty,
                 number=number,
@@ -163,7 +211,7 @@ class Supervisor:
             status = _work(duty, configuration.settings, self._listener, _unblocked)
         except BaseException as error:
             # The outermost edge of a process: nobody above would tell it.
-            self._log.event("error", "a worker failed", error=type(error).__name__, at=places(error))
+            self._log.event("error", "a worker failed", **_told(error))
         finally:
             # Whatever happened, a child never returns into its parent's code.
             os._exit(status)
@@ -181,24 +229,58 @@ class Supervisor:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            number, started = self._workers.pop(pid)
+            worker, now = self._workers.pop(pid), time.monotonic()
+            stood_still = self._stands_still(worker, now, 0.0)
+            # Its port may be another's by now.
+            self._page.rest(worker.number)
+            self._page.set_port(worker.number, 0)
             if self._stopping:
                 continue
-            steady = time.monotonic() - started > _STEADY
-            pause = self._pauses[number] = _FIRST_PAUSE if steady else min(self._pauses[number] * 2, _LONGEST_PAUSE)
             status = os.waitstatus_to_exitcode(status)
-            self._log.event("error", "a worker died and is started anew", worker=number, status=status, pause=pause)
-            self._due[number] = time.monotonic() + pause
+            if not self._begun:
+                self._failed = True
+                self._log.event("error", "a worker died before it served", worker=worker.number, status=status)
+                continue
+            steady = now - worker.started > _STEADY
+            pause = _FIRST_PAUSE if steady else min(self._pauses[worker.number] * 2, _LONGEST_PAUSE)
+            self._pauses[worker.number] = pause
+            message = "a worker stood still and is replaced" if stood_still else "a worker died and is started anew"
+            self._log.event("error", message, worker=worker.number, status=status, pause=pause)
+            self._due[worker.number] = now + pause
 
-    def _pass_on(self, number: int) -> None:
-        if number != signal.SIGHUP:
-            self._stopping = True
-            self._due.clear()
-            # As long as anybody holds it open, the system accepts connections that nobody serves.
-            self._listener.close()
+    def _end_still(self, now: float) -> None:
+        """End workers that stand still and have not ended themselves."""
+        if now - self._looked > _LONGEST_GAP:
+            self._awake = now
+        self._looked = now
+        for pid, worker in self._workers.items():
+            if self._stands_still(worker, now, _GRACE):
+                os.kill(pid, signal.SIGKILL)
+
+    def _stands_still(self, worker: Running, now: float, grace: float) -> bool:
+        limit, turned = self._duty.longest_turn, self._page.turned(worker.number)
+        return limit is not None and turned > 0 and now - max(turned, self._awake) > limit + grace
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Have the workers stop."""
+        self._stopping = True
+        self._due.clear()
+        # As long as anybody holds it open, the system accepts connections that nobody serves.
+        self._listener.close()
+        self._pass_on(number)
+
+    def _pass_on(self, number: signal.Signals) -> None:
         # Those that have ended stay their parent's until they are buried: no other process has these numbers.
         for pid in self._workers:
             os.kill(pid, number)
+
+
+def _told(error: BaseException) -> JsonObject:
+    """What is said of an error: its kind and place, and its words if they are ours."""
+    told: JsonObject = {"error": type(error).__name__, "at": places(error)}
+    if isinstance(error, ConfigError):
+        told |= {"key": error.key, "problem": error.problem, "remedy": error.remedy}
+    return told
 
 
 def _noted(number: int, frame: object) -> None:

@@ -1,19 +1,23 @@
 """Shared: one page of memory that a supervisor and its workers see alike. It is made before the first of them is.
 
-marks    keys are asked for | the file is why | several keys were known: each is set once, and never taken back
+    marks    keys are asked for | the file is why | several keys were known: each is set once, and never taken back
+    slots    one for each worker: when its loop last turned, and the port at which it tells its siblings what it counted
+
+Each place has one writer at a time or only ever gets one value, so that nothing has to be locked.
 """
 
 from __future__ import annotations
 
 import mmap
+import time
 
 from msgspec.structs import replace
 
 from dragoman.gateway.protection import Protection
 
 _ASKS_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
-# Numbers of eight bytes.
-_MARKS, _BYTES = 3, 8
+# Numbers of eight bytes: those of the marks, then two for each worker.
+_MARKS, _SLOT, _BYTES = 3, 2, 8
 
 
 class Page:
@@ -21,7 +25,7 @@ class Page:
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
-        self._numbers = memoryview(mmap.mmap(-1, _MARKS * _BYTES)).cast("q")
+        self._numbers = memoryview(mmap.mmap(-1, (_MARKS + _SLOT * workers) * _BYTES)).cast("q")
 
     @property
     def asks_keys(self) -> bool:
@@ -46,3 +50,23 @@ class Page:
             keys_in_file=protection.keys_in_file or self._numbers[_KEYS_IN_FILE] != 0,
             several_elsewhere=protection.several_elsewhere or self._numbers[_SEVERAL_OWNERS] != 0,
         )
+
+    def turned(self, worker: int) -> float:
+        """When a worker's loop last turned, by the monotonic clock; 0 if it has not begun, or is about to end."""
+        return self._numbers[_MARKS + _SLOT * worker] / 1e9
+
+    def turn(self, worker: int) -> None:
+        """Note that a worker's loop turns."""
+        self._numbers[_MARKS + _SLOT * worker] = time.monotonic_ns()
+
+    def rest(self, worker: int) -> None:
+        """Note that a worker's loop need not turn."""
+        self._numbers[_MARKS + _SLOT * worker] = 0
+
+    def port(self, worker: int) -> int:
+        """Where a worker tells what it counted; 0 if it does not."""
+        return self._numbers[_MARKS + _SLOT * worker + 1]
+
+    def set_port(self, worker: int, port: int) -> None:
+        """Note where a worker tells what it counted."""
+        self._numbers[_MARKS + _SLOT * worker + 1] = port

@@ -23,6 +23,7 @@ from dragoman.gateway.configuration import LOOK_EVERY, Configuration, Duty
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.siblings import Siblings
+from dragoman.gateway.watchdog import Watchdog
 from dragoman.http.server import Server, ServerLimits
 
 _LAST_MOMENTS = 5.0
@@ -39,7 +40,8 @@ class Worker:
         self._metrics = Metrics()
         settings = self._configuration.settings
         self._service = Service(settings, self._metrics, duty.log, guard=self._guard())
-        self._siblings = Siblings(duty.siblings, str(duty.number), self._metrics) if duty.siblings is not None else None
+        self._siblings = Siblings(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
+        self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn)
         self._app = App(self._service, self._siblings)
         self._server = Server(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
         self._stop = asyncio.Event()
@@ -63,12 +65,16 @@ class Worker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
-        ready()
-        await self._until_stopped()
-        accepting.close()
-        await self._drain()
-        if self._siblings is not None:
-            await self._siblings.close()
+        self._watchdog.start()
+        try:
+            ready()
+            await self._until_stopped()
+            accepting.close()
+            await self._drain()
+            if self._siblings is not None:
+                await self._siblings.close()
+        finally:
+            self._watchdog.stop()
         await self._service.close()
         await self._service.state.close(0.0)
 

@@ -1,0 +1,201 @@
+"""Watchdog: a loop that turns is left alone; a process whose loop stands still ends, and says where it stood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.server.process import PATIENCE, Lines, clean_environment, port_in
+from tests.server.workers import running_workers
+
+# A gateway with a short patience, in which a signal makes the loop stand still at a place that can be found again.
+FREEZING = """
+import asyncio, os, signal, sys, time
+from dragoman.config.settings import Server, Settings, Storage, Timeouts
+from dragoman.gateway.binding import bind
+from dragoman.gateway.configuration import Duty
+from dragoman.gateway.logs import Log
+from dragoman.gateway.serving import serve
+
+def stand_still():
+    time.sleep(600)
+
+def hold_the_interpreter():
+    # No other thread of Python runs while this does.
+    sys.setswitchinterval(600)
+    while True:
+        pass
+
+def greet():
+    print(f"it listens on http://127.0.0.1:{listener.getsockname()[1]},", flush=True)
+
+def ready():
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, stand_still)
+    loop.add_signal_handler(signal.SIGUSR2, hold_the_interpreter)
+    greet()
+
+workers = int(sys.argv[1])
+listener = bind("127.0.0.1", 0)
+settings = Settings(
+    server=Server(workers=workers), storage=Storage(keep=False), timeouts=Timeouts(drain=0)
+)
+duty = Duty(read=lambda: settings, log=Log(json=True))
+sys.exit(serve(duty, settings, listener, ready if workers == 1 else greet, longest_turn=1.0))
+"""
+
+
+class Freezing:
+    """Such a gateway as a process."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", FREEZING, str(workers)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=directory,
+            env={**clean_environment(directory), "TMPDIR": str(directory)},
+        )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self.pid = self._process.pid
+        self.out, self.log = Lines(self._process.stdout), Lines(self._process.stderr)
+        self.port = port_in(self.out.wait(" listens on "))
+
+    def wait(self) -> int:
+        status = self._process.wait(PATIENCE)
+        self.log.finish()
+        return status
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self.wait()
+
+
+@contextmanager
+def freezing(directory: Path, workers: int = 1) -> Iterator[Freezing]:
+    process = Freezing(directory, workers)
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+@pytest.mark.parametrize(
+    ("number", "place"),
+    [(signal.SIGUSR1, "in stand_still"), (signal.SIGUSR2, "in hold_the_interpreter")],
+    ids=["it waits", "it computes"],
+)
+def test_a_single_worker_whose_loop_stands_still_ends_itself_and_says_where(
+    tmp_path: Path, number: signal.Signals, place: str
+) -> None:
+    with freezing(tmp_path) as process:
+        os.kill(process.pid, number)
+        assert process.wait() == 1
+        said = "\n".join(process.log.all())
+        assert "Timeout" in said
+        assert place in said
+
+
+def test_a_loop_that_turns_is_left_alone(tmp_path: Path) -> None:
+    with freezing(tmp_path) as process:
+        # Several times its patience.
+        time.sleep(3.0)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == 0
+        assert process.log.all() == []
+
+
+def test_one_that_was_stopped_on_a_terminal_goes_on(tmp_path: Path) -> None:
+    with freezing(tmp_path) as process:
+        os.kill(process.pid, signal.SIGTSTP)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        time.sleep(2.0)
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(1.5)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == 0
+
+
+def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    try:
+        os.set_blocking(theirs, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(theirs, b"." * 4096)
+        os.set_blocking(theirs, True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", FREEZING, "1"],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            cwd=tmp_path,
+            env=clean_environment(tmp_path),
+        )
+        assert process.stdout is not None
+        try:
+            with process.stdout:
+                process.stdout.readline()
+                os.kill(process.pid, signal.SIGUSR1)
+                assert process.wait(PATIENCE) == 1
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait(PATIENCE)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_a_worker_that_stands_still_is_replaced_while_the_other_serves(tmp_path: Path) -> None:
+    with freezing(tmp_path, 2) as process:
+        workers = running_workers(process.pid, 2)
+        frozen = min(workers)
+        # It cannot end itself: nothing of it runs.
+        os.kill(frozen, signal.SIGSTOP)
+        assert '"status":-9' in process.log.wait("a worker stood still and is replaced")
+        assert _asked(process.port).startswith(b"HTTP/1.1 200")
+        both = running_workers(process.pid, 2, without={frozen})
+        assert both > workers - {frozen}
+        # Neither of them is taken for another that stands still.
+        time.sleep(4.0)
+        assert running_workers(process.pid, 2) == both
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == 0
+        told = [line for line in process.log.all() if "worker" in line]
+        assert len(told) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_whoever_slept_itself_blames_nobody(tmp_path: Path) -> None:
+    with freezing(tmp_path, 2) as process:
+        workers = running_workers(process.pid, 2)
+        for pid in (process.pid, *workers):
+            # As on a terminal, where all are told at once.
+            os.kill(pid, signal.SIGTSTP)
+        time.sleep(6.0)
+        for pid in (process.pid, *workers):
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(1.5)
+        assert running_workers(process.pid, 2) == workers
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == 0
+        assert process.log.all() == []
+
+
+def _asked(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        return connection.recv(65536)
