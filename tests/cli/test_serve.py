@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +22,11 @@ from tests.cli.machine import clean, put_trusted
 
 
 @pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clean(tmp_path, monkeypatch)
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:

@@ -9,6 +9,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -68,7 +71,8 @@ def test_with_nothing_configured_the_printed_lines_work(tmp_path: Path) -> None:
         said = process.out.all()
         assert any(line.startswith("keys: none") and "this machine only" in line for line in said)
         assert any(line.split()[0] == "echo" and "echo/text" in line for line in said if line.startswith("  "))
-        assert process.stop() == 0
+        process.send(signal.SIGINT)
+        assert process.wait() == 0
 
 
 def test_with_keys_the_printed_lines_work_for_those_who_have_one(tmp_path: Path) -> None:
@@ -136,3 +140,62 @@ def test_a_gateway_that_was_killed_can_be_started_again_at_once_in_the_same_plac
             assert again.listening() == house.port
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
             assert again.stop() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+def test_a_store_that_cannot_be_opened_is_told_and_nobody_listens(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "dragoman.toml").write_text(f'[storage]\npath = "{tmp_path}"\n')
+    with started(tmp_path, "--port", "0", "--workers", workers) as process:
+        assert process.wait() == 1
+        assert process.out.all() == []
+        (said,) = process.log.all()
+    assert "storage.path: the file cannot be opened" in said
+    assert "name a file in a directory that can be written to" in said
+
+
+def test_a_hang_up_signal_before_anything_was_read_ends_nothing(tmp_path: Path) -> None:
+    with started(tmp_path, "--port", "0") as process:
+        # As soon as the command runs at all, which shows in what the system knows of its signals.
+        status = Path(f"/proc/{process.pid}/status")
+        if not status.exists():
+            pytest.skip("signals are found in /proc")
+        while not int(status.read_text().partition("SigIgn:")[2].split()[0], 16) & 1:
+            assert process.running
+        process.send(signal.SIGHUP)
+        process.listening()
+        process.send(signal.SIGINT)
+        assert process.wait() == 0
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+def test_it_serves_although_nobody_listens_to_what_it_says(tmp_path: Path, closed: str, workers: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    command = f"exec {sys.executable} -m dragoman serve --port {port} --workers {workers} {closed}"
+    process = subprocess.Popen(["sh", "-c", command], cwd=tmp_path, env=clean_environment(tmp_path))
+    try:
+        address = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + PATIENCE
+        while not _answers(f"{address}/readyz"):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        # It has something to say, and says it to nobody: no client gets it.
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"{address}/nowhere", timeout=PATIENCE)
+        assert _answers(f"{address}/healthz")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(PATIENCE)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -58,6 +59,9 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.protection import bound_host, protection_at_start
     from dragoman.gateway.serving import serve
 
+    # Nobody can be told to read again before anything was read.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _fill_standard_streams()
     file = file_to_read(options.config)
 
     def read() -> Settings:
@@ -77,6 +81,18 @@ def run(options: argparse.Namespace) -> int:
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
     duty = Duty(read=read, log=log, protection=protection, fingerprint=fingerprint, seen=seen)
     return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))
+
+
+def _fill_standard_streams() -> None:
+    """Open what is missing of them: else a socket takes the number of one, and gets what is written to it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # It takes the lowest number that is free, which is this one.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
