@@ -20,6 +20,9 @@ _GATEWAY = """
 host = "127.0.0.1"
 port = {port}
 
+[timeouts]
+lame_duck = 0
+
 [providers.chat]
 protocol = "openai-chat"
 base_url = "http://127.0.0.1:{provider}/v1"

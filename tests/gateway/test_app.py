@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,6 +20,7 @@ from tests.gateway.harness import (
     House,
     Received,
     Reply,
+    read_answer,
     running,
     settings_for,
     whole,
@@ -106,6 +108,18 @@ def test_a_draining_gateway_is_well_but_not_ready() -> None:
         assert house.get("/readyz").body == b"ready\n"
         house.app.service.draining = True
         assert (house.get("/readyz").status, house.get("/healthz").status) == (503, 200)
+
+
+def test_a_gateway_that_stops_soon_is_not_ready_and_serves() -> None:
+    with running(lambda received: tells(CHAT)) as house:
+        house.app.lame_duck = True
+        assert (house.get("/readyz").status, house.get("/readyz").body) == (503, b"draining\n")
+        with house.connect() as connection:
+            data = json.dumps(question(CHAT, CHAT)).encode()
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(data)}\r\n\r\n"
+            connection.sendall(head.encode() + data)
+            told = read_answer(connection)
+        assert (told.status, told.header("connection")) == (200, "close")
 
 
 def test_metrics_count_what_was_asked(house: House) -> None:

@@ -47,7 +47,7 @@ def ready():
 workers = int(sys.argv[1])
 listener = bind("127.0.0.1", 0)
 settings = Settings(
-    server=Server(workers=workers), storage=Storage(keep=False), timeouts=Timeouts(drain=0)
+    server=Server(workers=workers), storage=Storage(keep=False), timeouts=Timeouts(lame_duck=0, drain=0)
 )
 duty = Duty(read=lambda: settings, log=Log(json=True))
 sys.exit(serve(duty, settings, listener, ready if workers == 1 else greet, longest_turn=1.0))

@@ -94,8 +94,9 @@ def house() -> House:
     return House()
 
 
+# Stops at once: what comes before that with SIGTERM is shown by itself.
 def _terminate() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_it_serves_until_it_is_told_to_stop_and_closes_the_port_then(house: House) -> None:
@@ -194,6 +195,64 @@ def test_a_file_that_changed_before_the_start_is_read_before_anybody_is_served(h
         _terminate()
 
     house.run(house.duty(file, seen=seen), Settings(file=str(file)), meanwhile)
+
+
+def test_it_serves_on_after_sigterm_and_says_that_it_will_not_for_long(house: House) -> None:
+    async def meanwhile(worker: Worker) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", house.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert b"connection: close" not in await reader.readuntil(b"ok\n")
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not house.events():
+            await asyncio.sleep(0.01)
+        assert (await house.ask("/readyz")).startswith(b"HTTP/1.1 503 ")
+        assert (await house.ask("/readyz")).endswith(b"draining\n")
+        assert await house.healthy()
+        # A connection that was there before is served, too, and told that this is the end of it.
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert b"connection: close" in await reader.read()
+        writer.close()
+        # It is told once more: then it is time.
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    house.run(house.duty(), Settings(timeouts=Timeouts(lame_duck=3600)), meanwhile)
+    assert [line["event"] for line in house.events()] == ["stopping soon: no longer ready, and still serving"]
+
+
+def test_the_time_between_is_over_by_itself(house: House) -> None:
+    async def meanwhile(worker: Worker) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    house.run(house.duty(), Settings(timeouts=Timeouts(lame_duck=0.1)), meanwhile)
+
+
+def test_a_worker_among_several_may_be_told_twice(house: House) -> None:
+    lifeline, held = os.pipe()
+
+    async def meanwhile(worker: Worker) -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.05)
+        assert (await house.ask("/readyz")).startswith(b"HTTP/1.1 503 ")
+        # Whoever watched over it is gone: nothing is waited for.
+        os.close(held)
+
+    try:
+        house.run(house.duty(lifeline=lifeline), Settings(timeouts=Timeouts(lame_duck=3600)), meanwhile)
+    finally:
+        os.close(lifeline)
+
+
+def test_a_change_in_the_time_between_leaves_it_not_ready(house: House) -> None:
+    async def meanwhile(worker: Worker) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not house.events():
+            await asyncio.sleep(0.01)
+        worker.reload()
+        assert (await house.ask("/readyz")).startswith(b"HTTP/1.1 503 ")
+        _terminate()
+
+    house.run(house.duty(), Settings(timeouts=Timeouts(lame_duck=3600)), meanwhile)
 
 
 def test_what_the_server_holds_its_clients_to_comes_from_the_settings() -> None:

@@ -89,6 +89,25 @@ def test_a_retired_server_takes_no_new_connections(run: Run) -> None:
 
 
 @on_both_loops
+def test_connections_may_end_with_the_reply_that_is_under_way_and_others_go_on(run: Run) -> None:
+    async def main() -> None:
+        gated = Gated()
+        async with serving(gated) as house:
+            busy, idle = [await house.client() for _ in range(2)]
+            busy.send(GET)
+            await until(lambda: gated.began == 1 and len(house.server._connections) == 2)
+            house.server.close_after_replies()
+            gated.gate.set()
+            assert (await busy.reply()).value(b"connection") == b"close"
+            assert await busy.ended()
+            for client in (idle, await house.client()):
+                client.send(GET)
+                assert (await client.reply()).value(b"connection") is None
+
+    run(main())
+
+
+@on_both_loops
 def test_cancelling_ends_every_exchange(run: Run) -> None:
     async def main() -> None:
         gated = Gated()

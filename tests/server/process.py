@@ -309,9 +309,17 @@ class Served(House):
 
 
 def config(port: int, more: str = "") -> str:
-    """Providers `messages`, `chat` and `responses` at a port, each of the protocol it is named after."""
+    """Providers `messages`, `chat` and `responses` at a port, each of the protocol it is named after.
+
+    It stops without serving on for a while, unless `more` says otherwise.
+    """
     host = f"http://127.0.0.1:{port}"
+    timeouts = "[timeouts]\nlame_duck = 0\n"
+    if "[timeouts]\n" in more:
+        more = more if "lame_duck" in more else more.replace("[timeouts]\n", timeouts)
+        timeouts = ""
     return f"""
+{timeouts}
 [providers.messages]
 protocol = "anthropic-messages"
 base_url = "{host}"

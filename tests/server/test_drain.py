@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.gateway.says import PAIRS, failure_of, is_finished, question, speakin
 from tests.sdk.providers import answer as answer_of
 from tests.sdk.providers import stream as stream_of
 from tests.server.process import Gate, Served, config, serving
+from tests.server.workers import running_workers
 
 STOPPING = "stopping when running exchanges have ended"
 ENDING = "ending exchanges that still run"
@@ -157,3 +160,84 @@ def test_a_gateway_without_work_ends_at_once_and_is_silent_about_it() -> None:
         assert house.get("/readyz").status == 200
         assert house.stop() == 0
         assert house.process.log.all() == []
+
+
+SOON = "stopping soon: no longer ready, and still serving"
+
+
+def _says_so(house: Served) -> None:
+    """All that come are served, and told that it is not ready and that their connection ends."""
+    for _ in range(10):
+        told = house.ask("GET", "/readyz", b"")
+        assert (told.status, told.body) == (503, b"draining\n")
+        assert house.get("/healthz").status == 200
+
+
+@pytest.mark.parametrize("workers", [1, 2], ids=["one worker", "two workers"])
+def test_a_balancer_sees_that_it_is_not_ready_before_the_port_is_closed(workers: int) -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\nlame_duck = 3600\n", arguments=("--workers", str(workers))) as house:
+        asked = _ask_all(house, holding.gate)
+        with house.connect() as idle:
+            house.process.send(signal.SIGTERM)
+            house.process.log.wait(SOON, workers)
+            _says_so(house)
+            # A connection of before is served once more.
+            idle.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert read_answer(idle).header("connection") == "close"
+        # New exchanges are let in, and end as if nothing were.
+        holding.gate.open()
+        _read_all(asked, _is_whole)
+        with house.send(PATHS[CHAT], question(CHAT, CHAT, stream=True)) as end:
+            told = read_answer(end)
+        assert (told.status, told.header("connection")) == (200, "close")
+        # Told once more, it stops.
+        house.process.send(signal.SIGTERM)
+        assert house.process.wait() == 0
+        assert len(house.process.events("exchange")) == len(asked) + 1
+
+
+@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+def test_the_time_before_the_port_is_closed_ends_by_itself(workers: str) -> None:
+    with serving(Holding(), "[timeouts]\nlame_duck = 0.5\n", arguments=("--workers", workers)) as house:
+        house.process.send(signal.SIGTERM)
+        house.process.log.wait(SOON)
+        assert house.process.wait() == 0
+        assert _refuses(house)
+
+
+def test_an_interrupt_from_the_keyboard_does_not_serve_on() -> None:
+    with serving(Holding(), "[timeouts]\nlame_duck = 3600\n", arguments=("--workers", "2")) as house:
+        house.process.send(signal.SIGINT)
+        assert house.process.wait() == 0
+        assert not [line for line in house.process.log.all() if SOON in line]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_all_processes_may_be_told_at_once_and_one_may_die_meanwhile() -> None:
+    with serving(Holding(), "[timeouts]\nlame_duck = 3600\n", arguments=("--workers", "2")) as house:
+        workers = running_workers(house.process.pid, 2)
+        # As a service manager does.
+        for pid in (*workers, house.process.pid):
+            os.kill(pid, signal.SIGTERM)
+        house.process.log.wait(SOON, 2)
+        _says_so(house)
+        os.kill(min(workers), signal.SIGKILL)
+        running_workers(house.process.pid, 1)
+        _says_so(house)
+        house.process.send(signal.SIGINT)
+        assert house.process.wait() == 0
+
+
+def test_a_client_that_goes_away_while_it_serves_on_was_not_sent_away() -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\nlame_duck = 3600\n") as house:
+        end = house.send(PATHS[CHAT], question(CHAT, CHAT, stream=True))
+        holding.gate.reached()
+        house.process.send(signal.SIGTERM)
+        house.process.log.wait(SOON)
+        end.close()
+        (told,) = house.exchanges(1)
+        assert told["failure"] == "cancelled"
+        house.process.send(signal.SIGINT)
+        assert house.process.wait() == 0

@@ -69,6 +69,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     client_headers: float = 30.0
     # Silence within a client's body.
     client_body: float = 60.0
+    # How long it serves on after SIGTERM while `/readyz` already fails, so that balancers take notice.
+    lame_duck: float = 5.0
     # How long running exchanges may take after a termination signal; 0 ends them at once.
     drain: float = 30.0
 

@@ -44,6 +44,8 @@ class App:
     def __init__(self, service: Service, siblings: Siblings | None = None) -> None:
         self.service = service
         self._siblings = siblings
+        # Whether it will stop soon. All are served on, and told to come back on another connection.
+        self.lame_duck = False
         self._pages: dict[Kind, Callable[[Request], Awaitable[None]]] = {
             Kind.HOME: self._home,
             Kind.HEALTH: self._health,
@@ -55,6 +57,8 @@ class App:
         """Serve one request."""
         service = self.service
         place = place_of(request.path)
+        if self.lame_duck:
+            request.closes = True
         try:
             service.guard.admit(request)
             if request.method == "OPTIONS" and request.header(b"access-control-request-method") is not None:
@@ -155,7 +159,7 @@ class App:
         request.respond(200, [_TEXT], b"ok\n")
 
     async def _ready(self, request: Request) -> None:
-        if self.service.draining:
+        if self.lame_duck or self.service.draining:
             request.respond(503, [_TEXT], b"draining\n")
         else:
             request.respond(200, [_TEXT], b"ready\n")

@@ -124,6 +124,8 @@ class Supervisor:
         # Whether all have served once; and whether one ended before that.
         self._begun = self._failed = False
         self._stopping = False
+        # When the socket is closed that the workers no longer accept from.
+        self._last_call: float | None = None
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
         # When which worker is due to be started anew.
         self._due: dict[int, float] = {}
@@ -168,7 +170,8 @@ class Supervisor:
     def _wait(self, patience: float) -> None:
         """Wait for a signal or some time, and do what is to be done."""
         now = time.monotonic()
-        patience = max(0.0, min([patience, *(at - now for at in self._due.values())]))
+        due = [*self._due.values(), *(() if self._last_call is None else (self._last_call,))]
+        patience = max(0.0, min([patience, *(at - now for at in due)]))
         if select.select([self._signals], [], [], patience)[0]:
             for number in self._signals.recv(4096):
                 if number == signal.SIGHUP:
@@ -179,6 +182,8 @@ class Supervisor:
         self._bury()
         now = time.monotonic()
         self._end_still(now)
+        if self._last_call is not None and now >= self._last_call:
+            self._close()
         if not self._stopping:
             self._configuration.look()
         for number in [number for number, at in self._due.items() if at <= now]:
@@ -262,12 +267,20 @@ class Supervisor:
         return limit is not None and turned > 0 and now - max(turned, self._awake) > limit + grace
 
     def _stop(self, number: signal.Signals) -> None:
-        """Have the workers stop."""
-        self._stopping = True
+        """Have the workers stop: at once at the second signal, and at SIGINT."""
+        at_once = self._stopping or number == signal.SIGINT
         self._due.clear()
-        # As long as anybody holds it open, the system accepts connections that nobody serves.
+        # As long as anybody holds it open, the system accepts connections, and so it must not outlast the workers.
+        patience = 0.0 if at_once else self._configuration.settings.timeouts.lame_duck
+        self._last_call = time.monotonic() + patience
+        if not patience:
+            self._close()
+        self._stopping = True
+        self._pass_on(signal.SIGINT if at_once else signal.SIGTERM)
+
+    def _close(self) -> None:
+        self._last_call = None
         self._listener.close()
-        self._pass_on(number)
 
     def _pass_on(self, number: signal.Signals) -> None:
         # Those that have ended stay their parent's until they are buried: no other process has these numbers.

@@ -1,9 +1,10 @@
 """Worker: one process that serves: its loop, its signals, its configuration.
 
-SIGTERM, SIGINT   stop accepting, let running exchanges end within `timeouts.drain`, then end them in their own form
+SIGTERM           `/readyz` fails, and all are served on for `timeouts.lame_duck`; then as SIGINT. A second one: at once
+SIGINT            stop accepting, let running exchanges end within `timeouts.drain`, then end them in their own form
 SIGHUP            read the configuration again
 the file changes  likewise, once it rests
-lifeline ends     whoever watches over this process is gone: as SIGTERM
+lifeline ends     whoever watches over this process is gone: as SIGINT
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import gc
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from weakref import WeakSet
 
 from dragoman.config.settings import Limits, Settings, Timeouts
@@ -44,7 +46,8 @@ class Worker:
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn)
         self._app = App(self._service, self._siblings)
         self._server = Server(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
-        self._stop = asyncio.Event()
+        # It is to stop; and to lose no time over it.
+        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
         # Services of former configurations, as long as exchanges run under them.
         self._former: WeakSet[Service] = WeakSet()
@@ -52,8 +55,8 @@ class Worker:
     async def run(self, listener: socket.socket, ready: Callable[[], None]) -> None:
         """Serve; return when everything that was under way has ended."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGTERM, self._terminated)
+        loop.add_signal_handler(signal.SIGINT, self._stop_at_once)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         if self._duty.lifeline is not None:
             loop.add_reader(self._duty.lifeline, self._cut_loose)
@@ -69,6 +72,7 @@ class Worker:
         try:
             ready()
             await self._until_stopped()
+            await self._serve_on()
             accepting.close()
             await self._drain()
             if self._siblings is not None:
@@ -96,11 +100,21 @@ class Worker:
         configuration = self._configuration
         return Guard(configuration.settings, configuration.protection, self._duty.page)
 
+    def _terminated(self) -> None:
+        # A worker among several may be told twice, by its supervisor and by whoever tells all processes.
+        if self._stop.is_set() and self._duty.lifeline is None:
+            self._hurry.set()
+        self._stop.set()
+
+    def _stop_at_once(self) -> None:
+        self._hurry.set()
+        self._stop.set()
+
     def _cut_loose(self) -> None:
         """Stop, because nobody watches over this process any more."""
         assert self._duty.lifeline is not None
         asyncio.get_running_loop().remove_reader(self._duty.lifeline)
-        self._stop.set()
+        self._stop_at_once()
 
     async def _until_stopped(self) -> None:
         while not self._stop.is_set():
@@ -110,6 +124,17 @@ class Worker:
                 if self._configuration.look():
                     self._apply()
                 self._service.state.sweep()
+
+    async def _serve_on(self) -> None:
+        """Serve all who come, and tell those who ask that it will not be for long: a balancer sends nobody any more."""
+        patience = self._service.settings.timeouts.lame_duck
+        if self._hurry.is_set() or not patience:
+            return
+        self._app.lame_duck = True
+        self._server.close_after_replies()
+        self._duty.log.event("info", "stopping soon: no longer ready, and still serving", seconds=patience)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), patience)
 
     async def _drain(self) -> None:
         service, log = self._service, self._duty.log

@@ -59,6 +59,12 @@ class Server:
         """A protocol for a new connection."""
         return Inbound(self)
 
+    def close_after_replies(self) -> None:
+        """Let each connection end with the reply that is under way on it, if there is one."""
+        for connection in self._connections:
+            if connection.current is not None:
+                connection.current.closes = True
+
     def retire(self) -> None:
         """Close idle connections now, and the others after their reply."""
         self.retired = True
