@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import signal
 import subprocess
 import sys
 import threading
@@ -113,7 +114,8 @@ def gateway_started(arguments: Sequence[str], environ: Mapping[str, str]) -> Ite
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
+    # SIGTERM would have it serve on for a while: there is no balancer that must notice.
+    process.send_signal(signal.SIGINT)
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
