@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.headers import limits_of, relayed, returned, safe, upstream_id, written
+from dragoman.gateway.routes import Aim
 from dragoman.http.flight import HeaderList
+from dragoman.providers.provider import Endpoint, Provider
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
@@ -60,6 +62,12 @@ NEVER_DOWN = (
 )
 
 
+def aim(protocol: str = MESSAGES, *, anthropic: bool = False, name: str = "some", url: str = "http://a.example") -> Aim:
+    endpoint = Endpoint(protocol=protocol, base_url=url)
+    provider = Provider(name=name, endpoints=(endpoint,), anthropic=anthropic)
+    return Aim(provider=provider, endpoint=endpoint, model="m", strict=False)
+
+
 def sent(*names: str) -> HeaderList:
     return [(name.encode(), b"value") for name in names]
 
@@ -72,7 +80,7 @@ def names(headers: HeaderList) -> set[str]:
 @pytest.mark.parametrize("anthropic", [True, False], ids=["to Anthropic", "to another"])
 @pytest.mark.parametrize("name", NEVER_UP)
 def test_pitfall_202_the_provider_does_not_get(name: str, anthropic: bool, protocol: str) -> None:
-    assert name not in names(relayed(sent(name), protocol, anthropic=anthropic))
+    assert name not in names(relayed(sent(name), aim(protocol, anthropic=anthropic), b""))
 
 
 @pytest.mark.parametrize("name", NEVER_DOWN)
@@ -84,20 +92,78 @@ def test_pitfall_202_the_client_does_not_get(name: str, limits: bool) -> None:
 
 @pytest.mark.parametrize("name", ENTITY)
 def test_pitfall_200_entity_headers_of_a_body_that_was_read_stay_behind(name: str) -> None:
-    assert name not in names(relayed(sent(name), MESSAGES, anthropic=True))
+    assert name not in names(relayed(sent(name), aim(MESSAGES, anthropic=True), b""))
     assert returned(sent(name), limits=True) == []
 
 
-@pytest.mark.parametrize("name", ["anthropic-new-feature", "openai-beta", "openai-new-feature", "idempotency-key"])
+@pytest.mark.parametrize("name", ["anthropic-new-feature", "openai-beta", "openai-new-feature"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_new_features_travel_as_new_headers_on_the_same_protocol(name: str, protocol: str) -> None:
-    assert (name.encode(), b"value") in relayed(sent(name), protocol, anthropic=False)
+    assert (name.encode(), b"value") in relayed(sent(name), aim(protocol, anthropic=False), b"")
+
+
+PERSONAL = (
+    "openai-organization",
+    "openai-organization-id",
+    "openai-organisation",
+    "openai-org",
+    "openai-org-id",
+    "openai-project",
+    "openai-projects",
+    "openai-projectid",
+    "openai-user-id",
+    "openai-admin",
+    "openai-api-key",
+    "openai-authorization",
+    "openai-safety-token",
+    "anthropic-organization-id",
+    "anthropic-workspace-id",
+    "anthropic-workspace",
+    "anthropic-account-uuid",
+    "anthropic-tenant",
+    "anthropic-admin-key",
+    "anthropic-api-key",
+    "anthropic-auth-token",
+    "anthropic-client-secret",
+    "anthropic-user-profile-id",
+    "x-claude-code-account-id",
+)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", PERSONAL)
+def test_what_chooses_an_account_is_the_operators_to_say(name: str, protocol: str) -> None:
+    assert name not in names(relayed(sent(name), aim(protocol, anthropic=True), b""))
+
+
+def test_gateway_keys_do_not_share_a_name_space_of_idempotency_keys() -> None:
+    said = [(b"idempotency-key", b"order-1")]
+    apart = [
+        relayed(said, aim(CHAT), b""),
+        relayed(said, aim(CHAT), b"laptop"),
+        relayed(said, aim(CHAT), b"server"),
+        relayed(said, aim(CHAT, name="other"), b"laptop"),
+        relayed(said, aim(CHAT, url="http://b.example"), b"laptop"),
+        relayed([(b"idempotency-key", b"order-2")], aim(CHAT), b"laptop"),
+        # What stands where is part of it.
+        relayed(said, aim(CHAT, name="somelaptop"), b""),
+    ]
+    values = [dict(passed)[b"idempotency-key"] for passed in apart]
+    assert len(set(values)) == len(values)
+    assert all(len(value) == 64 and value.isalnum() for value in values)
+    assert relayed(said, aim(CHAT), b"laptop") == apart[1]
+
+
+def test_the_first_of_several_idempotency_keys_counts_and_an_empty_one_is_none() -> None:
+    first = relayed([(b"idempotency-key", b"a")], aim(CHAT), b"")
+    assert relayed([(b"idempotency-key", b"a"), (b"idempotency-key", b"b")], aim(CHAT), b"") == first
+    assert relayed([(b"idempotency-key", b"")], aim(CHAT), b"") == []
 
 
 def test_what_an_agent_says_of_itself_is_for_its_own_provider() -> None:
     header = (b"x-claude-code-session-id", b"s")
-    assert header in relayed([header], MESSAGES, anthropic=True)
-    assert header not in relayed([header], MESSAGES, anthropic=False)
+    assert header in relayed([header], aim(MESSAGES, anthropic=True), b"")
+    assert header not in relayed([header], aim(MESSAGES, anthropic=False), b"")
 
 
 BETAS = {
@@ -113,13 +179,15 @@ BETAS = {
 @pytest.mark.parametrize("case", BETAS)
 def test_pitfall_203_betas_pass_on_the_native_route_if_they_are_well_formed(case: str) -> None:
     value, wanted = BETAS[case]
-    passed = dict(relayed([(b"anthropic-beta", value)], MESSAGES, anthropic=True))
+    passed = dict(relayed([(b"anthropic-beta", value)], aim(MESSAGES, anthropic=True), b""))
     assert passed.get(b"anthropic-beta") == wanted
 
 
 def test_pitfall_203_betas_in_several_lines_all_pass() -> None:
     lines = [(b"anthropic-beta", b"a"), (b"anthropic-beta", b"b")]
-    assert [value for name, value in relayed(lines, MESSAGES, anthropic=True) if name == b"anthropic-beta"] == [
+    assert [
+        value for name, value in relayed(lines, aim(MESSAGES, anthropic=True), b"") if name == b"anthropic-beta"
+    ] == [
         b"a",
         b"b",
     ]
@@ -127,14 +195,14 @@ def test_pitfall_203_betas_in_several_lines_all_pass() -> None:
 
 @pytest.mark.parametrize("version", [b"2023-06-01", b"2026-10-21"])
 def test_the_version_is_as_the_client_sent_it(version: bytes) -> None:
-    passed = relayed([(b"anthropic-version", version)], MESSAGES, anthropic=True)
+    passed = relayed([(b"anthropic-version", version)], aim(MESSAGES, anthropic=True), b"")
     assert passed == [(b"anthropic-version", version)]
 
 
 def test_a_missing_version_is_the_first_one_on_messages_alone() -> None:
-    assert relayed([], MESSAGES, anthropic=False) == [(b"anthropic-version", b"2023-06-01")]
-    assert relayed([], CHAT, anthropic=False) == []
-    assert relayed([], RESPONSES, anthropic=False) == []
+    assert relayed([], aim(MESSAGES, anthropic=False), b"") == [(b"anthropic-version", b"2023-06-01")]
+    assert relayed([], aim(CHAT, anthropic=False), b"") == []
+    assert relayed([], aim(RESPONSES, anthropic=False), b"") == []
 
 
 RETRY = ("retry-after", "retry-after-ms", "x-should-retry")

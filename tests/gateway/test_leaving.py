@@ -29,7 +29,9 @@ def _question(protocol: str = CHAT, **more: object) -> Question:
     endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1:1")
     provider = Provider(name="p", endpoints=(endpoint,), auth="none")
     aim = Aim(provider=provider, endpoint=endpoint, model="m", strict=False)
-    return put(_detached(), place_of("/v1/responses"), body, gist_of(body)[0], aim, renamed=False, strict=False)
+    return put(
+        _detached(), place_of("/v1/responses"), body, gist_of(body)[0], aim, renamed=False, strict=False, owner=b""
+    )
 
 
 def _task(store: Store, recalled: Recalled | None, response_id: str = "resp_ours") -> Task:

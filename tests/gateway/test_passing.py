@@ -7,7 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Server, Settings
+from dragoman.gateway.paths import place_of
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, RESPONSES, Reply, running, settings_for, stream, whole
 from tests.gateway.says import comes_true, failure_of, headers_named, log_lines
 
@@ -70,9 +71,9 @@ def test_a_stream_of_another_path_passes_as_it_comes() -> None:
     ("method", "path"),
     [
         ("GET", "/v1/files?purpose=batch&limit=3"),
-        ("DELETE", "/v1/files/file-1"),
+        ("GET", "/v1/files/file-1/content"),
         ("POST", "/v1/batches/batch_1/cancel"),
-        ("GET", "/v1/chat/completions/chatcmpl-1"),
+        ("GET", "/v1/vector_stores/vs_1"),
     ],
 )
 def test_a_request_without_a_model_goes_to_the_provider_it_names_or_the_only_one(method: str, path: str) -> None:
@@ -154,7 +155,7 @@ def test_an_answer_that_is_cut_is_seen_to_be_cut() -> None:
 
 def test_an_answer_without_a_body_has_none() -> None:
     with running([Reply(status=204, headers=())]) as house:
-        told = house.ask("DELETE", "/v1/files/1", b"", x_dragoman_provider="chat")
+        told = house.get("/v1/files/1", x_dragoman_provider="chat")
         assert (told.status, told.body) == (204, b"")
 
 
@@ -204,3 +205,131 @@ def test_a_responses_path_is_told_in_its_own_envelope() -> None:
     with running() as house:
         told = house.get("/v1/responses/resp_1")
         assert (told.status, bool(failure_of(RESPONSES, told))) == (404, True)
+
+
+CLOSED = (
+    ("GET", "organization/admin_api_keys"),
+    ("POST", "organization/admin_api_keys"),
+    ("POST", "realtime/client_secrets"),
+    ("DELETE", "files/file-1"),
+    ("DELETE", "vector_stores/vs_1"),
+    ("GET", "chat/completions/chatcmpl-1/messages"),
+    ("POST", "chat/completions/chatcmpl-1"),
+    ("POST", "fine_tuning/jobs"),
+    ("POST", "messages/x/y"),
+    ("GET", "nobody/thought/of/it"),
+)
+PREFIXES = ("/v1/", "/v1/v1/", "/openai/v1/", "/openai/", "/anthropic/v1/", "//v1///")
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_closed_path_is_a_403_that_names_the_setting_and_reaches_no_provider(prefix: str) -> None:
+    with running() as house:
+        for method, path in CLOSED:
+            dialect = place_of(prefix + path).protocol
+            named = "messages" if dialect == MESSAGES else "chat"
+            told = house.ask(method, prefix + path, b'{"model":"chat/served"}', x_dragoman_provider=named)
+            assert told.status == 403, (method, path, told.body)
+            assert "server.relayed_paths" in str(failure_of(dialect, told)["message"])
+        assert not house.provider.received
+
+
+DISGUISED = (
+    "/v1/organization%2Fadmin_api_keys",
+    "/v1/%6frganization/admin_api_keys",
+    "/v1/Organization/admin_api_keys",
+    "/v1/files/%2e%2e/organization/admin_api_keys",
+    "/v1/files/%252e%252e/organization/admin_api_keys",
+    "/v1/files/..%2forganization%2fadmin_api_keys",
+    "/v1/files/../organization/admin_api_keys",
+    "/v1/files/./x",
+    "/v1/files/..;/organization",
+    "/v1/files/x;y",
+    "/v1/files/x%3by",
+    "/v1/files/x%00",
+    "/v1/files/x%0d%0ahost:y",
+    "/v1/files/x%5c..%5corganization",
+    "/v1/files/x\\..\\organization",
+    "/v1/files/%e2%80%a5/organization",
+    "/v1/files/%c0%ae%c0%ae/organization",
+    "/v1/files/a%20b",
+    "/v1/files/x%3fy",
+    "/v1/files/x%23y",
+    "/v1/embeddings%2f..%2forganization",
+    "/v1/openai/v1/organization/admin_api_keys",
+    "/openai/anthropic/v1/organization/admin_api_keys",
+    "/openai/openai/v1/files",
+    "/v1/files/x:delete",
+)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_closed_path_in_disguise_reaches_no_provider(method: str) -> None:
+    with running() as house:
+        for path in DISGUISED:
+            told = house.ask(method, path, b"", x_dragoman_provider="chat")
+            assert told.status in (400, 403, 404), (path, told.status)
+        assert not house.provider.received
+
+
+@pytest.mark.parametrize(
+    "query", ["_method=DELETE", "x=1&_METHOD=delete", "%5fmethod=DELETE", "X-HTTP-Method-Override=DELETE"]
+)
+def test_a_query_cannot_say_another_method(query: str) -> None:
+    with running() as house:
+        told = house.ask("POST", f"/v1/batches?{query}", b"", x_dragoman_provider="chat")
+        assert (told.status, house.provider.received) == (400, [])
+
+
+def test_a_query_stays_behind_the_path() -> None:
+    query = "purpose=a/../../organization&x=%2e%2e%2f?y"
+    with running([whole({"ok": True})]) as house:
+        assert house.get(f"/v1/files?{query}", x_dragoman_provider="chat").status == 200
+        assert house.provider.received[0].target == f"/v1/files?{query}"
+
+
+def test_the_configuration_opens_a_path() -> None:
+    def opened(port: int) -> Settings:
+        return settings_for(port, server=Server(relayed_paths=("DELETE /files/*", "POST /realtime/client_secrets")))
+
+    with running([whole({"deleted": True}), whole({"value": "ek"})], opened) as house:
+        assert house.ask("DELETE", "/v1/files/file-1", b"", x_dragoman_provider="chat").status == 200
+        assert house.post("/v1/realtime/client_secrets", b"{}", x_dragoman_provider="chat").status == 200
+        assert house.ask("DELETE", "/v1/batches/b", b"", x_dragoman_provider="chat").status == 403
+        assert [received.method for received in house.provider.received] == ["DELETE", "POST"]
+
+
+def test_where_owners_are_told_apart_nobody_lists_or_cancels_what_is_in_the_account() -> None:
+    def several(port: int) -> Settings:
+        return settings_for(port, keys=("first-key", "second-key"))
+
+    with running(lambda _: whole({"ok": True}), several) as house:
+        for method, path in (("GET", "/files"), ("HEAD", "/batches"), ("POST", "/batches/batch_1/cancel")):
+            told = house.ask(method, f"/v1{path}", b"", x_dragoman_provider="chat", x_api_key="first-key")
+            assert told.status == 403, path
+        assert not house.provider.received
+        told = house.get("/v1/files/file-1", x_dragoman_provider="chat", x_api_key="first-key")
+        assert told.status == 200
+
+
+def test_what_stands_below_a_stored_response_is_closed_but_for_what_is_known() -> None:
+    with running(lambda _: whole({"ok": True})) as house:
+        assert house.get("/v1/responses/resp_1/input_items", x_dragoman_provider="all").status == 200
+        assert house.post("/v1/responses/resp_1/share", b"{}", x_dragoman_provider="all").status == 403
+        assert house.get("/v1/responses/resp_1;x", x_dragoman_provider="all").status == 404
+        assert len(house.provider.received) == 1
+
+
+def test_an_account_is_not_the_clients_to_choose_and_idempotency_keys_are_told_apart() -> None:
+    def several(port: int) -> Settings:
+        return settings_for(port, keys=("first-key", "second-key"))
+
+    with running(lambda _: whole({"ok": True}), several) as house:
+        said = {"openai_organization": "org-1", "openai_project": "p", "idempotency_key": "order-1"}
+        for key in ("first-key", "second-key", "first-key"):
+            house.post("/v1/embeddings", EMBEDDINGS, x_api_key=key, **said)
+        received = house.provider.received
+        assert not any(one.header("openai-organization") or one.header("openai-project") for one in received)
+        first, second, third = (one.header("idempotency-key") for one in received)
+        assert first == third != second
+        assert first is not None and "order-1" not in first

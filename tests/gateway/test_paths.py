@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway import paths
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Kind, place_of
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Kind, is_plain, is_relayed, place_of
 
 ENDPOINTS = {
     "/v1/messages": (Kind.CONVERSATION, MESSAGES),
@@ -162,3 +162,139 @@ def test_what_needs_its_escape_keeps_it(path: str) -> None:
 def test_no_spelling_leads_past_the_owner_of_what_a_provider_keeps(path: str) -> None:
     # Some servers decode before they look, take no notice of case, or cut parameters off.
     assert (place_of(path).kind, place_of(path).protocol) == (Kind.NOWHERE, RESPONSES)
+
+
+COMPUTED = (
+    "POST /embeddings",
+    "POST /images/generations",
+    "POST /audio/transcriptions",
+    "POST /moderations",
+    "POST /rerank",
+    "POST /files",
+    "GET /files/file-1",
+    "HEAD /files/file-1",
+    "GET /files/file-1/content",
+    "POST /uploads/upload_1/parts",
+    "POST /batches",
+    "GET /batches/batch_1",
+    "GET /messages/batches/msgbatch_1/results",
+    "POST /vector_stores/vs_1/search",
+    "GET /videos/video_1/content",
+)
+OF_ONE_OWNER = (
+    "GET /files",
+    "HEAD /files",
+    "GET /batches",
+    "GET /messages/batches",
+    "GET /vector_stores",
+    "GET /containers",
+    "GET /videos",
+    "POST /batches/batch_1/cancel",
+    "POST /messages/batches/msgbatch_1/cancel",
+    "POST /uploads/upload_1/cancel",
+)
+CLOSED = (
+    "GET /organization/admin_api_keys",
+    "POST /organization/admin_api_keys",
+    "POST /organization/projects/p/service_accounts",
+    "GET /organizations/me",
+    "POST /realtime/client_secrets",
+    "POST /realtime/sessions",
+    "POST /realtime/calls",
+    "GET /api_keys",
+    "GET /api-key",
+    "GET /projects",
+    "GET /certificates",
+    "POST /webhooks",
+    "POST /fine_tuning/jobs",
+    "POST /evals",
+    "POST /assistants",
+    "POST /threads",
+    "GET /threads/thread_1/messages",
+    "GET /skills",
+    "GET /chat/completions",
+    "GET /chat/completions/chatcmpl-1",
+    "GET /chat/completions/chatcmpl-1/messages",
+    "POST /chat/completions/chatcmpl-1",
+    "POST /vector_stores/vs_1",
+    "POST /containers/c/files/f",
+    "POST /files/file-1",
+    "POST /audio/voices",
+    "GET /embeddings",
+    "DELETE /files/file-1",
+    "DELETE /batches/batch_1",
+    "DELETE /messages/batches/msgbatch_1",
+    "DELETE /vector_stores/vs_1",
+    "DELETE /containers/c",
+    "DELETE /videos/video_1",
+    "DELETE /models/ft",
+    "POST /EMBEDDINGS",
+    "POST /Embeddings",
+    "POST /embeddings/x",
+    "POST /embeddings/../organization",
+    "POST /",
+    "GET /nobody/thought/of/it",
+)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_a_model_computes_is_relayed_and_what_it_needs(shared: bool) -> None:
+    assert [asked for asked in COMPUTED if not is_relayed(*asked.split(), shared=shared)] == []
+
+
+def test_lists_of_an_account_and_cancelling_are_relayed_where_it_is_one_owners() -> None:
+    assert [asked for asked in OF_ONE_OWNER if not is_relayed(*asked.split(), shared=False)] == []
+    assert [asked for asked in OF_ONE_OWNER if is_relayed(*asked.split(), shared=True)] == []
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_mints_administers_or_deletes_is_closed_and_so_is_what_nobody_thought_of(shared: bool) -> None:
+    assert [asked for asked in CLOSED if is_relayed(*asked.split(), shared=shared)] == []
+
+
+@pytest.mark.parametrize(
+    ("opened", "asked", "is_open"),
+    [
+        ("DELETE /files/*", "DELETE /files/file-1", True),
+        ("DELETE /files/*", "DELETE /files", False),
+        ("DELETE /files/*", "DELETE /files/file-1/content", True),
+        ("DELETE /files/*", "POST /files/file-1", False),
+        ("DELETE /files/*", "DELETE /batches/file-1", False),
+        ("DELETE /*/x", "DELETE /files/x", True),
+        ("DELETE /*/x", "DELETE /files/y", False),
+        ("DELETE /*/x", "DELETE /files/x/y", False),
+        ("POST /realtime/client_secrets", "POST /realtime/client_secrets", True),
+        ("POST /realtime/client_secrets", "POST /realtime/sessions", False),
+        ("GET /files", "GET /files", True),
+        ("GET /fine_tuning/*", "HEAD /fine_tuning/jobs", True),
+        ("* /evals/*", "DELETE /evals/eval_1", True),
+    ],
+)
+def test_the_configuration_opens_by_method_and_path(opened: str, asked: str, is_open: bool) -> None:
+    assert is_relayed(*asked.split(), shared=True, opened=[opened]) is is_open
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "/files/%2e%2e",
+        "/files/a%2fb",
+        "/files/a%252fb",
+        "/files/a%20b",
+        "/files/.",
+        "/files/..",
+        "/files/...",
+        "/files/a\\b",
+        "/files/a;b",
+        "/files//b",
+        "/files/a\tb",
+        "/files/é",
+        "/files/a:delete",
+        "/files/{id}",
+        "/files/*",
+        "/files/",
+    ],
+)
+def test_a_segment_that_servers_read_in_several_ways_is_not_plain(rest: str) -> None:
+    assert not is_plain(rest)
+    assert is_plain("/files/file-1_A.b~c@d=/content")

@@ -27,7 +27,7 @@ def _begun(house: House, remembering: Remembering, **body: object) -> tuple[Ques
     service, (gist, model) = house.app.service, gist_of(raw)
     aim = service.routes.aim(model, RESPONSES)
     said = remembering.recall(None, raw, gist, aim)
-    question = put(_detached(), PLACE, said, gist, aim, renamed=True, strict=False)
+    question = put(_detached(), PLACE, said, gist, aim, renamed=True, strict=False, owner=b"")
     return remembering.begin(None, question), {**json.loads(said)}
 
 

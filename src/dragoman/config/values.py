@@ -257,6 +257,30 @@ def read_url(value: object) -> str:
     return text.rstrip("/")
 
 
+_RELAYED_PATH = re.compile(r"(\*|[A-Za-z]+)\s+((?:/(?:\*|[A-Za-z0-9._~@=-]+))+)/?")
+_RELAYED_METHODS = ("*", "GET", "POST", "DELETE")
+
+
+def read_relayed_path(value: object) -> str:
+    """A method and a path of a provider's API, as `DELETE /files/*`; what stands there is no pattern beyond `*`."""
+    text = read_text(value).strip()
+    parts = _RELAYED_PATH.fullmatch(text)
+    if parts is None or any(not part.strip(".") for part in parts[2].split("/")[1:]):
+        raise unfit(f"expected a method and a path, found {shown(text)}")
+    method, path = parts[1].upper(), parts[2]
+    if method not in _RELAYED_METHODS:
+        raise unfit(f"expected GET (which is HEAD, too), POST, DELETE or * before the path, found {shown(parts[1])}")
+    # The prefix is left out where paths are looked at, however often an SDK says it.
+    while path.startswith("/v1/"):
+        path = path.removeprefix("/v1")
+    return f"{method} {path}"
+
+
+def read_relayed_paths(value: object) -> tuple[str, ...]:
+    """Methods with paths, one or a list."""
+    return tuple(read_relayed_path(item) for item in (value if isinstance(value, list) else [value]))
+
+
 # RFC 9110 §5.6.2: what a header may be called.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # What frames a message or belongs to one connection is not the operator's to say.

@@ -154,6 +154,9 @@ SERVER: dict[str, Kind[object]] = {
     "workers": _count(2, 256),
     "allowed_hosts": Kind(words="list of host names", example='["gateway.example.org"]', read=values.read_hosts),
     "allowed_origins": Kind(words="list of origins", example='["https://app.example.org"]', read=values.read_origins),
+    "relayed_paths": Kind(
+        words="list of methods with paths", example='["DELETE /files/*"]', read=values.read_relayed_paths
+    ),
     "strict": _SWITCH,
     "pooled_limits": _SWITCH,
     "discover": Kind(words="true or false", example="false", read=values.read_switch),

@@ -24,7 +24,7 @@ from dragoman.gateway.record import Record
 from dragoman.gateway.replies import JSON
 from dragoman.gateway.service import Service
 from dragoman.gateway.siblings import Siblings
-from dragoman.gateway.state import unreadable
+from dragoman.gateway.state import owner_of, unreadable
 from dragoman.gateway.stored import serve_response
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
@@ -109,7 +109,7 @@ class App:
             elif place.kind is Kind.MODEL:
                 await show_model(service, request, place, record)
             else:
-                await pass_on(service, request, place, record)
+                await pass_on(service, request, place, record, owner=owner_of(key))
         except DragomanError as error:
             self._tell(service, request, record, error)
         except sqlite3.Error as error:

@@ -12,7 +12,7 @@ from dragoman.gateway.question import gist_of, receive
 from dragoman.gateway.recalling import items_of, named_in
 from dragoman.gateway.record import Record
 from dragoman.gateway.service import Service
-from dragoman.gateway.state import recalled
+from dragoman.gateway.state import owner_of, recalled
 from dragoman.gateway.stored import item_shown
 from dragoman.http.server import Request
 from dragoman.mint import random_token
@@ -35,7 +35,7 @@ async def compact(service: Service, request: Request, place: Place, record: Reco
     if before is not None:
         body = before.body
     if native:
-        await pass_on(service, request, place, record, body=body)
+        await pass_on(service, request, place, record, owner=owner_of(key), body=body)
         return
     wire = decode_object(body)
     items = _items(wire.get("input"))

@@ -35,7 +35,7 @@ async def serve_conversation(service: Service, request: Request, place: Place, r
     named = request.header(b"x-dragoman-provider") is not None
     found = store.conversations.find(owner, below[0]) if store is not None and below and not named else None
     if store is None or named or (below and found is None):
-        await _elsewhere(service, request, place, record, below)
+        await _elsewhere(service, request, place, record, owner, below)
         return
     raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     body = decode_object(raw) if raw.strip() else {}
@@ -45,14 +45,17 @@ async def serve_conversation(service: Service, request: Request, place: Place, r
         reply(service, request, record, _answer(service.settings, store, owner, found, request, body, below[1:]))
 
 
-async def _elsewhere(service: Service, request: Request, place: Place, record: Record, below: list[str]) -> None:
+async def _elsewhere(
+    service: Service, request: Request, place: Place, record: Record, owner: bytes, below: list[str]
+) -> None:
     """Ask the provider that keeps conversations; with several keys nobody could tell whose they are."""
     named = request.header(b"x-dragoman-provider") is not None
     known = keepers(service.settings)
     if several_owners(service.settings) or not (named or known):
         raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
     try:
-        await pass_on(service, request, place, record, provider=known[0] if not named and len(known) == 1 else "")
+        only = known[0] if not named and len(known) == 1 else ""
+        await pass_on(service, request, place, record, owner=owner, provider=only)
     except ClientError as error:
         raise _missing(below[0]) if below and error.status == 404 else error from None
 

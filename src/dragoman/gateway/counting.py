@@ -20,7 +20,7 @@ from dragoman.gateway.record import Record
 from dragoman.gateway.replies import JSON, id_header, losses_header, route_header
 from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
-from dragoman.gateway.state import recalled
+from dragoman.gateway.state import owner_of, recalled
 from dragoman.gateway.watch import Watch
 from dragoman.gateway.whole import is_envelope
 from dragoman.http.server import Request
@@ -81,7 +81,7 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
     record.losses = translated.losses
     answered = None
     if aim.provider.counts_tokens and aim.endpoint.protocol in _PATHS:
-        status, answered = await _asked(service, request, place, record, aim, translated)
+        status, answered = await _asked(service, request, place, record, aim, translated, owner_of(key))
         if answered is not None and status != 200:
             _refuse(service, request, place, record, aim, status, answered)
             return
@@ -127,12 +127,18 @@ def _translated(body: bytes, source: str, aim: Aim, *, renamed: bool) -> Transla
 
 
 async def _asked(
-    service: Service, request: Request, place: Place, record: Record, aim: Aim, translated: TranslatedRequest
+    service: Service,
+    request: Request,
+    place: Place,
+    record: Record,
+    aim: Aim,
+    translated: TranslatedRequest,
+    owner: bytes,
 ) -> tuple[int, bytes | None]:
     """The provider's own answer, or its error if the client reads that; None if an estimate must do."""
     target = aim.endpoint.protocol
     if place.protocol == target:
-        body, passed = translated.body, headers.relayed(request.headers, target, anthropic=aim.provider.anthropic)
+        body, passed = translated.body, headers.relayed(request.headers, aim, owner)
     else:
         wire = decode_object(translated.body)
         body = encode({name: wire[name] for name in _COUNTED[target] if name in wire})

@@ -28,7 +28,7 @@ from dragoman.gateway.remembering import Remembering
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.replying import Replying
 from dragoman.gateway.service import Service
-from dragoman.gateway.state import unreadable
+from dragoman.gateway.state import owner_of, unreadable
 from dragoman.gateway.telling import EMPTY, Cut, State, Telling, Unspoken
 from dragoman.gateway.watch import Overstayed
 from dragoman.gateway.whole import relayed_answer, report_comment
@@ -118,10 +118,14 @@ class Exchange:
         body = self._remembering.recall(key, body, gist, aim)
         if len(body) > _LARGE:
             # Others are served meanwhile.
-            putting = partial(put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
+            putting = partial(
+                put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict, owner=owner_of(key)
+            )
             question = await asyncio.get_running_loop().run_in_executor(_LARGE_WORK, putting)
         else:
-            question = put(self._request, self._place, body, gist, aim, renamed=renamed, strict=strict)
+            question = put(
+                self._request, self._place, body, gist, aim, renamed=renamed, strict=strict, owner=owner_of(key)
+            )
         record.stream = question.stream
         self._replying.question = question
         question = self._remembering.begin(key, question)

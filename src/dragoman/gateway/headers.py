@@ -1,15 +1,17 @@
 """Headers: what passes between a client and a provider, by allow-lists in both directions (mapping.md §2).
 
-Never passed on: credentials, cookies, forwarding and proxy headers; of answers also ids of organisations and entity
-headers, since the body was read.
+Never passed on: credentials, cookies, forwarding and proxy headers, and what chooses an account, which is the
+operator's to say; of answers also ids of organisations and entity headers, since the body was read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 
 from dragoman.gateway.paths import MESSAGES
+from dragoman.gateway.routes import Aim
 from dragoman.http.flight import HeaderList
 
 _VERSION = b"anthropic-version"
@@ -17,9 +19,14 @@ _BETA = b"anthropic-beta"
 _DEFAULT_VERSION = b"2023-06-01"
 # New features travel as new headers: on the same protocol these prefixes are open.
 _PASSED_PREFIXES = (b"anthropic-", b"openai-")
-_PASSED = frozenset({b"idempotency-key"})
-_WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
 _AGENT_PREFIX = b"x-claude-code-"
+_WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
+# What chooses an account or carries a credential, wherever it stands in a name.
+_is_personal = re.compile(
+    rb"organi[sz]ation|\borgs?\b|_orgs?_|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
+    rb"|impersonat|key|auth|token|secret|credential|passw|cookie"
+).search
+_IDEMPOTENCY = b"idempotency-key"
 # A malformed value would fail the whole request.
 _is_beta = re.compile(rb"[A-Za-z0-9._-]+").fullmatch
 
@@ -31,25 +38,39 @@ _LONGEST = 200
 _UPSTREAM_IDS = (b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id")
 
 
-def relayed(headers: HeaderList, protocol: str, *, anthropic: bool) -> HeaderList:
-    """The client's headers that a provider of the same protocol gets."""
+def relayed(headers: HeaderList, aim: Aim, owner: bytes) -> HeaderList:
+    """The client's headers that a provider of the same protocol gets; `owner` tells gateway keys apart."""
     passed: HeaderList = []
+    once = b""
     for name, value in headers:
         if name == _BETA:
             betas = [beta for beta in (part.strip() for part in value.split(b",")) if _is_beta(beta)]
             if betas:
                 passed.append((name, b",".join(betas)))
-        elif _is_passed(name, anthropic):
+        elif name == _IDEMPOTENCY:
+            # The first of several is the one that counts.
+            once = once or value
+        elif _is_passed(name, aim.provider.anthropic):
             passed.append((name, value))
-    if protocol == MESSAGES and all(name != _VERSION for name, _ in passed):
+    if once:
+        passed.append((_IDEMPOTENCY, _told_apart(once, aim, owner)))
+    if aim.endpoint.protocol == MESSAGES and all(name != _VERSION for name, _ in passed):
         passed.append((_VERSION, _DEFAULT_VERSION))
     return passed
 
 
 def _is_passed(name: bytes, anthropic: bool) -> bool:
-    if name.startswith(_PASSED_PREFIXES):
-        return name not in _WITHHELD
-    return name in _PASSED or (anthropic and name.startswith(_AGENT_PREFIX))
+    if name.startswith(_PASSED_PREFIXES) or (anthropic and name.startswith(_AGENT_PREFIX)):
+        return name not in _WITHHELD and not _is_personal(name)
+    return False
+
+
+def _told_apart(value: bytes, aim: Aim, owner: bytes) -> bytes:
+    """A client's idempotency key as the provider gets it: what one owner says is never what another said."""
+    digest = sha256()
+    for part in (owner, aim.provider.name.encode(), aim.endpoint.base_url.encode(), value):
+        digest.update(b"%d:%b" % (len(part), part))
+    return digest.hexdigest().encode()
 
 
 def written(headers: Mapping[str, str]) -> HeaderList:

@@ -1,5 +1,8 @@
 """Passing on: other paths that a provider offers (embeddings, audio, files, batches …), relayed unchanged.
 
+Which ones is said in `paths`, and opened further by `server.relayed_paths`: a provider's key is good for more than
+that.
+
 The provider is that of the body's `model`, in JSON or in a form; a body without one, or a request without a body, goes
 to the provider that `x-dragoman-provider` names, else to the only one of the path's family.
 """
@@ -8,18 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.errors import BadAnswer, ClientError, DragomanError
 from dragoman.gateway import headers
-from dragoman.gateway.paths import MESSAGES, Place
+from dragoman.gateway.paths import MESSAGES, Place, is_plain, is_relayed
 from dragoman.gateway.question import receive
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import id_header, route_header
 from dragoman.gateway.routes import Aim, shown
 from dragoman.gateway.service import Service
+from dragoman.gateway.state import several_owners
 from dragoman.gateway.watch import Watch
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
@@ -30,6 +35,8 @@ from dragoman.wire.splice import replace_text
 
 _OPENAI = ("openai-chat", "openai-responses")
 _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
+# Members of a query by which some servers take a request for one of another method.
+_OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
 # The field of a form that names the model: the first line after its headers.
 _form_model = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n').search
 
@@ -51,18 +58,23 @@ async def pass_on(
     place: Place,
     record: Record,
     *,
+    owner: bytes,
     provider: str = "",
     body: bytes | None = None,
 ) -> None:
-    """Relay a request as it is to the provider it belongs to, or to one that is known; `body` if it was read before."""
+    """Relay a request as it is to the provider it belongs to, or to one that is known; `body` if it was read before.
+
+    `owner` is who asks.
+    """
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
+    _check_relayed(service, request, place)
     if body is None:
         body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     kind = request.header(b"content-type") or b""
     aim, body = _aim(service, request, place, body, kind, provider)
     record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
-    passed = headers.relayed(request.headers, aim.endpoint.protocol, anthropic=aim.provider.anthropic)
+    passed = headers.relayed(request.headers, aim, owner)
     if body and kind:
         passed.append((b"content-type", kind))
     path = f"/v1{place.rest}" if aim.endpoint.protocol == MESSAGES else place.rest
@@ -89,6 +101,19 @@ async def pass_on(
     finally:
         watch.stop()
         flight.close()
+
+
+def _check_relayed(service: Service, request: Request, place: Place) -> None:
+    """Refuse what is not open; no provider hears of it."""
+    if not is_plain(place.rest):
+        raise ClientError(404, f"there is no path {shown(place.rest)} here")
+    settings = service.settings
+    opened = settings.server.relayed_paths
+    if not is_relayed(request.method, place.rest, shared=several_owners(settings), opened=opened):
+        asked = f"{request.method} {shown(place.rest)}"
+        raise ClientError(403, f"{asked} is not relayed here; server.relayed_paths opens it if it should be")
+    if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
+        raise ClientError(400, "a query cannot say another method")
 
 
 async def _hand_over(

@@ -1,10 +1,15 @@
-"""Paths: which endpoint a URL means. People paste base URLs in every form, so prefixes are stripped before looking."""
+"""Paths: which endpoint a URL means, and which others are relayed with a provider's key.
+
+People paste base URLs in every form, so prefixes are stripped before looking.
+"""
 
 from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -155,3 +160,123 @@ def _family_of(rest: str) -> str:
     if rest.startswith("/messages"):
         return MESSAGES
     return RESPONSES if rest.startswith(("/responses", "/conversations")) else CHAT
+
+
+# What is relayed of a provider's other paths: what a model computes, and what is needed for that. `{id}` is any one
+# segment. Everything else is closed, which is what mints, administers and deletes, and whatever nobody thought of; so
+# are stored completions, which show what others said. `server.relayed_paths` opens more.
+_RELAYED = """
+POST /embeddings
+POST /completions
+POST /complete
+POST /fim/completions
+POST /moderations
+POST /chat/moderations
+POST /classifications
+POST /chat/classifications
+POST /classify
+POST /score
+POST /pooling
+POST /rerank
+POST /ocr
+POST /tokenize
+POST /detokenize
+POST /images/generations
+POST /images/edits
+POST /images/variations
+POST /audio/speech
+POST /audio/transcriptions
+POST /audio/translations
+POST /videos
+POST /videos/{id}/remix
+GET  /videos/{id}
+GET  /videos/{id}/content
+POST /files
+GET  /files/{id}
+GET  /files/{id}/content
+POST /uploads
+POST /uploads/{id}/parts
+POST /uploads/{id}/complete
+POST /batches
+GET  /batches/{id}
+POST /messages/batches
+GET  /messages/batches/{id}
+GET  /messages/batches/{id}/results
+POST /containers
+GET  /containers/{id}
+POST /containers/{id}/files
+GET  /containers/{id}/files
+GET  /containers/{id}/files/{id}
+GET  /containers/{id}/files/{id}/content
+POST /vector_stores
+GET  /vector_stores/{id}
+POST /vector_stores/{id}/search
+POST /vector_stores/{id}/files
+GET  /vector_stores/{id}/files
+GET  /vector_stores/{id}/files/{id}
+GET  /vector_stores/{id}/files/{id}/content
+POST /vector_stores/{id}/file_batches
+GET  /vector_stores/{id}/file_batches/{id}
+GET  /vector_stores/{id}/file_batches/{id}/files
+POST   /responses/compact
+GET    /responses/{id}
+DELETE /responses/{id}
+GET    /responses/{id}/input_items
+POST   /responses/{id}/cancel
+POST   /conversations
+GET    /conversations/{id}
+POST   /conversations/{id}
+DELETE /conversations/{id}
+GET    /conversations/{id}/items
+POST   /conversations/{id}/items
+GET    /conversations/{id}/items/{id}
+DELETE /conversations/{id}/items/{id}
+"""
+# Only where everything in the account is one owner's: lists of all that is there, and the end of what others began.
+_RELAYED_FOR_ONE = """
+GET  /files
+GET  /batches
+GET  /messages/batches
+GET  /containers
+GET  /vector_stores
+GET  /videos
+POST /batches/{id}/cancel
+POST /messages/batches/{id}/cancel
+POST /uploads/{id}/cancel
+POST /vector_stores/{id}/file_batches/{id}/cancel
+"""
+
+
+def is_relayed(method: str, rest: str, *, shared: bool, opened: Iterable[str] = ()) -> bool:
+    """Whether a path behind the prefixes is relayed; `shared` if several owners have what is theirs in one account."""
+    asked = "GET" if method == "HEAD" else method, tuple(rest.strip("/").split("/"))
+    known = _OPEN if shared else _OPEN_FOR_ONE
+    return any(_matches(pattern, *asked) for pattern in known) or any(_matches(_pattern(o), *asked) for o in opened)
+
+
+def is_plain(rest: str) -> bool:
+    """Whether every server reads the same segments in a path: none with escapes, parameters or dots alone."""
+    return all(_is_plain(segment) and segment.strip(".") for segment in rest[1:].split("/"))
+
+
+@lru_cache(256)
+def _pattern(text: str) -> tuple[str, tuple[str, ...]]:
+    method, path = text.split()
+    return method, tuple(path.strip("/").split("/"))
+
+
+def _matches(pattern: tuple[str, tuple[str, ...]], method: str, segments: tuple[str, ...]) -> bool:
+    """Whether a pattern is about this path; its `*` is one segment, and at its end everything below."""
+    allowed, wanted = pattern
+    if allowed not in (method, "*"):
+        return False
+    if wanted[-1] == "*":
+        segments = segments[: len(wanted)]
+    return len(wanted) == len(segments) and all(
+        part in (segment, "*", "{id}") for part, segment in zip(wanted, segments, strict=True)
+    )
+
+
+_OPEN = tuple(map(_pattern, _RELAYED.strip().split("\n")))
+_OPEN_FOR_ONE = (*_OPEN, *map(_pattern, _RELAYED_FOR_ONE.strip().split("\n")))
+_is_plain = re.compile(r"[A-Za-z0-9._~@=-]+").fullmatch

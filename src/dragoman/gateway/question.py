@@ -123,8 +123,18 @@ def is_responses(place: Place, gist: Gist) -> bool:
     return place.protocol == CHAT and gist.messages == _NULL and gist.input != _NULL
 
 
-def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, renamed: bool, strict: bool) -> Question:
-    """Write a request for the provider it leads to."""
+def put(
+    request: Request,
+    place: Place,
+    body: bytes,
+    gist: Gist,
+    aim: Aim,
+    *,
+    renamed: bool,
+    strict: bool,
+    owner: bytes,
+) -> Question:
+    """Write a request for the provider it leads to; `owner` is whose it is."""
     source, usage = place.protocol, None
     if is_responses(place, gist):
         source = RESPONSES
@@ -140,7 +150,7 @@ def put(request: Request, place: Place, body: bytes, gist: Gist, aim: Aim, *, re
         )
         if asking is not None:
             metered, translated = True, msgspec.structs.replace(translated, body=asking)
-        passed = headers.relayed(request.headers, source, anthropic=aim.provider.anthropic)
+        passed = headers.relayed(request.headers, aim, owner)
     else:
         translated = translate_request(
             body if streams is stream else with_stream(body, streams),

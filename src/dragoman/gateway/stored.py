@@ -48,7 +48,7 @@ async def serve_response(service: Service, request: Request, place: Place, recor
     store, owner = service.state.store, owner_of(key)
     kept = store.responses.find(owner, response_id) if store is not None else None
     if store is None or kept is None or not kept.body:
-        await _elsewhere(service, request, place, record, response_id, kept)
+        await _elsewhere(service, request, place, record, owner, response_id, kept)
         return
     kept = looked_after(store, owner, kept)
     match request.method, below:
@@ -83,7 +83,13 @@ async def serve_response(service: Service, request: Request, place: Place, recor
 
 
 async def _elsewhere(
-    service: Service, request: Request, place: Place, record: Record, response_id: str, kept: Kept | None
+    service: Service,
+    request: Request,
+    place: Place,
+    record: Record,
+    owner: bytes,
+    response_id: str,
+    kept: Kept | None,
 ) -> None:
     """Ask the provider that keeps the response, if there is one and the response may be this client's."""
     store = service.state.store
@@ -96,7 +102,8 @@ async def _elsewhere(
     if not known:
         raise missing
     try:
-        await pass_on(service, request, place, record, provider=known[0] if len(known) == 1 else "")
+        only = known[0] if len(known) == 1 else ""
+        await pass_on(service, request, place, record, owner=owner, provider=only)
     except ClientError as error:
         if error.status == 404:
             raise missing from None
