@@ -333,3 +333,44 @@ def test_an_account_is_not_the_clients_to_choose_and_idempotency_keys_are_told_a
         first, second, third = (one.header("idempotency-key") for one in received)
         assert first == third != second
         assert first is not None and "order-1" not in first
+
+
+FORM_KIND = "multipart/form-data; boundary=xyz"
+AMBIGUOUS = {
+    "twice in a form": (
+        FORM_KIND,
+        FORM.replace(b"--xyz--", b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nx\r\n--xyz--'),
+    ),
+    "in other letters in a form": (FORM_KIND, FORM.replace(b'"model"', b'"MODEL"')),
+    "twice in JSON": ("application/json", b'{"model":"chat/served","model":"chat/other"}'),
+    "in other letters in JSON": ("application/json", b'{"model":"chat/served","Model":"chat/other"}'),
+    "in other letters alone": ("application/json", b'{"MODEL":"chat/served"}'),
+    "twice in JSON without a type": ("", b' {"model":"chat/served","model":"chat/other"}'),
+    "of no text in a form": (FORM_KIND, FORM.replace(b"chat/served", b"chat/\xff")),
+    "endless in a form": (FORM_KIND, FORM.replace(b"chat/served", b"x" * 300)),
+}
+
+
+@pytest.mark.parametrize("case", AMBIGUOUS)
+def test_item_8_a_model_that_is_said_twice_or_in_other_letters_is_refused(case: str) -> None:
+    kind, body = AMBIGUOUS[case]
+    with running() as house:
+        given = {"content_type": kind} if kind else {}
+        told = house.post("/v1/audio/transcriptions", body, **given, x_dragoman_provider="chat")
+        assert (told.status, bool(failure_of(CHAT, told)), house.provider.received) == (400, True, [])
+
+
+def test_a_form_whose_boundary_speaks_of_json_is_a_form() -> None:
+    with running([whole({"text": "hello"})]) as house:
+        body = FORM.replace(b"xyz", b"json")
+        told = house.post("/v1/audio/transcriptions", body, content_type="multipart/form-data; boundary=json")
+        assert told.status == 200
+        assert house.provider.received[0].body == body.replace(b"chat/served", b"served")
+
+
+def test_a_form_without_a_boundary_goes_where_a_body_without_a_model_goes() -> None:
+    with running([whole({"text": "hello"})]) as house:
+        told = house.post(
+            "/v1/audio/transcriptions", FORM, content_type="multipart/form-data", x_dragoman_provider="chat"
+        )
+        assert (told.status, house.provider.received[0].body) == (200, FORM)

@@ -14,7 +14,7 @@ import zstandard
 from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Limits, Route, Server, Settings
-from dragoman.gateway.question import able, gist_of
+from dragoman.gateway.question import DECISIVE, able, gist_of
 from dragoman.gateway.routes import Aim
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import (
@@ -212,7 +212,7 @@ def test_pitfall_203_headers_of_a_protocol_travel_with_it_alone(client: str, pro
         assert received.header("anthropic-beta") == "good-1,context-1m-2025-08-07"
         assert received.header("anthropic-version") == "2026-10-21"
         assert received.header("openai-beta") == "assistants=v2"
-        assert received.header("idempotency-key") == "once"
+        assert len(received.header("idempotency-key") or "") == 64
         assert received.header("anthropic-new-feature") == "on"
     else:
         assert received.header("openai-beta") is None and received.header("idempotency-key") is None
@@ -398,3 +398,54 @@ def test_pitfall_124_the_cap_of_a_relayed_request_goes_by_the_name_that_the_mode
         assert house.post("/v1/chat/completions", asked).status == 200
         sent = house.provider.received[0].json()
         assert {name: value for name, value in sent.items() if name.startswith("max_")} == {member: 77}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("member", sorted(DECISIVE))
+def test_item_8_a_decisive_member_said_twice_or_in_other_letters_is_refused(protocol: str, member: str) -> None:
+    asked = json.dumps(
+        {**question(protocol, protocol), "model": model_of(protocol), member: None} | {"model": model_of(protocol)}
+    )
+    twice = [asked[:-1] + f', "{name}" : null }}' for name in (member, member.title(), member.upper())]
+    escaped = asked[:-1] + f',"\\u{ord(member[0]):04x}{member[1:]}":null}}'
+    with running() as house:
+        for body in (*twice, escaped):
+            told = house.post(PATHS[protocol], body.encode())
+            error = failure_of(protocol, told)
+            assert told.status == 400, body
+            assert member in str(error["message"]).lower()
+        assert not house.provider.received
+
+
+def test_item_8_counting_and_compacting_refuse_it_too() -> None:
+    with running() as house:
+        body = b'{"model":"responses/served","input":"a","previous_response_id":"resp_a","previous_response_id":null}'
+        for path in ("/v1/responses/input_tokens", "/v1/responses/compact"):
+            assert house.post(path, body).status == 400
+        assert not house.provider.received
+
+
+def _two_keys(port: int) -> Settings:
+    return settings_for(port, keys=("first-key", "second-key"))
+
+
+REFERENCES = {
+    "a conversation's id twice": '"input":"a","conversation":{"id":"conv_1","id":"conv_2"}',
+    "a conversation's id in other letters": '"input":"a","conversation":{"Id":"conv_1"}',
+    "an item's type twice": '"input":[{"type":"item_reference","id":"msg_1","type":"message","role":"user"}]',
+    "an item's type in other letters": '"input":[{"Type":"item_reference","id":"msg_1","role":"user","content":"a"}]',
+    "an item's id twice": '"input":[{"role":"user","content":"a"},{"type":"item_reference","id":"msg_1","id":null}]',
+    "an item's content twice": '"input":[{"type":"reasoning","id":"rs_1","summary":[],"content":[1],"content":[]}]',
+}
+
+
+@pytest.mark.parametrize("case", REFERENCES)
+@pytest.mark.parametrize(
+    "path", ["/v1/responses", "/v1/responses/input_tokens", "/v1/responses/compact", "/v1/chat/completions"]
+)
+def test_item_8_a_reference_to_what_a_provider_keeps_can_be_read_in_one_way_only(case: str, path: str) -> None:
+    body = '{"model":"responses/served",' + REFERENCES[case] + "}"
+    with running((), _two_keys) as house:
+        told = house.post(path, body.encode(), x_api_key="first-key")
+        assert (told.status, house.provider.received) == (400, [])
+        assert "said twice" in str(told.json())

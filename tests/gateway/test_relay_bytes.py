@@ -20,7 +20,7 @@ ODD_BODIES = {
     "unknown members": '{"model":"served",%s:[],"new_feature":{"deep":[1,2,{"x":null}]},"max_tokens":5}',
     "odd order and spacing": '\n {\t"max_tokens" : 5 ,\r\n %s:[ ] , "model":"served"  }\n',
     "numbers as they are spelled": '{"model":"served",%s:[],"temperature":1.0,"a":1e400,"b":-0,"c":1E+2,"d":0.10}',
-    "duplicate members": '{"model":"other","x":1,%s:[],"x":2,"model":"served"}',
+    "duplicate members": '{"x":1,%s:[],"x":2,"model":"served"}',
     "escapes and other scripts": '{"model":"serv\\u0065d",%s:[],"t":"\\u00e9\\/ é 漢字 \\ud83d\\ude00"}',
     "a huge string": '{"model":"served",%s:[],"t":"' + "x" * 3_000_000 + '"}',
 }

@@ -10,16 +10,14 @@ to the provider that `x-dragoman-provider` names, else to the only one of the pa
 from __future__ import annotations
 
 import asyncio
-import re
 from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import Struct
 
 from dragoman.errors import BadAnswer, ClientError, DragomanError
 from dragoman.gateway import headers
 from dragoman.gateway.paths import MESSAGES, Place, is_plain, is_relayed
-from dragoman.gateway.question import receive
+from dragoman.gateway.question import check_said_once, receive
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import id_header, route_header
 from dragoman.gateway.routes import Aim, shown
@@ -31,25 +29,22 @@ from dragoman.http.server import Request
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
+from dragoman.wire.members import OBJECT
+from dragoman.wire.multipart import field_span, is_form
+from dragoman.wire.spans import Span, replace_value
 from dragoman.wire.splice import replace_text
 
 _OPENAI = ("openai-chat", "openai-responses")
 _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
 # Members of a query by which some servers take a request for one of another method.
 _OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
-# The field of a form that names the model: the first line after its headers.
-_form_model = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n').search
-
-_FORM_LIMIT = 1024 * 1024
+_LONGEST_NAME = 256
 # Errors are searched for secrets, which takes its time.
 _LONGEST_ERROR = 1024 * 1024
 
 
-class _Named(Struct):
-    model: str = ""
-
-
-_NAMED = msgspec.json.Decoder(_Named)
+_TEXT = msgspec.json.Decoder(str)
+_NAMES = frozenset({"model"})
 
 
 async def pass_on(
@@ -161,15 +156,13 @@ async def _hand_over(
 
 def _aim(service: Service, request: Request, place: Place, body: bytes, kind: bytes, known: str) -> tuple[Aim, bytes]:
     """Whom a request of another path goes to, and its body with the model's name as known there."""
-    # SDKs name a type also where they send no body.
-    is_json = bool(body) and (b"json" in kind or body[:1] == b"{")
-    field = None if is_json else _form_model(body[:_FORM_LIMIT])
-    name = field[1].decode("utf-8", "replace") if field is not None else _model_in(body) if is_json else ""
+    field = field_span(body, kind, "model") if body and is_form(kind) else None
+    name = _model_in(body) if _is_json(body, kind) else "" if field is None else _form_model(body, field)
     if name:
         aim = service.routes.aim(name, place.protocol)
         _check_family(aim.provider, place)
         if aim.model != name and field is not None:
-            body = body[: field.start(1)] + aim.model.encode() + body[field.end(1) :]
+            body = replace_value(body, field, aim.model.encode())
         elif aim.model != name:
             body = replace_text(body, "model", aim.model)
         return _in_family(aim, place), body
@@ -177,9 +170,31 @@ def _aim(service: Service, request: Request, place: Place, body: bytes, kind: by
     return _in_family(Aim(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), place), body
 
 
+def _is_json(body: bytes, kind: bytes) -> bool:
+    """Whether a body is read as JSON: by its type, or by how it begins; what has no type goes out as JSON."""
+    # SDKs name a type also where they send no body.
+    if not body or is_form(kind):
+        return False
+    return not kind or b"json" in kind.lower() or body[:64].lstrip()[:1] == b"{"
+
+
+def _form_model(body: bytes, field: Span) -> str:
+    """The model that a form names."""
+    value = body[field.start : min(field.end, field.start + _LONGEST_NAME + 1)]
+    try:
+        name = value.decode()
+    except UnicodeError:
+        name = "\0"
+    if len(value) > _LONGEST_NAME or not name.isprintable():
+        raise ClientError(400, "the form's model is not the name of one")
+    return name
+
+
 def _model_in(body: bytes) -> str:
     try:
-        return _NAMED.decode(body).model
+        members = OBJECT.decode(body)
+        check_said_once(body, members, _NAMES)
+        return _TEXT.decode(members["model"]) if "model" in members else ""
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise ClientError(400, "the body is not a JSON object with a model's name as text") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set as AbstractSet
 
 import msgspec
 from msgspec import Raw, Struct
@@ -10,7 +11,7 @@ from msgspec import Raw, Struct
 from dragoman.errors import ClientError, StrictError, WireError
 from dragoman.gateway import headers
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Place
-from dragoman.gateway.routes import Aim
+from dragoman.gateway.routes import Aim, shown
 from dragoman.http.coding import decode_body
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
@@ -18,6 +19,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.rules.abilities import Abilities, abilities_of
 from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
+from dragoman.wire.members import OBJECT, ambiguous, folded
 from dragoman.wire.spans import object_members, without
 from dragoman.wire.splice import named, with_stream
 
@@ -25,8 +27,28 @@ _NULL = Raw(b"null")
 _ON = (b"1", b"true", b"yes")
 
 
+# The members of a request by which it is decided where it goes, whose it is and how it is answered.
+DECISIVE = frozenset(
+    {
+        "model",
+        "stream",
+        "messages",
+        "input",
+        "tools",
+        "reasoning_effort",
+        "previous_response_id",
+        "conversation",
+        "background",
+        "store",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+    }
+)
+
+
 class Gist(Struct):
-    """What must be known of a request before anything else; every other member is skipped."""
+    """What must be known of a request before anything else."""
 
     model: Raw = _NULL
     stream: Raw = _NULL
@@ -36,7 +58,6 @@ class Gist(Struct):
     reasoning_effort: Raw = _NULL
 
 
-_GIST = msgspec.json.Decoder(Gist)
 _TEXT = msgspec.json.Decoder(str)
 
 
@@ -82,15 +103,43 @@ async def receive(request: Request, limit: int) -> bytes:
 def gist_of(body: bytes) -> tuple[Gist, str]:
     """The few members of a request that decide where it goes, and the model's name."""
     try:
-        gist = _GIST.decode(body)
-        name = _TEXT.decode(gist.model)
+        members = OBJECT.decode(body)
+        name = _TEXT.decode(members.get("model", _NULL))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         # The library's own reader says what is wrong with the body as a whole.
         found = decode_object(body).get("model")
         raise WireError("/model", "string", "nothing" if found is None else kind_of(found)) from None
     if not name:
         raise WireError("/model", "string", "an empty one")
-    return gist, name
+    check_said_once(body, members, DECISIVE)
+    return Gist(*(members.get(member, _NULL) for member in Gist.__struct_fields__)), name
+
+
+def check_said_once(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
+    """Refuse an object that says one of these members twice or in other letters: providers differ in what they take."""
+    found = ambiguous(body, members, names)
+    if found is not None:
+        raise ClientError(
+            400, f"the member {shown(found)} is said twice, or in other letters; say it once", param=folded(found)
+        )
+
+
+# What tells whose an item is, and whether a provider completes it from what it keeps.
+_TELLING = frozenset({"id", "type", "role", "encrypted_content", "content", "result"})
+_ITEMS = msgspec.json.Decoder(list[Raw])
+
+
+def check_references_said_once(body: bytes) -> None:
+    """Refuse references that readers might take for others, in a Responses request that goes on as it was written."""
+    try:
+        members = OBJECT.decode(body)
+        inputs = members.get("input", _NULL)
+        items = _ITEMS.decode(inputs) if bytes(memoryview(inputs)[:1]) == b"[" else []
+        for raw in map(bytes, (members.get("conversation", _NULL), *items)):
+            if raw[:1] == b"{":
+                check_said_once(raw, OBJECT.decode(raw), _TELLING)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise WireError("", "JSON in UTF-8", "references that cannot be read") from None
 
 
 def asks_strictness(request: Request) -> bool:

@@ -9,6 +9,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.background import Background
 from dragoman.gateway.logs import Log
 from dragoman.gateway.paths import RESPONSES
+from dragoman.gateway.question import check_references_said_once
 from dragoman.gateway.recalling import Recalled, check_own, recall
 from dragoman.gateway.routes import Aim
 from dragoman.store import MEMORY, Store, open_store
@@ -59,6 +60,8 @@ def several_owners(settings: Settings) -> bool:
 
 def recalled(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
+    if aim.keeps_responses and several_owners(settings):
+        check_references_said_once(body)
     return recall(
         state.store,
         owner_of(key),
@@ -72,6 +75,7 @@ def recalled(state: State, settings: Settings, key: Key | None, body: bytes, aim
 def check_references(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> None:
     """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
     if aim.keeps_responses and several_owners(settings):
+        check_references_said_once(body)
         check_own(state.store, owner_of(key), body)
 
 

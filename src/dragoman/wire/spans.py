@@ -84,10 +84,15 @@ def value_end(body: bytes, start: int) -> int:
     raise WireError("", "JSON", "a text that ends too early")
 
 
-def object_members(body: bytes, start: int = 0, end: int | None = None) -> list[Member]:
-    """The members of the object that begins at `start`, duplicates too; `end`, if known, saves looking for it."""
+def object_members(
+    body: bytes, start: int = 0, end: int | None = None, *, walked: dict[str, Raw] | None = None
+) -> list[Member]:
+    """The members of the object that begins at `start`, duplicates too.
+
+    `end`, if known, saves looking for it, and `walked`, what msgspec found there, saves walking over it again.
+    """
     at, end = _bounds(body, start, end)
-    lengths = _walked(_OBJECT, body, at, end)
+    lengths = walked if walked is not None else _walked(_OBJECT, body, at, end)
     found: list[Member] = []
     at += 1
     while (member := _read_member(body, at, end)) is not None:

@@ -1,0 +1,53 @@
+"""Members: what an object says twice, or under a name that some readers take for another.
+
+Readers of JSON differ: of two members with one name some take the first and some the last, and some take no notice of
+case. Whoever decides by a member that is then sent on as it was written has to know that all of them read the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.wire.spans import object_members
+
+OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
+# What a member has beside its name and at least one byte of a value: quotes, colon and comma.
+_AROUND = 4
+# The shortest name that anybody decides by is `id`.
+_SHORTEST = 2
+# Longer ones are looked through faster than written again.
+_SHORT = 4096
+
+
+def ambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> str | None:
+    """The name in a body that is one of these twice, or one of them in other letters; `members` is what the body says.
+
+    The body begins with its object, and ends with it.
+    """
+    for name in members.keys() - names:
+        if folded(name) in names:
+            return name
+    # Most bodies have no room for another one: they are written without white space, or all with the same.
+    room = len(body) - 1
+    for name, value in members.items():
+        room -= len(name) + _AROUND + memoryview(value).nbytes
+    if room <= _AROUND + _SHORTEST:
+        return None
+    if len(body) < _SHORT and room == 2 * len(members) - 1:
+        pairs = [b'"%b": %b' % (name.encode(), value) for name, value in members.items()]
+        if body == b"{" + b", ".join(pairs) + b"}":
+            return None
+    said: set[str] = set()
+    for member in object_members(body, walked=members):
+        if member.key in said and member.key in names:
+            return member.key
+        said.add(member.key)
+    return None
+
+
+def folded(name: str) -> str:
+    """A name as those read it who take no notice of case: Unicode's folding, the dotless i and the one with a dot."""
+    return name.lower() if name.isascii() else name.upper().casefold().replace("\u0307", "")

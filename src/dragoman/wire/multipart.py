@@ -1,0 +1,146 @@
+"""Multipart: where a field of a form stands (RFC 7578), read from the left in time linear in the form's length.
+
+Readers of forms differ in what they forgive: a lone line feed, a name in other letters or with escapes, a field said
+twice. What one of them might take for the field that is looked for, and another might not, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dragoman.errors import WireError
+from dragoman.wire.members import folded
+from dragoman.wire.spans import Span
+
+# A form of this API has a handful of parts, and a part two or three headers.
+_MOST_PARTS = 1000
+_LONGEST_HEAD = 8 * 1024
+_LONGEST_BOUNDARY = 70
+# `; name=value`, the value as it is or in quotes.
+_parameter = re.compile(rb';[ \t]*+([^\s;=",]++)[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*+"|[^\s;,"]*+)[ \t]*+', re.DOTALL).match
+# The end of a line that only its boundary stands on; two dashes are the end of the form.
+_line_end = re.compile(rb"(--)?[ \t]*+(?:\r\n|\Z)").match
+_PLAIN_CODINGS = (b"7bit", b"8bit", b"binary")
+_PLAIN_CHARSETS = (b"utf-8", b"us-ascii")
+
+
+def is_form(content_type: bytes) -> bool:
+    """Whether a body of this type is in parts."""
+    return content_type.lstrip()[:10].lower() == b"multipart/"
+
+
+def field_span(body: bytes, content_type: bytes, name: str) -> Span | None:
+    """Where the value of a form's field stands; None if the form has no such field, or no boundary is known."""
+    _, semicolon, rest = content_type.partition(b";")
+    said = _parameters(semicolon + rest)
+    boundary = said.get(b"boundary")
+    if boundary is None and b"boundary*" not in said:
+        return None
+    if boundary is None or not 0 < len(boundary) <= _LONGEST_BOUNDARY:
+        raise _broken("a boundary that is none")
+    found: Span | None = None
+    for start, end in _parts(body, b"--" + boundary):
+        head, value = _head(body, start, end)
+        if not _is_field(head, name):
+            continue
+        if found is not None:
+            raise WireError(f"/{name}", "one value", "two of them")
+        found = Span(value, end)
+    return found
+
+
+def _parts(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
+    """Where the parts of a form stand, each with its head. The boundary stands nowhere but around them."""
+    at = body.find(mark)
+    if at < 0:
+        raise _broken("one without its boundary")
+    start, last, count = 0, False, 0
+    while at >= 0:
+        if last or (at and body[at - 2 : at] != b"\r\n"):
+            raise _broken("a boundary within a part")
+        count += 1
+        if count > _MOST_PARTS:
+            raise _broken("more parts than anybody sends")
+        if start:
+            yield start, max(at - 2, start)
+        line = _line_end(body, at + len(mark))
+        if line is None:
+            raise _broken("a boundary within a part")
+        start, last = line.end(), line[1] is not None
+        at = body.find(mark, start)
+    if not last:
+        raise _broken("one that breaks off")
+
+
+def _head(body: bytes, start: int, end: int) -> tuple[list[tuple[bytes, bytes]], int]:
+    """The headers of a part, names in lower case, and where its value begins."""
+    if body[start : start + 2] == b"\r\n":
+        return [], start + 2
+    close = body.find(b"\r\n\r\n", start, min(end, start + _LONGEST_HEAD))
+    if close < 0:
+        raise _broken("a part without the end of its headers")
+    # A line that begins with white space goes on with the one before.
+    text = body[start:close].replace(b"\r\n ", b"  ").replace(b"\r\n\t", b"  ")
+    lines = text.split(b"\r\n")
+    if any(b"\r" in line or b"\n" in line for line in lines):
+        raise _broken("a part whose headers have broken lines")
+    pairs = [line.partition(b":") for line in lines]
+    return [(name.strip().lower(), value.strip()) for name, _, value in pairs], close + 4
+
+
+def _is_field(head: list[tuple[bytes, bytes]], name: str) -> bool:
+    """Whether a part is the field of this name; one that only some readers would take for it is refused."""
+    dispositions = [value for key, value in head if key == b"content-disposition"]
+    if not dispositions:
+        return False
+    if len(dispositions) > 1:
+        raise _broken("a part with two dispositions")
+    _, semicolon, rest = dispositions[0].partition(b";")
+    said = _parameters(semicolon + rest)
+    given = said.get(b"name", b"").decode("utf-8", "replace")
+    if b"name*" in said or "\\" in given:
+        raise _broken("a name with escapes")
+    if folded(given.strip()) != name:
+        return False
+    if given != name:
+        raise WireError(f"/{name}", "this name", "it in other letters")
+    if said.get(b"filename") and b"filename*" not in said:
+        return False
+    if b"filename" in said or b"filename*" in said or not _is_plain(head):
+        raise WireError(f"/{name}", "plain text", "a file or a coding")
+    return True
+
+
+def _is_plain(head: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a part's value is what its bytes say."""
+    for key, value in head:
+        if key == b"content-transfer-encoding" and value.lower() not in _PLAIN_CODINGS:
+            return False
+        if key == b"content-type":
+            _, semicolon, rest = value.partition(b";")
+            if _parameters(semicolon + rest).get(b"charset", b"utf-8").lower() not in _PLAIN_CHARSETS:
+                return False
+    return True
+
+
+def _parameters(text: bytes) -> dict[bytes, bytes]:
+    """The parameters of a header's value, names in lower case; of quotes only the outer ones are taken off."""
+    found: dict[bytes, bytes] = {}
+    at = 0
+    text = text.rstrip(b"; \t")
+    while at < len(text):
+        read = _parameter(text, at)
+        if read is None:
+            raise _broken("a header that cannot be read")
+        # `name*0*=…` is a piece of a name, in a way of writing it that forms must not use.
+        key = re.sub(rb"\*.*", b"*", read[1].lower())
+        if key in found:
+            raise _broken("a header that says something twice")
+        found[key] = read[2][1:-1] if read[2][:1] == b'"' else read[2]
+        at = read.end()
+    return found
+
+
+def _broken(found: str) -> WireError:
+    return WireError("", "a form in parts", found)
