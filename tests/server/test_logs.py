@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY, Received, Reply, whole
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import PAIRS, error_body, question, speaking, streams, tells
-from tests.server.process import Served, as_object, serving
+from tests.server.process import PATIENCE, Served, as_object, serving
 
 GATEWAY_KEY = "dgm_canary-of-the-gateway-0123456789"
 WRONG_KEY = "dgm_canary-of-a-stranger-0123456789"
@@ -161,3 +164,58 @@ def test_a_log_on_a_full_disk_keeps_nobody_from_being_served() -> None:
             assert (told.status, told.complete) == (200, True)
             assert house.get("/nowhere").status == 404
         assert house.stop() == 0
+
+
+def _unread(directory: Path) -> tuple[Path, int]:
+    """A pipe with a name, and an end of it that nobody reads from until the test does."""
+    fifo = directory / "log"
+    os.mkfifo(fifo)
+    return fifo, os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_item_7_a_reader_of_the_log_that_does_not_read_stops_nobody(tmp_path: Path, workers: str) -> None:
+    fifo, end = _unread(tmp_path)
+    under = ("sh", "-c", f'exec "$@" 2>"{fifo}"', "sh")
+    environment = {"LAPTOP_KEY": GATEWAY_KEY}
+    arguments = ("--workers", workers)
+    with serving(_script, KEYS, environment=environment, under=under, arguments=arguments) as house:
+        refused = f"GET /v1/models/{'x' * 1500} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
+        nowhere = f"GET /{'y' * 1500} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: {GATEWAY_KEY}\r\n\r\n".encode()
+        for _ in range(int(workers) * 60):
+            with house.connect() as connection:
+                connection.sendall((refused + nowhere) * 10)
+                data = b""
+                while data.count(b"HTTP/1.1 40") < 20:
+                    piece = connection.recv(65536)
+                    assert piece, data[-300:]
+                    data += piece
+        for client in PROTOCOLS:
+            told = house.post(PATHS[client], _asked(client, CHAT, "served", stream=True), x_api_key=GATEWAY_KEY)
+            assert (told.status, told.complete) == (200, True)
+        assert house.get("/healthz").status == 200
+        metrics = house.get("/metrics", x_api_key=GATEWAY_KEY).body.decode()
+        lost = int(metrics.split("\ndragoman_log_lines_lost_total ")[1].split("\n")[0])
+        assert lost > 0
+        logged = int(workers) * 60 * 20 + len(PROTOCOLS)
+        lines = _read_lines(end, lambda lines: sum(_lost_in(line) or 1 for line in lines) >= logged)
+        assert sum(map(_lost_in, lines)) == lost
+        assert sum(_lost_in(line) or 1 for line in lines) == logged
+        assert house.stop() == 0
+    os.close(end)
+
+
+def _lost_in(line: JsonObject) -> int:
+    return int(str(line["lines"])) if line["event"] == "lines of the log could not be written" else 0
+
+
+def _read_lines(end: int, enough: Callable[[list[JsonObject]], bool]) -> list[JsonObject]:
+    """The lines of a pipe, each of which is a whole one."""
+    data, patience = bytearray(), time.monotonic() + PATIENCE
+    while not data.endswith(b"\n") or not enough([as_object(line) for line in data.decode().splitlines()]):
+        assert time.monotonic() < patience, bytes(data[-300:])
+        try:
+            data += os.read(end, 1 << 20)
+        except BlockingIOError:
+            time.sleep(0.05)
+    return [as_object(line) for line in data.decode().splitlines()]

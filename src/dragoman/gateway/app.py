@@ -144,7 +144,7 @@ class App:
         if error.status == 401:
             # Agents try for minutes with a key that will not become a good one.
             headers += [(b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")]
-        service.log.event("info", "refused", status=told.status, path=place.rest, why=error.message, id=request_id)
+        service.log.refused(status=told.status, path=place.rest, why=error.message, id=request_id)
         request.respond(told.status, headers, told.body)
 
     async def _home(self, request: Request) -> None:

@@ -9,9 +9,11 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TextIO
 
 from dragoman.errors import WireError
+from dragoman.gateway.log_writer import LogWriter
 from dragoman.gateway.record import Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.wire.json import encode
@@ -29,40 +31,45 @@ def shown(text: str) -> str:
 
 
 class Log:
-    """Writes to one stream, as text or as JSON."""
+    """Writes to one stream, as text or as JSON, and never waits for whoever reads it."""
 
     def __init__(self, out: TextIO | None = None, *, json: bool | None = None, quiet: bool = False) -> None:
         self._out = out or sys.stderr
         self._json = not self._out.isatty() if json is None else json
         self._quiet = quiet
-        # Lines that could not be written, to be told of when it works again.
-        self._lost = 0
         self._line: Callable[[Record], str] = self._as_json if self._json else _as_text
+        descriptor = _descriptor_of(self._out)
+        # None where lines go to a stream without a descriptor, which cannot block.
+        self._writer = LogWriter(descriptor, partial(_left_out, self._json)) if descriptor is not None else None
+
+    @property
+    def lines_lost(self) -> int:
+        """How many lines could not be written."""
+        return self._writer.lost if self._writer is not None else 0
 
     def exchange(self, record: Record) -> None:
         """Tell one exchange."""
         if not self._quiet:
-            self._write(self._line(record))
+            self._write(self._line(record), own=False)
+
+    def refused(self, **fields: JsonValue) -> None:
+        """Tell a request that was refused at the door; anybody can send those without number."""
+        self._write(_event(self._json, "info", "refused", fields), own=False)
 
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does."""
-        if self._json:
-            self._write(_json_line({"time": _now(), "level": level, "event": message, **_cut(fields)}))
-        else:
-            told = " ".join(f"{name}={_quoted(str(value))}" for name, value in fields.items())
-            self._write(f"{_clock()} {level:5} {message}{' ' if told else ''}{told}")
+        self._write(_event(self._json, level, message, fields), own=True)
 
-    def _write(self, line: str) -> None:
-        """Write a line; a full disk, or a reader that is gone, keeps nobody from being served."""
-        try:
+    def close(self) -> None:
+        """Give what waits a moment to be written, before the process ends."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, line: str, *, own: bool) -> None:
+        if self._writer is not None:
+            self._writer.put(_octets(line), own=own)
+        else:
             self._out.write(line + "\n")
-            self._out.flush()
-        except OSError:
-            self._lost += 1
-            return
-        if self._lost:
-            lost, self._lost = self._lost, 0
-            self.event("warn", "lines of the log could not be written", lines=lost)
 
     def _as_json(self, record: Record) -> str:
         usage = record.usage
@@ -94,6 +101,28 @@ class Log:
         if record.upstream_id:
             line["upstream_id"] = record.upstream_id
         return _json_line(line)
+
+
+def _descriptor_of(out: TextIO) -> int | None:
+    try:
+        return out.fileno()
+    except (OSError, ValueError):
+        return None
+
+
+def _event(json: bool, level: str, message: str, fields: JsonObject) -> str:
+    if json:
+        return _json_line({"time": _now(), "level": level, "event": message, **_cut(fields)})
+    told = " ".join(f"{name}={_quoted(str(value))}" for name, value in fields.items())
+    return f"{_clock()} {level:5} {message}{' ' if told else ''}{told}"
+
+
+def _left_out(json: bool, lines: int) -> bytes:
+    return _octets(_event(json, "warn", "lines of the log could not be written", {"lines": lines}))
+
+
+def _octets(line: str) -> bytes:
+    return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _json_line(line: JsonObject) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from dragoman.gateway.logs import Log
 from dragoman.gateway.record import Record
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -59,6 +60,7 @@ class Snapshot(Struct):
     losses: list[tuple[str, str, str, str, int]]
     failures: list[tuple[str, str, str, int]]
     in_flight: int
+    log_lines_lost: int = 0
 
 
 class Metrics:
@@ -70,6 +72,8 @@ class Metrics:
         self._failures: dict[tuple[str, str, str], int] = {}
         self._models: set[tuple[str, str]] = set()
         self.in_flight = 0
+        # Where what was left out of the log is counted.
+        self.log: Log | None = None
 
     def count(self, record: Record) -> None:
         """Count one exchange that has ended."""
@@ -106,6 +110,7 @@ class Metrics:
             losses=[(*key, count) for key, count in self._losses.items()],
             failures=[(*key, count) for key, count in self._failures.items()],
             in_flight=self.in_flight,
+            log_lines_lost=self.log.lines_lost if self.log is not None else 0,
         )
 
     def _bounded(self, record: Record) -> str:
@@ -152,6 +157,8 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
         lines.append(f"dragoman_failures_total{{{labels}}} {count}")
     _family(lines, "in_flight", "gauge", "Exchanges under way.")
     lines.append(f"dragoman_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
+    _family(lines, "log_lines_lost_total", "counter", "Lines of the log that could not be written.")
+    lines.append(f"dragoman_log_lines_lost_total {sum(snapshot.log_lines_lost for snapshot in snapshots)}")
     return ("\n".join(lines) + "\n").encode()
 
 

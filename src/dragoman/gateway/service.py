@@ -32,7 +32,7 @@ class Service:
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.log = log
+        self.log = metrics.log = log
         self.state = state or State(settings.storage, log)
         self.notes_ids = notes_ids(settings)
         self.guard = guard or Guard(settings)

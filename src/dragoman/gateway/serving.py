@@ -55,9 +55,12 @@ def serve(
     listen(listener)
     workers = settings.server.workers
     duty = replace(duty, page=Page(workers), longest_turn=longest_turn)
-    if workers == 1:
-        return _work(duty, settings, listener, ready)
-    return Supervisor(replace(duty, token=new_token()), settings, listener).run(ready)
+    try:
+        if workers == 1:
+            return _work(duty, settings, listener, ready)
+        return Supervisor(replace(duty, token=new_token()), settings, listener).run(ready)
+    finally:
+        duty.log.close()
 
 
 def check_store(storage: Storage) -> None:
@@ -218,6 +221,7 @@ class Supervisor:
             # The outermost edge of a process: nobody above would tell it.
             self._log.event("error", "a worker failed", **_told(error))
         finally:
+            self._log.close()
             # Whatever happened, a child never returns into its parent's code.
             os._exit(status)
 

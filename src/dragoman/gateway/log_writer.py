@@ -1,0 +1,156 @@
+"""Log writer: lines on their way to a descriptor that may block, written by a thread so that nobody waits for it.
+
+put ─▶ lines that wait, bounded in bytes ─▶ a thread of this process: gathers for 10 ms, writes whole lines
+
+A reader that does not read blocks the thread and nobody else. What then does not fit is left out and counted, and told
+when it works again. The last share of the room is for what the gateway itself has to say: whoever fills the log with
+refused requests cannot keep that out.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from weakref import WeakSet
+
+# Bytes that may wait, and how many of them only the gateway's own events may use.
+_ROOM = 1024 * 1024
+_OWN_ROOM = _ROOM // 4
+# So many lines of a busy gateway are one write.
+_GATHERED = 0.01
+# One write is of whole lines, and of so few bytes that those of several processes do not mix within them.
+_AT_ONCE = 64 * 1024
+_AT_ONCE_SHARED = select.PIPE_BUF
+# How long a descriptor that somebody else made non-blocking is waited for, in one go.
+_PATIENCE = 1.0
+_LAST_MOMENTS = 1.0
+
+
+class LogWriter:
+    """Writes lines to a descriptor. `told` words the line about those that were left out."""
+
+    def __init__(self, descriptor: int, told: Callable[[int], bytes]) -> None:
+        self._descriptor = descriptor
+        self._told = told
+        self._at_once = _AT_ONCE if stat.S_ISREG(os.fstat(descriptor).st_mode) else _AT_ONCE_SHARED
+        self._begin()
+        _WRITERS.add(self)
+
+    def _begin(self) -> None:
+        """Begin with nothing: also in a process that was just forked, where what waits is its parent's to write."""
+        # What is collected as garbage while a line is put may have something to log itself.
+        self._lock = threading.RLock()
+        # Lines that could not be written since this process began.
+        self.lost = 0
+        # Locked while the thread has nothing to do.
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._lines: list[bytes] = []
+        self._waiting = 0
+        self._rung = False
+        self._thread: threading.Thread | None = None
+        self._hurried = False
+        # What was lost and not told yet, and whether the last write ended within a line.
+        self._untold = 0
+        self._torn = False
+
+    def put(self, line: bytes, *, own: bool) -> None:
+        """Have a line written; `own` is said of what the gateway itself has to say. It never waits."""
+        with self._lock:
+            if self._waiting + len(line) > (_ROOM if own else _ROOM - _OWN_ROOM):
+                self.lost += 1
+                self._untold += 1
+                return
+            self._lines.append(line)
+            self._waiting += len(line)
+            if self._rung:
+                return
+            self._rung = True
+            if self._thread is None:
+                # Here and not before: a process that is forked has none of its parent's threads.
+                self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+                self._thread.start()
+            self._bell.release()
+
+    def close(self) -> None:
+        """Give what waits a moment to be written."""
+        self._hurried = True
+        end = time.monotonic() + _LAST_MOMENTS
+        while self._waiting and time.monotonic() < end:
+            time.sleep(0.002)
+
+    def _run(self) -> None:
+        while True:
+            self._bell.acquire()
+            if not self._hurried:
+                time.sleep(_GATHERED)
+            with self._lock:
+                lines, self._lines = self._lines, []
+                self._rung = False
+            for piece in _pieces(lines, self._at_once):
+                missing = self._write(piece)
+                with self._lock:
+                    self._waiting -= len(piece)
+                    self.lost += missing
+                    self._untold += missing
+            self._tell()
+
+    def _tell(self) -> None:
+        """Say how many lines are missing, now that it works again."""
+        with self._lock:
+            untold = self._untold
+        if untold and not self._write(self._told(untold)):
+            with self._lock:
+                self._untold -= untold
+
+    def _write(self, piece: bytes) -> int:
+        """Write all of these lines, however long that takes; how many of them could not be."""
+        rest = memoryview(b"\n" + piece if self._torn else piece)
+        while rest:
+            try:
+                count = os.write(self._descriptor, rest)
+            except BlockingIOError:
+                _wait_for(self._descriptor)
+                continue
+            except OSError:
+                # A full disk, a reader that is gone: this is lost, and the next may not be.
+                return bytes(rest).count(b"\n")
+            rest = rest[count:]
+            # What is written next must not go on within a line.
+            self._torn = bool(rest)
+        return 0
+
+
+def _pieces(lines: list[bytes], limit: int) -> Iterator[bytes]:
+    """Lines joined to pieces of at most so many bytes, unless one line is longer."""
+    gathered: list[bytes] = []
+    size = 0
+    for line in lines:
+        if gathered and size + len(line) > limit:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+        gathered.append(line)
+        size += len(line)
+    if gathered:
+        yield b"".join(gathered)
+
+
+def _wait_for(descriptor: int) -> None:
+    watched = select.poll()
+    watched.register(descriptor, select.POLLOUT)
+    watched.poll(_PATIENCE * 1000)
+
+
+_WRITERS: WeakSet[LogWriter] = WeakSet()
+
+
+def _forked() -> None:
+    for writer in _WRITERS:
+        writer._begin()
+
+
+os.register_at_fork(after_in_child=_forked)
