@@ -129,7 +129,7 @@ def test_names_of_other_scripts_are_shown_as_they_are() -> None:
 
 def test_everything_about_an_exchange_is_told() -> None:
     out = io.StringIO()
-    told = record(key="laptop", upstream_id="up_1", failure="rate_limited")
+    told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited")
     told.stream, told.first = True, 100.125
     told.usage = Usage(input=10, output=3, cache_read=4)
     told.losses = (LossLine(fate="dropped", feature="sampling", at="sampling.seed", note="a note"),)
@@ -140,6 +140,7 @@ def test_everything_about_an_exchange_is_told() -> None:
         "level": "info",
         "event": "exchange",
         "id": "req_1",
+        "address": "203.0.113.9",
         "key": "laptop",
         "client": "openai-chat",
         "path": "/chat/completions",
@@ -176,6 +177,12 @@ def test_an_exchange_that_led_nowhere_has_dashes() -> None:
     told.status, told.ended, told.failure = 404, 1.0, "not_found"
     Log(out).exchange(told)
     assert out.getvalue().split(" ", 1)[1] == "404 - - -> - - 0 ms tokens - losses 0 not_found req_1\n"
+
+
+def test_a_terminal_shows_where_a_client_is() -> None:
+    out = Terminal()
+    Log(out).exchange(record(address="203.0.113.9"))
+    assert out.getvalue().endswith(" losses 0 from 203.0.113.9 req_1\n")
 
 
 def test_quiet_is_about_exchanges_alone() -> None:

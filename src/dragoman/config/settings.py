@@ -25,6 +25,9 @@ class Server(Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     # Web pages whose scripts may call it, as `https://example.org`.
     allowed_origins: tuple[str, ...] = ()
+    # Proxies in front of it, as addresses or networks, that are believed about the client's address
+    # (`X-Forwarded-For`); it is in the log and decides nothing.
+    trusted_proxies: tuple[str, ...] = ()
     # Further paths of providers that are relayed with their key, as `DELETE /files/*`: a method or `*`, and a path
     # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model
     # computes (embeddings, images, audio, moderation, rerank) and files, batches and the like, made and read.

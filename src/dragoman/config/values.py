@@ -180,6 +180,25 @@ def read_hosts(value: object) -> tuple[str, ...]:
     return tuple(read_host(item) for item in (value if isinstance(value, list) else [value]))
 
 
+def read_network(value: object) -> str:
+    """An IP address or a network of them."""
+    text = read_text(value).strip()
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        pass
+    try:
+        wide = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise unfit(f"expected an IP address or a network as 10.0.0.0/8, found {shown(text)}") from None
+    raise unfit(f"expected a network, found {shown(text)}, an address within one", f'write "{wide}"')
+
+
+def read_networks(value: object) -> tuple[str, ...]:
+    """IP addresses or networks, one or a list."""
+    return tuple(read_network(item) for item in (value if isinstance(value, list) else [value]))
+
+
 def is_address(host: str) -> bool:
     """Whether it is an IP address."""
     try:

@@ -154,6 +154,9 @@ SERVER: dict[str, Kind[object]] = {
     "workers": _count(2, 256),
     "allowed_hosts": Kind(words="list of host names", example='["gateway.example.org"]', read=values.read_hosts),
     "allowed_origins": Kind(words="list of origins", example='["https://app.example.org"]', read=values.read_origins),
+    "trusted_proxies": Kind(
+        words="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
+    ),
     "relayed_paths": Kind(
         words="list of methods with paths", example='["DELETE /files/*"]', read=values.read_relayed_paths
     ),

@@ -12,6 +12,7 @@ from dragoman import __version__
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway import replies
+from dragoman.gateway.client_address import client_address
 from dragoman.gateway.compacting import compact
 from dragoman.gateway.conversations import serve_conversation
 from dragoman.gateway.counting import count_tokens
@@ -83,6 +84,7 @@ class App:
             request_id=service.new_id(), dialect=_dialect(request, place), path=place.rest, started=service.clock()
         )
         record.key = key.name if key is not None else ""
+        record.address = client_address(request, service.proxies)
         service.metrics.in_flight += 1
         try:
             if place.kind is Kind.CONVERSATION:
@@ -144,7 +146,8 @@ class App:
         if error.status == 401:
             # Agents try for minutes with a key that will not become a good one.
             headers += [(b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")]
-        service.log.refused(status=told.status, path=place.rest, why=error.message, id=request_id)
+        address = client_address(request, service.proxies)
+        service.log.refused(status=told.status, path=place.rest, why=error.message, address=address, id=request_id)
         request.respond(told.status, headers, told.body)
 
     async def _home(self, request: Request) -> None:

@@ -78,6 +78,7 @@ class Log:
             "level": "info" if record.status < 500 else "error",
             "event": "exchange",
             "id": record.id,
+            "address": record.address,
             "key": record.key,
             "client": record.dialect,
             "path": record.path[:_SHOWN],
@@ -165,11 +166,12 @@ def _as_text(record: Record) -> str:
     tokens = f"{usage.input}+{usage.output}" if usage is not None else "-"
     route = f"{record.provider}/{record.model}" if record.provider else "-"
     failure = f" {record.failure}" if record.failure else ""
+    address = f" from {record.address}" if record.address else ""
     first = f" first {1000 * (record.first - record.started):.0f} ms" if record.first and record.stream else ""
     return (
         f"{_clock()} {record.status} {record.dialect or '-'} {shown(record.asked) or '-'} -> {shown(route)}"
         f" {record.served or '-'} {1000 * (record.ended - record.started):.0f} ms{first} tokens {tokens}"
-        f" losses {len(record.losses)}{failure} {record.id}"
+        f" losses {len(record.losses)}{failure}{address} {record.id}"
     )
 
 

@@ -10,6 +10,7 @@ class Record:
     """One exchange. Times are of the loop's clock; nothing here was said by the user or by the model."""
 
     __slots__ = (
+        "address",
         "asked",
         "attempts",
         "dialect",
@@ -35,6 +36,8 @@ class Record:
         self.dialect = dialect
         self.path = path
         self.started = started
+        # Where the client is, and under which gateway key.
+        self.address = ""
         self.key = ""
         # The model's name as the client said it, and whom it led to.
         self.asked = ""
@@ -57,6 +60,6 @@ class Record:
     def anew(self, request_id: str, started: float) -> Record:
         """The record of another exchange that answers the same question."""
         other = Record(request_id=request_id, dialect=self.dialect, path=self.path, started=started)
-        other.key, other.asked, other.stream = self.key, self.asked, self.stream
+        other.address, other.key, other.asked, other.stream = self.address, self.key, self.asked, self.stream
         other.provider, other.model, other.served = self.provider, self.model, self.served
         return other

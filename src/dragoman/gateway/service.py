@@ -9,6 +9,7 @@ from dragoman.config.settings import Settings
 from dragoman.echo.flight import open_echo
 from dragoman.errors import TimedOut
 from dragoman.gateway.access import Guard
+from dragoman.gateway.client_address import networks
 from dragoman.gateway.logs import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.record import Record
@@ -36,6 +37,7 @@ class Service:
         self.state = state or State(settings.storage, log)
         self.notes_ids = notes_ids(settings)
         self.guard = guard or Guard(settings)
+        self.proxies = networks(settings.server.trusted_proxies)
         self.routes = Routes(settings)
         self.mint = system_mint()
         self.client = Client(connect_timeout=settings.timeouts.connect, connections=settings.limits.connections)

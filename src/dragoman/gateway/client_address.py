@@ -1,0 +1,66 @@
+"""Client address: where a request comes from, for the log.
+
+It is the other end of the connection, unless that is a proxy that the operator trusts to tell
+(`server.trusted_proxies`). Proxies add whom they heard from at the right end of `X-Forwarded-For`; what stands further
+left than the last trusted one can be anybody's invention. `Forwarded` is not read: a proxy that writes the one header
+passes the other on as it came.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from dragoman.http.server import Request
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_FORWARDED = b"x-forwarded-for"
+# As many bytes as are looked at, from the right; no honest chain is longer.
+_LONGEST = 1024
+_MAPPED = "::ffff:"
+
+
+def networks(names: Iterable[str]) -> tuple[Network, ...]:
+    """The proxies of a configuration."""
+    return tuple(ipaddress.ip_network(name) for name in names)
+
+
+def client_address(request: Request, proxies: Sequence[Network]) -> str:
+    """Where a request comes from, as far as that is known for sure; nothing but an address."""
+    if not proxies:
+        # As the system wrote it: nothing to check, and nearly every gateway.
+        return request.peer.removeprefix(_MAPPED)
+    address = _address(request.peer.partition("%")[0])
+    if address is None:
+        return ""
+    said = b",".join(value for name, value in request.headers if name == _FORWARDED)
+    # The first of what is cut off may be half an address.
+    heard = said[-_LONGEST:].split(b",")[len(said) > _LONGEST :]
+    while heard and any(address in network for network in proxies):
+        told = _address(heard.pop().decode("latin-1").strip())
+        if told is None:
+            # Nobody knows who said what stands left of it.
+            break
+        address = told
+    return str(address)
+
+
+def _address(text: str) -> Address | None:
+    """An address, with or without a port; IPv4 as such, however it was written."""
+    if text.startswith("["):
+        text, _, port = text[1:].partition("]")
+    elif text.count(":") == 1:
+        text, _, port = text.partition(":")
+    else:
+        port = ""
+    if port.lstrip(":").strip("0123456789") or "%" in text:
+        return None
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
