@@ -10,7 +10,7 @@ from dragoman.gateway.logs import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.record import Record
 from dragoman.gateway.service import Service
-from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, running, settings_for, whole
+from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells
 
 
@@ -77,3 +77,25 @@ def test_a_changed_configuration_serves_the_next_request() -> None:
         house.run(change())
         assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 502
         assert len(house.provider.received) == 1
+
+
+def test_item_12_a_changed_configuration_remembers_which_keys_rest() -> None:
+    seen: list[str | None] = []
+
+    def script(received: Received) -> Reply:
+        seen.append(received.header("authorization"))
+        return whole({"error": {"message": "slow down"}}, 429, retry_after="60") if len(seen) == 1 else tells(CHAT)
+
+    keys = ("sk-first-0123456789", "sk-second-0123456789")
+    with running(script, lambda port: settings_for(port, provider_keys=keys)) as house:
+        assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 200
+
+        async def change() -> None:
+            old = house.app.service
+            house.app.service = Service(old.settings, old.metrics, old.log, old.state, old)
+            await old.close()
+
+        house.run(change())
+        for _ in range(3):
+            assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 200
+    assert seen == [f"Bearer {keys[0]}", *[f"Bearer {keys[1]}"] * 4]

@@ -71,3 +71,26 @@ def test_a_key_that_is_no_longer_there_may_be_cooled() -> None:
     rotation = Rotation(("a",), Clock())
     rotation.cool("gone", 60)
     assert rotation.next() == "a"
+
+
+def test_item_12_a_rotation_in_place_of_another_knows_who_rests_and_whose_turn_it_is() -> None:
+    clock = Clock()
+    former = Rotation(("a", "b", "c"), clock)
+    assert taken(former, 1) == ["a"]
+    former.cool("c", 10)
+    rotation = Rotation(("new", "c", "b"), clock, former)
+    assert taken(rotation, 3) == ["b", "new", "b"]
+    # What still runs under the former one finds out things, too.
+    former.cool("b", 5)
+    assert taken(rotation, 2) == ["new", "new"]
+    clock.now += 6
+    assert taken(rotation, 2) == ["b", "new"]
+    clock.now += 5
+    assert taken(rotation, 3) == ["c", "b", "new"]
+
+
+def test_a_rotation_in_place_of_another_that_had_other_keys_begins_anew() -> None:
+    former = Rotation(("a",), Clock())
+    former.cool("a", 10)
+    assert taken(Rotation(("x", "y"), Clock(), former), 3) == ["x", "y", "x"]
+    assert Rotation((), Clock(), former).next() is None

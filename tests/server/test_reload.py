@@ -221,3 +221,29 @@ def test_keys_that_came_with_a_change_do_not_go_with_another(house: Served) -> N
     _replace(house, config(house.provider.port, "[keys]\n"))
     house.process.log.wait(CHANGED, before + 1)
     assert _asks_for(house, "routed") == 401
+
+
+def test_item_12_a_reload_remembers_which_keys_rest() -> None:
+    seen: list[str | None] = []
+
+    def script(received: Received) -> Reply:
+        seen.append(received.header("authorization"))
+        limited = Reply(
+            status=429, headers=(("content-type", "application/json"), ("retry-after", "600")), steps=(b"{}",)
+        )
+        return limited if len(seen) == 1 else tells(CHAT)
+
+    with serving(script) as house:
+        asked = question(CHAT, CHAT) | {"model": "pooled/served"}
+        pooled = (
+            '[providers.pooled]\nprotocol = "openai-chat"\napi_key = ["sk-first-0123456789", "sk-second-0123456789"]\n'
+            f'base_url = "http://127.0.0.1:{house.provider.port}/v1"\n'
+        )
+        house.file.write_text(config(house.provider.port, pooled))
+        house.process.log.wait(CHANGED)
+        assert house.post(PATHS[CHAT], asked).status == 200
+        house.file.write_text(config(house.provider.port, pooled + "streams = 'asked'\n"))
+        house.process.log.wait(CHANGED, 2)
+        for _ in range(3):
+            assert house.post(PATHS[CHAT], asked).status == 200
+    assert seen == ["Bearer sk-first-0123456789", *["Bearer sk-second-0123456789"] * 4]

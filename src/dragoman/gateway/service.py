@@ -26,10 +26,20 @@ from dragoman.providers.transport import transport_of
 
 
 class Service:
-    """The gateway's working parts. Metrics, log and state outlive a change of the configuration."""
+    """The gateway's working parts. Metrics, log and state outlive a change of the configuration.
+
+    What was learned of the providers does, too: it is taken over from the `former` service.
+    """
 
     def __init__(
-        self, settings: Settings, metrics: Metrics, log: Log, state: State | None = None, guard: Guard | None = None
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        log: Log,
+        state: State | None = None,
+        *,
+        guard: Guard | None = None,
+        former: Service | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
@@ -43,7 +53,11 @@ class Service:
         self.client = Client(connect_timeout=settings.timeouts.connect, connections=settings.limits.connections)
         self.draining = False
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
-        self._rotations = {name: Rotation(provider.keys, self.clock) for name, provider in settings.providers.items()}
+        rotations = former._rotations if former is not None else {}
+        self._rotations: dict[str, Rotation] = {
+            name: Rotation(provider.keys, self.clock, rotations.get(name))
+            for name, provider in settings.providers.items()
+        }
         self._redactors: dict[str, Redactor] = {}
         # What providers listed, and until when that is believed.
         self.listed: dict[str, tuple[float, tuple[str, ...]]] = {}

@@ -91,7 +91,9 @@ class Worker:
         """Serve by the settings as they are now; what is under way goes on under the old ones."""
         settings, old, log = self._configuration.settings, self._service, self._duty.log
         self._former.add(old)
-        self._app.service = self._service = Service(settings, self._metrics, log, old.state, self._guard())
+        self._app.service = self._service = Service(
+            settings, self._metrics, log, old.state, guard=self._guard(), former=old
+        )
         self._server.limits = server_limits(settings.limits, settings.timeouts)
         self._closing = asyncio.get_running_loop().create_task(old.close())
         log.event("info", "the configuration was changed", providers=len(settings.providers))

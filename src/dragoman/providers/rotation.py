@@ -1,4 +1,8 @@
-"""Rotation: several keys of one provider take turns, and a key that was refused rests for a while."""
+"""Rotation: several keys of one provider take turns, and a key that was refused rests for a while.
+
+A rotation that takes the place of a former one goes on with whose turn it is, and both know of the same rests: requests
+still run under the former one.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,14 @@ class Rotation:
 
     __slots__ = ("_clock", "_keys", "_position", "_rested")
 
-    def __init__(self, keys: tuple[str, ...], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, keys: tuple[str, ...], clock: Callable[[], float] = time.monotonic, former: Rotation | None = None
+    ) -> None:
         self._keys = keys
         self._clock = clock
-        self._position = 0
+        self._position = 0 if former is None else _place(former._next_in_turn(), keys)
         # When each of the resting keys may be used again.
-        self._rested: dict[str, float] = {}
+        self._rested: dict[str, float] = {} if former is None else former._rested
 
     @property
     def count(self) -> int:
@@ -31,7 +37,8 @@ class Rotation:
         if not self._rested:
             return self._take(self._position)
         now = self._clock()
-        self._rested = {key: until for key, until in self._rested.items() if until > now}
+        for key in [key for key, until in self._rested.items() if until <= now]:
+            del self._rested[key]
         for step in range(len(keys)):
             position = (self._position + step) % len(keys)
             if keys[position] not in self._rested:
@@ -44,6 +51,15 @@ class Rotation:
             until = self._clock() + seconds
             self._rested[key] = max(until, self._rested.get(key, until))
 
+    def _next_in_turn(self) -> tuple[str, ...]:
+        """All keys, the one whose turn it is first."""
+        return self._keys[self._position :] + self._keys[: self._position]
+
     def _take(self, position: int) -> str:
         self._position = (position + 1) % len(self._keys)
         return self._keys[position]
+
+
+def _place(turns: tuple[str, ...], keys: tuple[str, ...]) -> int:
+    """Where the first of these keys stands that is still there."""
+    return next((keys.index(key) for key in turns if key in keys), 0)
