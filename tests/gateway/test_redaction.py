@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -289,3 +290,35 @@ def test_text_that_is_no_unicode_is_still_read() -> None:
 def test_frames_of_a_stream_stay_frames() -> None:
     frame = f'event: error\ndata: {{"error":{{"message":"bad {KEY}"}}}}\n\ndata: [DONE]\n\n'.encode()
     assert redactor(KEY).clean(frame) == frame.replace(KEY.encode(), b"[redacted]")
+
+
+HOSTILE = (
+    b"sk-p",
+    b"sk-provider",
+    b"sk-p*",
+    b"https://",
+    b"arn:aws",
+    b"AKIA",
+    b"projects/",
+    b"@a.",
+    b"*",
+    b"\xe2\x80",
+    b"1",
+)
+
+
+@pytest.mark.parametrize("transport", ["http", "bedrock", "vertex"])
+def test_item_4_an_error_made_to_slow_the_search_down_takes_time_in_proportion_to_its_length(transport: str) -> None:
+    endpoint = Endpoint(protocol="openai-chat", base_url="https://api.example.org/v1")
+    keys = ("sk-provider-0123456789abcdef", "AKIA0123456789AB:secret/0123+45:token")
+    redactor = Redactor(Provider(name="p", endpoints=(endpoint,), keys=keys, transport=transport))
+
+    def seconds(unit: bytes, size: int) -> float:
+        body = unit * (size // len(unit))
+        start = time.thread_time()
+        redactor.clean(body)
+        return time.thread_time() - start
+
+    for unit in HOSTILE:
+        assert min(seconds(unit, 100_000) for _ in range(3)) < 0.1, unit
+        assert min(seconds(unit, 80_000) for _ in range(3)) < 8 * min(seconds(unit, 20_000) for _ in range(3)) + 0.005

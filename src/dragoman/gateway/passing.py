@@ -40,7 +40,7 @@ _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
 _OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
 _LONGEST_NAME = 256
 # Errors are searched for secrets, which takes its time.
-_LONGEST_ERROR = 1024 * 1024
+_LONGEST_ERROR = 256 * 1024
 
 
 _TEXT = msgspec.json.Decoder(str)

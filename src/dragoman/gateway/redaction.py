@@ -99,18 +99,17 @@ class Redactor:
 
     def clean(self, body: bytes) -> bytes:
         """The same bytes, with blanks where secrets stood; JSON stays JSON."""
-        return body if self._in_json is None else self._in_json.sub(_blank, body)
+        return _without(self._in_json, body)
 
     def clean_text(self, text: str) -> str:
         """The same for text."""
         if self._in_text is None:
             return text
-        return self._in_text.sub(_blank, text.encode("utf-8", "replace")).decode("utf-8", "replace")
+        return _without(self._in_text, text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     def clean_headers(self, headers: HeaderList) -> HeaderList:
         """The same for the values of an error's headers."""
-        found = self._in_text
-        return headers if found is None else [(name, found.sub(_blank, value)) for name, value in headers]
+        return [(name, _without(self._in_text, value)) for name, value in headers]
 
     def _compile(self) -> None:
         self._in_json, self._in_text = self._compiled(json=True), self._compiled(json=False)
@@ -125,11 +124,23 @@ class Redactor:
         patterns += [self._ids] if self._ids is not None else []
         patterns += [_address(host) for host in (*self._hosts, *self._learned_hosts) if host and "{" not in host]
         patterns += [_place(place) for place in self._places if len(place) >= _SHORTEST_PLACE and not place.isalpha()]
-        return re.compile(b"|".join(patterns), re.IGNORECASE) if patterns else None
+        return re.compile(b"|".join(patterns)) if patterns else None
 
 
-def _blank(found: re.Match[bytes]) -> bytes:
-    return _BLANK_NUMBER if _is_number(found[0]) else _BLANK
+def _without(secrets: re.Pattern[bytes] | None, body: bytes) -> bytes:
+    """The same bytes with blanks in place of secrets.
+
+    Patterns are in small letters, and so is what they are looked for in: that takes less time than looking without
+    regard to case, and an error may be long.
+    """
+    if secrets is None:
+        return body
+    pieces: list[bytes] = []
+    at = 0
+    for found in secrets.finditer(body.lower()):
+        pieces += (body[at : found.start()], _BLANK_NUMBER if _is_number(found[0]) else _BLANK)
+        at = found.end()
+    return b"".join((*pieces, body[at:])) if pieces else body
 
 
 def _keep(into: dict[str, None], names: Iterable[str]) -> None:
@@ -155,9 +166,10 @@ def _spelled(secret: str, json: bool) -> bytes:
 
 def _character(c: str, json: bool) -> bytes:
     if c.isascii() and c.isalnum():
-        return c.encode()
+        return c.lower().encode()
     octets = c.encode("utf-8", "replace")
-    ways = [quote(octets, safe="").encode() if c not in "-_.~" else b"%%%02X" % octets[0], rb"\\" + re.escape(octets)]
+    ways = [quote(octets, safe="").lower().encode() if c not in "-_.~" else b"%%%02x" % octets[0]]
+    ways.append(rb"\\" + re.escape(octets))
     ways += [rb"\\u%04x" % ord(c)] if len(c.encode("utf-16-be", "replace")) == 2 else []
     # In JSON a bare quote ends a string, and a bare backslash belongs to what follows it.
     if not json or c not in '"\\':
@@ -171,7 +183,7 @@ def _in_base64(secret: str) -> bytes:
     ways: set[bytes] = set()
     for lead, start in ((0, 0), (1, 2), (2, 3)):
         text = b64encode(b"\0" * lead + octets)[start : 8 * (lead + len(octets)) // 6]
-        ways |= {re.escape(text), re.escape(text.translate(_URL_SAFE))}
+        ways |= {re.escape(text.lower()), re.escape(text.translate(_URL_SAFE).lower())}
     return b"(?:" + b"|".join(sorted(ways)) + rb")[\w+/-]?={0,2}"
 
 
@@ -181,7 +193,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 def _cut_short(secret: str, json: bool) -> bytes:
     """A key's first letters and more, or a few letters of it beside a mask."""
     first, last = _spelled(secret[:_MASKED], json), _spelled(secret[-_MASKED:], json)
-    ways = [first + rb"[\w-]{0,64}" + _MASK + _REST, _MASK + last]
+    ways = [first + rb"[\w-]{0,64}+" + _MASK + _REST, _MASK + last]
     if len(secret) > _SHOWN_PREFIX:
         ways.insert(0, _spelled(secret[:_SHOWN_PREFIX], json) + _REST)
     return b"|".join(ways)
@@ -195,11 +207,11 @@ def _host(base_url: str, provider: Provider) -> str:
 
 
 def _place(name: str) -> bytes:
-    return rb"(?<![^\W_])" + re.escape(name.encode("utf-8", "replace")) + rb"(?![^\W_])"
+    return rb"(?<![^\W_])" + re.escape(name.encode("utf-8", "replace").lower()) + rb"(?![^\W_])"
 
 
 def _address(host: str) -> bytes:
-    name = re.escape(host.encode("utf-8", "replace"))
+    name = re.escape(host.encode("utf-8", "replace").lower())
     if ":" in host:
         return rb"(?:%b)?(?:\[%b\]|(?<![\w:])%b)" % (_SCHEME, name, name) + _TAIL
     if "." in host:
