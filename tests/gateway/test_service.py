@@ -92,7 +92,7 @@ def test_item_12_a_changed_configuration_remembers_which_keys_rest() -> None:
 
         async def change() -> None:
             old = house.app.service
-            house.app.service = Service(old.settings, old.metrics, old.log, old.state, old)
+            house.app.service = Service(old.settings, old.metrics, old.log, old.state, former=old)
             await old.close()
 
         house.run(change())
