@@ -292,7 +292,7 @@ def understood(cuts: list[bytes]) -> list[tuple[object, ...]]:
             found.append((message.status, message.message, message.path))
         else:
             failure = message.content.failure
-            body = b"".join(message.content.pieces)
+            body = message.content.pieces.take()
             found.append((message.path, message.headers, body, message.content.complete, failure and failure.status))
     return found
 

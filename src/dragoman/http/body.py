@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from dragoman.errors import ClientError
+from dragoman.http.pieces import Pieces
 
 # What is taken in before anybody asks, and what is thrown away to keep a connection after an early reply.
 HIGH_WATER = 256 * 1024
@@ -74,7 +75,7 @@ class Body:
         self.size = 0
         self.mark = HIGH_WATER
         self.mode = Mode.HELD
-        self.pieces: list[bytes] = []
+        self.pieces = Pieces()
         self.failure: ClientError | None = None
         self.waiter: asyncio.Future[None] | None = None
 
@@ -134,8 +135,7 @@ class Body:
             await self._wait(limit)
         if self.failure is not None:
             raise self.failure
-        pieces, self.pieces = self.pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return self.pieces.take()
 
     async def _wait(self, limit: int) -> None:
         """Wait for the end or a failure."""

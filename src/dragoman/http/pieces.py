@@ -1,0 +1,51 @@
+"""Pieces: bytes that come bit by bit and are wanted as a whole."""
+
+from __future__ import annotations
+
+# From here on a piece is worth an object of its own; smaller ones are joined up to a block.
+SMALL = 4 * 1024
+BLOCK = 64 * 1024
+
+
+class Pieces:
+    """Bytes in the order they came. Small pieces are joined as they come: kept one by one they take twenty times their
+    size. Large ones are kept as they are, and a single one is never copied."""
+
+    __slots__ = ("_kept", "_small", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._kept: list[bytes] = []
+        # The small pieces since the last one that was kept.
+        self._small = bytearray()
+
+    def append(self, piece: bytes) -> None:
+        """Add a piece."""
+        self.size += len(piece)
+        if len(piece) < SMALL and self._kept:
+            self._small += piece
+            if len(self._small) >= BLOCK:
+                self._keep_small()
+        else:
+            if self._small:
+                self._keep_small()
+            self._kept.append(piece)
+
+    def take(self) -> bytes:
+        """All that came, as one; nothing is left."""
+        if self._small:
+            self._keep_small()
+        kept = self._kept
+        whole = kept[0] if len(kept) == 1 else b"".join(kept)
+        self.clear()
+        return whole
+
+    def clear(self) -> None:
+        """Forget what came."""
+        self.size = 0
+        self._kept = []
+        self._small = bytearray()
+
+    def _keep_small(self) -> None:
+        self._kept.append(bytes(self._small))
+        self._small = bytearray()
