@@ -128,6 +128,28 @@ def test_a_body_beyond_the_limit_is_a_413(client: str, path: str) -> None:
         assert "request_too_large" in (error["type"], error.get("code"))
 
 
+@pytest.mark.parametrize("coding", CODINGS)
+def test_item_4_a_large_compressed_body_is_read_beside_the_loop(coding: str) -> None:
+    padding = "x" * 3_000_000
+    plain = json.dumps(question(CHAT, CHAT) | {"messages": [{"role": "user", "content": padding}]}).encode()
+    with running([tells(CHAT)]) as house:
+        told = house.post(PATHS[CHAT], CODINGS[coding](plain), content_encoding=coding)
+        assert told.status == 200
+        assert padding in house.provider.received[0].body.decode()
+        broken = CODINGS[coding](plain)[:-2]
+        assert house.post(PATHS[CHAT], broken, content_encoding=coding).status == 400
+
+
+@pytest.mark.parametrize("layers", [2, 4])
+def test_item_4_nested_codings_are_refused(layers: int) -> None:
+    body = b"0" * 64_000_000
+    for _ in range(layers):
+        body = gzip.compress(body)
+    with running(()) as house:
+        told = house.post(PATHS[CHAT], body, content_encoding=", ".join(["gzip"] * layers))
+        assert told.status == (413 if layers == 2 else 415)
+
+
 # Compressed answers.
 
 

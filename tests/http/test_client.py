@@ -13,9 +13,10 @@ import pytest
 import zstandard
 
 from dragoman.errors import BadAnswer, TimedOut, Truncated, Unreachable, UpstreamError
-from dragoman.http.client import Client, HttpFlight
+from dragoman.http.client import Client
 from dragoman.http.connection import BROKE_OFF, NO_ANSWER, NOT_HTTP
 from dragoman.http.flight import Call, Flight, HeaderList, header
+from dragoman.http.http_flight import HttpFlight
 from tests.http.scripted import Heard, Provider, answering, closing, hear, provider, run, until
 
 MEBIBYTE = 1024 * 1024

@@ -12,7 +12,7 @@ from dragoman.errors import ClientError, StrictError, WireError
 from dragoman.gateway import headers
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Place
 from dragoman.gateway.routes import Aim, shown
-from dragoman.http.coding import decode_body
+from dragoman.http.coding import BodyDecoder
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.protocols.registry import codec_of
@@ -97,7 +97,13 @@ async def receive(request: Request, limit: int) -> bytes:
         except TimeoutError:
             raise ClientError(408, "the request's body did not arrive in time") from None
     coding = request.header(b"content-encoding")
-    return raw if coding is None else decode_body(raw, coding, limit)
+    if coding is None:
+        return raw
+    undoing = BodyDecoder(raw, coding, limit)
+    if not undoing.step():
+        # A step is what the loop may do for one body. To be joined with what else is done beside it (large_work).
+        await asyncio.get_running_loop().run_in_executor(None, undoing.run)
+    return undoing.body()
 
 
 def gist_of(body: bytes) -> tuple[Gist, str]:

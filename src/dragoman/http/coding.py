@@ -1,7 +1,8 @@
 """Content codings: gzip, deflate, br and zstd, undone in steps of bounded size.
 
-A few bytes may stand for gigabytes, so no decoder gives out more than about a step at a time, and whoever asks for a
-whole body says how large it may become. The packages of br and zstd are imported when a body first needs them.
+A few bytes may stand for gigabytes, and many bytes for none: no decoder takes in or gives out more than a step at a
+time, and no coding below another gives out more than the whole may have. So the work is linear in what came in and in
+what may come out. The packages of br and zstd are imported when a body first needs them.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ from typing import Protocol
 
 from dragoman.errors import ClientError, DragomanError
 
+# What a decoder gives out at once, and what it takes in.
 STEP = 256 * 1024
-# The largest block of zstd is 128 KiB and the shortest takes four bytes: a slice of this size gives 16 MiB at most.
+STEP_IN = 64 * 1024
+# What the packages are given at once: zlib and br copy what they leave of it. The largest block of zstd is 128 KiB and
+# the shortest takes four bytes: a slice of this size gives 16 MiB at most.
+SLICE = 16 * 1024
 ZSTD_SLICE = 512
-# What zlib is given at once: it copies what it leaves of it, at the end of every member.
-ZLIB_SLICE = 16 * 1024
 # Members of gzip, frames of zstd: each costs time, and empty ones fit into twenty bytes.
 MOST_MEMBERS = 4096
 # What an HTTP decoder of zstd must support, and an encoder may not exceed: RFC 9659, section 3.
 ZSTD_WINDOW = 8 * 1024 * 1024
-# Nobody applies more than two; a long list is an attempt to make work.
-MOST_CODINGS = 4
+# Nobody applies more; a long list is an attempt to make work.
+MOST_CODINGS = 2
 
 
 class BrokenCoding(DragomanError):
     """Bytes that are not what their content coding says; never leaves this package."""
+
+
+class OversizeCoding(BrokenCoding):
+    """More came out of a coding below another than the whole may have."""
 
 
 class Decoder(Protocol):
@@ -35,7 +42,7 @@ class Decoder(Protocol):
     pending: bool
 
     def feed(self, data: bytes) -> bytes:
-        """The next output, about a step at most; `BrokenCoding` if the bytes make no sense."""
+        """The next output, a step at most; `BrokenCoding` if the bytes make no sense."""
         ...
 
     def finish(self) -> None:
@@ -43,49 +50,83 @@ class Decoder(Protocol):
         ...
 
 
-class ZlibDecoder:
-    """The gzip form, of one member or several, or one of the two forms that go by the name of deflate."""
+class SlicedDecoder:
+    """What all decoders share: input waits here and is undone slice by slice until a step is full."""
 
-    __slots__ = ("_at", "_full", "_gzip", "_inflate", "_members", "_rest", "_start", "pending")
+    __slots__ = ("_at", "_full", "_given", "_rest", "_surplus", "pending")
 
-    def __init__(self, *, gzip: bool) -> None:
+    slice_size = SLICE
+
+    def __init__(self) -> None:
         self.pending = False
-        self._gzip = gzip
-        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
-        # Of deflate, the two bytes that tell its forms apart; afterwards, what waits to be undone, and from where on.
-        self._start = b""
         self._rest = b""
         self._at = 0
-        # Whether output may be left inside zlib although all input was taken.
+        # Whether the package may hold output although it took all its input.
         self._full = False
+        # Output beyond a step, where the package cannot be told to stop, and how much of it was given out.
+        self._surplus = b""
+        self._given = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """The next output, a step at most, of a step of input at most."""
+        if self._surplus:
+            return self._give(self._surplus)
+        if data:
+            self._rest, self._at = self._rest[self._at :] + data, 0
+        pieces = []
+        size = 0
+        stop = self._at + STEP_IN
+        while size < STEP and self._at < stop and (self._at < len(self._rest) or self._full):
+            piece = self._undo(self._rest[self._at : self._at + self.slice_size], STEP - size)
+            pieces.append(piece)
+            size += len(piece)
+        if self._at == len(self._rest):
+            self._rest, self._at = b"", 0
+        return self._give(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def _give(self, out: bytes) -> bytes:
+        """A step of what came out; the rest stays as it is, to be given without having been copied."""
+        start, self._given = self._given, self._given + STEP
+        if self._given >= len(out):
+            self._surplus, self._given = b"", 0
+        else:
+            self._surplus = out
+        self.pending = self._full or bool(self._surplus or self._rest)
+        return out if len(out) <= STEP else out[start : start + STEP]
+
+    def _undo(self, part: bytes, most: int) -> bytes:
+        """Undo a slice, note how much of it was taken, and give out about as much as is wanted."""
+        raise NotImplementedError
+
+
+class ZlibDecoder(SlicedDecoder):
+    """The gzip form, of one member or several, or one of the two forms that go by the name of deflate."""
+
+    __slots__ = ("_gzip", "_inflate", "_members", "_start")
+
+    def __init__(self, *, gzip: bool) -> None:
+        super().__init__()
+        self._gzip = gzip
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
+        # Of deflate, the two bytes that tell its forms apart.
+        self._start = b""
         self._members = 1
 
     def feed(self, data: bytes) -> bytes:
-        """The next output, a step at most; the input goes in slices, since zlib copies what it leaves of each."""
-        inflate = self._inflate
-        if inflate is None:
-            self._start += data
-            if len(self._start) < 2:
+        """The next output, a step at most."""
+        if self._inflate is None:
+            data = self._start = self._start + data
+            if len(data) < 2:
                 return b""
-            data, self._start = self._start, b""
-            inflate = self._inflate = zlib.decompressobj(deflate_form(data))
-        if data:
-            self._rest = self._rest[self._at :] + data
-            self._at = 0
-        pieces = []
-        size = 0
-        while size < STEP and (self._at < len(self._rest) or self._full):
-            inflate = self._next() if inflate.eof else inflate
-            piece = self._slice(inflate, STEP - size)
-            pieces.append(piece)
-            size += len(piece)
-        self.pending = self._full or self._at < len(self._rest)
-        if self._at == len(self._rest):
-            self._rest, self._at = b"", 0
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._start = b""
+            self._inflate = zlib.decompressobj(deflate_form(data))
+        return super().feed(data)
 
-    def _slice(self, inflate: zlib._Decompress, most: int) -> bytes:
-        part = self._rest[self._at : self._at + ZLIB_SLICE]
+    def _undo(self, part: bytes, most: int) -> bytes:
+        inflate = self._inflate
+        assert inflate is not None
+        if inflate.eof:
+            inflate = self._next()
         try:
             out = inflate.decompress(part, most)
         except zlib.error as error:
@@ -116,29 +157,30 @@ def deflate_form(data: bytes) -> int:
     return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
 
 
-class BrotliDecoder:
+class BrotliDecoder(SlicedDecoder):
     """The br coding."""
 
-    __slots__ = ("_brotli", "_error", "pending")
+    __slots__ = ("_brotli", "_error")
 
     def __init__(self) -> None:
         import brotli  # type: ignore[import-untyped]  # the package carries no types
 
-        self.pending = False
+        super().__init__()
         self._brotli = brotli.Decompressor()
         self._error: type[Exception] = brotli.error
 
-    def feed(self, data: bytes) -> bytes:
-        """The next output, about a step at most."""
+    def _undo(self, part: bytes, most: int) -> bytes:
         if self._brotli.is_finished():
-            if data:
-                raise BrokenCoding("bytes after the end of a br body")
-            return b""
+            raise BrokenCoding("bytes after the end of a br body")
+        if self._full:
+            # It takes no more before it has given out what it holds.
+            part = b""
         try:
-            out: bytes = self._brotli.process(data, output_buffer_limit=STEP)
+            out: bytes = self._brotli.process(part, output_buffer_limit=most)
         except self._error as error:
             raise BrokenCoding("a body that is not br") from error
-        self.pending = not self._brotli.is_finished() and (not self._brotli.can_accept_more_data() or len(out) >= STEP)
+        self._at += len(part)
+        self._full = not self._brotli.is_finished() and (not self._brotli.can_accept_more_data() or len(out) >= most)
         return out
 
     def finish(self) -> None:
@@ -147,41 +189,24 @@ class BrotliDecoder:
             raise BrokenCoding("a compressed body that breaks off")
 
 
-class ZstdDecoder:
-    """The zstd coding, of one frame or several."""
+class ZstdDecoder(SlicedDecoder):
+    """The zstd coding, of one frame or several; its package cannot limit what a slice gives."""
 
-    __slots__ = ("_at", "_complete", "_error", "_frame", "_frames", "_new_frame", "_rest", "pending")
+    __slots__ = ("_complete", "_error", "_frame", "_frames", "_new_frame")
+
+    slice_size = ZSTD_SLICE
 
     def __init__(self) -> None:
         import zstandard
 
-        self.pending = False
+        super().__init__()
         self._error = zstandard.ZstdError
         self._new_frame = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj
         self._frame = self._new_frame()
         self._frames = 1
         self._complete = False
-        self._rest = b""
-        self._at = 0
 
-    def feed(self, data: bytes) -> bytes:
-        """The next output: the package cannot limit it, so the input goes in slices until a step is full."""
-        if data:
-            self._rest = self._rest[self._at :] + data
-            self._at = 0
-        pieces = []
-        size = 0
-        while self._at < len(self._rest) and size < STEP:
-            piece = self._slice()
-            pieces.append(piece)
-            size += len(piece)
-        self.pending = self._at < len(self._rest)
-        if not self.pending:
-            self._rest, self._at = b"", 0
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _slice(self) -> bytes:
-        part = self._rest[self._at : self._at + ZSTD_SLICE]
+    def _undo(self, part: bytes, most: int) -> bytes:
         if self._frame.eof:
             self._frames += 1
             if self._frames > MOST_MEMBERS:
@@ -202,18 +227,26 @@ class ZstdDecoder:
 
 
 class Chain:
-    """Two codings over each other: what `outer` gives is what `inner` takes."""
+    """Two codings over each other: what `outer` gives is what `inner` takes, and no more than `most` of it."""
 
-    __slots__ = ("_inner", "_outer", "pending")
+    __slots__ = ("_inner", "_most", "_outer", "_size", "pending")
 
-    def __init__(self, outer: Decoder, inner: Decoder) -> None:
+    def __init__(self, outer: Decoder, inner: Decoder, most: int) -> None:
         self.pending = False
         self._outer = outer
         self._inner = inner
+        self._most = most
+        self._size = 0
 
     def feed(self, data: bytes) -> bytes:
         """The next output of the inner coding."""
-        out = self._inner.feed(b"" if self._inner.pending else self._outer.feed(data))
+        between = b""
+        if not self._inner.pending:
+            between = self._outer.feed(data)
+            self._size += len(between)
+            if self._size > self._most:
+                raise OversizeCoding("a body that is too large between two codings")
+        out = self._inner.feed(between)
         self.pending = self._inner.pending or self._outer.pending
         return out
 
@@ -238,10 +271,10 @@ def names_of(codings: bytes) -> list[bytes]:
     return [name for name in names if name and name != b"identity"]
 
 
-def decoder(coding: bytes) -> Decoder | None:
-    """A decoder for a header value of one coding or several; None if nothing is to be undone.
+def decoder(coding: bytes, most: int) -> Decoder | None:
+    """A decoder for a header value of one coding or two, about `most` bytes at most between them; None for no coding.
 
-    `BrokenCoding` if one of them is unknown.
+    `BrokenCoding` if one of them is unknown, or there are more.
     """
     names = names_of(coding)
     if len(names) > MOST_CODINGS or not all(name in DECODERS for name in names):
@@ -249,38 +282,63 @@ def decoder(coding: bytes) -> Decoder | None:
     chain: Decoder | None = None
     for name in reversed(names):
         made = DECODERS[name]()
-        chain = made if chain is None else Chain(chain, made)
+        # A coding adds a little to what it cannot compress.
+        chain = made if chain is None else Chain(chain, made, most + STEP)
     return chain
+
+
+class BodyDecoder:
+    """A client's body that loses its codings step by step; from any step a `ClientError` says what is wrong."""
+
+    __slots__ = ("_decoder", "_limit", "_pieces", "_raw", "_size")
+
+    def __init__(self, raw: bytes, codings: bytes, limit: int) -> None:
+        try:
+            self._decoder = decoder(codings, limit) if raw else None
+        except BrokenCoding as error:
+            known = ", ".join(name.decode() for name in DECODERS)
+            raise ClientError(
+                415, f"the body's content-encoding is not supported; supported are {known}, and two of them at most"
+            ) from error
+        self._raw = raw
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def step(self) -> bool:
+        """Undo as much as a loop may do at once; tell whether that was all."""
+        undo, data, self._raw = self._decoder, self._raw, b""
+        try:
+            piece = data if undo is None else undo.feed(data)
+            if undo is not None and not undo.pending:
+                undo.finish()
+        except OversizeCoding as error:
+            raise ClientError(413, too_large(self._limit)) from error
+        except BrokenCoding as error:
+            raise ClientError(400, "the body is not what its content-encoding says") from error
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise ClientError(413, too_large(self._limit))
+        self._pieces.append(piece)
+        return undo is None or not undo.pending
+
+    def run(self) -> None:
+        """Undo the rest, and make one piece of it: also that takes time."""
+        while not self.step():
+            pass
+        self._pieces = [self.body()]
+
+    def body(self) -> bytes:
+        """The whole, after the last step."""
+        pieces = self._pieces
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def decode_body(raw: bytes, codings: bytes, limit: int) -> bytes:
     """A client's body without its codings, if it is not larger than `limit`; a `ClientError` says what is wrong."""
-    try:
-        undone = decoder(codings)
-    except BrokenCoding as error:
-        known = ", ".join(name.decode() for name in DECODERS)
-        raise ClientError(415, f"the body's content-encoding is not supported; supported are {known}") from error
-    if undone is None or not raw:
-        if len(raw) > limit:
-            raise ClientError(413, too_large(limit))
-        return raw
-    pieces = []
-    size = 0
-    data = raw
-    try:
-        while True:
-            piece = undone.feed(data)
-            data = b""
-            size += len(piece)
-            if size > limit:
-                raise ClientError(413, too_large(limit))
-            pieces.append(piece)
-            if not undone.pending:
-                break
-        undone.finish()
-    except BrokenCoding as error:
-        raise ClientError(400, "the body is not what its content-encoding says") from error
-    return b"".join(pieces)
+    undoing = BodyDecoder(raw, codings, limit)
+    undoing.run()
+    return undoing.body()
 
 
 def too_large(limit: int) -> str:

@@ -1,0 +1,318 @@
+"""HttpFlight: one call to a provider over a socket.
+
+A flight starts nothing before `head`, follows no redirect, and sends nothing twice: a request that may have been read
+is the caller's to repeat. On a pooled connection a call costs two futures and no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dragoman.errors import BadAnswer, Unreachable, UpstreamError
+from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
+from dragoman.http.connection import NO_ANSWER, NOT_HTTP, Connection
+from dragoman.http.flight import Call, HeaderList
+from dragoman.http.pieces import Pieces
+from dragoman.http.pool import Pool
+
+# How much of a body waits for somebody to ask for it before reading stops.
+MOST_WAITING = 256 * 1024
+# What a coding below another may give out: nobody has a use for answers that are larger.
+MOST_BETWEEN = 256 * 1024 * 1024
+
+BROKEN_CODING = "the provider's answer is not what its content-encoding says"
+TOO_LARGE = "the provider's answer is larger than the limit"
+ENDED = "the call was ended before its answer was"
+
+
+class HttpFlight:
+    """A call over a socket; see `dragoman.http.flight.Flight`."""
+
+    __slots__ = (
+        "_broken",
+        "_call",
+        "_connecting",
+        "_connection",
+        "_decoder",
+        "_ended",
+        "_error",
+        "_fed",
+        "_head",
+        "_loop",
+        "_paused",
+        "_pool",
+        "_take",
+        "_turning",
+        "_waiter",
+        "_waiting",
+        "headers",
+        "last",
+        "received",
+        "status",
+    )
+
+    def __init__(self, pool: Pool, call: Call, head: bytes) -> None:
+        self.status = 0
+        self.headers: HeaderList = []
+        # For whoever watches over time: raw bytes so far, and when the last of them came.
+        self.received = 0
+        self.last = 0.0
+        self._pool = pool
+        self._call = call
+        self._head = head
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        # What is being waited for: a connection; a head or an end.
+        self._connecting: asyncio.Future[Connection] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+        # Nothing more comes; and if that is not as it should be, why.
+        self._ended = False
+        self._broken: UpstreamError | None = None
+        self._take: Callable[[bytes], None] | None = None
+        # Raw pieces that came before anybody asked, or while a decoder was held up.
+        self._waiting = Pieces()
+        self._paused = False
+        self._decoder: Decoder | None = None
+        # Whether the next step of undoing a coding waits for the loop's next turn.
+        self._turning = False
+        # Answers without a body may have a content-encoding all the same.
+        self._fed = False
+
+    async def head(self) -> None:
+        """Connect, send, and wait until `status` and `headers` are there."""
+        if self._error is not None:
+            raise self._error
+        call = self._call
+        while True:
+            connection = self._pool.take() or await self._connect()
+            self._connection = connection
+            self.last = self._loop.time()
+            if connection.send(self, self._head, call.body, call.method == "HEAD"):
+                break
+            # It took nothing of the request, so another may have it; a new one that fails is the provider's doing.
+            self._connection = None
+            if not connection.reused:
+                raise Unreachable(NO_ANSWER)
+        await self._wait()
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body without its codings; more than `limit` bytes raise `BadAnswer`."""
+        pieces = Pieces()
+
+        def take(piece: bytes) -> None:
+            if pieces.size + len(piece) > limit:
+                raise BadAnswer(TOO_LARGE)
+            pieces.append(piece)
+
+        await self.pump(take)
+        return pieces.take()
+
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        """Hand every piece of the body to `take` from the reading callback, first what has already arrived."""
+        if self._error is not None:
+            raise self._error
+        self._take = take
+        self._drain()
+        # Not in the least obvious to a type checker: draining may have met an error.
+        if self._error is not None:
+            raise self._error
+        if not self._ended or self._held():
+            await self._wait()
+
+    def pause(self) -> None:
+        """Stop reading, and stop undoing a coding."""
+        self._paused = True
+        if self._connection is not None:
+            self._connection.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._paused = False
+        if self._decoder is not None and self._take is not None and self._held():
+            # Not from here: the caller may be in the middle of what `take` calls.
+            self._next_turn()
+        elif self._connection is not None:
+            self._connection.resume()
+
+    def abort(self, error: Exception) -> None:
+        """End the call: whoever waits on it gets this error, and the connection is closed."""
+        if self._error is None:
+            self._error = error
+        self._take = None
+        self._waiting.clear()
+        connection = self._connection
+        if connection is not None:
+            self._connection = None
+            connection.drop()
+        for waiter in (self._connecting, self._waiter):
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error)
+
+    def close(self) -> None:
+        """Say that the answer is no longer wanted; a complete answer's connection is long back in the pool."""
+        self.abort(UpstreamError(ENDED))
+        # An error that was raised knows the frames it went through, and those know this flight and its bodies: nothing
+        # but a collection of all garbage, which is rare, would free them.
+        self._error, self._broken = UpstreamError(ENDED), None
+
+    # What the connection calls.
+
+    def on_head(self, status: int, headers: HeaderList) -> None:
+        """Keep status and headers, and get ready to undo the body's codings."""
+        self.status = status
+        self.headers = headers
+        for name, value in headers:
+            if name == b"content-encoding":
+                self._prepare(headers)
+            elif name == b"transfer-encoding" and value.lower() not in (b"chunked", b"identity"):
+                # Codings of the transfer are not asked for, so nobody may apply them.
+                self.abort(BadAnswer(NOT_HTTP))
+        self._wake()
+
+    def on_data(self, data: bytes) -> None:
+        """Pass a piece on, or keep it until it is asked for."""
+        if self._take is not None and self._decoder is None:
+            self._give(data)
+            return
+        self._fed = True
+        self._waiting.append(data)
+        if self._take is not None:
+            self._drain()
+        elif self._waiting.size > MOST_WAITING and self._connection is not None:
+            self._connection.pause()
+
+    def on_end(self) -> None:
+        """Let whoever waits go on as soon as everything is handed over."""
+        self._over(None)
+
+    def on_break(self, error: UpstreamError) -> None:
+        """Hand over what came before, then the error."""
+        self._over(error)
+
+    def _over(self, error: UpstreamError | None) -> None:
+        self._connection = None
+        self._ended = True
+        self._broken = error
+        if not self.status and error is not None:
+            self.abort(error)
+        elif self._take is not None:
+            self._drain()
+
+    # Steps of the above.
+
+    async def _connect(self) -> Connection:
+        waiter = self._pool.obtain()
+        self._connecting = waiter
+        try:
+            connection = await waiter
+        except BaseException:
+            # Given up at the very moment that it came through.
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._pool.release(waiter.result())
+            raise
+        finally:
+            self._connecting = None
+            # It holds the error whose frames would hold it.
+            del waiter
+        if self._error is not None:
+            self._pool.release(connection)
+            raise self._error
+        if connection.reused and not connection.alive():
+            # It came straight from another call, and brings what nobody asked for.
+            connection.drop()
+            return await self._connect()
+        return connection
+
+    async def _wait(self) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiter = waiter
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            # It holds the error whose frames would hold it.
+            del waiter
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _prepare(self, headers: HeaderList) -> None:
+        codings = b",".join(value for name, value in headers if name == b"content-encoding")
+        try:
+            self._decoder = decoder(codings, MOST_BETWEEN)
+        except BrokenCoding:
+            self.abort(BadAnswer("the provider's answer has a content-encoding that is not supported"))
+        if self._decoder is not None:
+            coded = (b"content-encoding", b"content-length")
+            self.headers = [(name, value) for name, value in headers if name not in coded]
+
+    def _held(self) -> bool:
+        """Whether something that came has not been handed over."""
+        return self._waiting.size > 0 or (self._decoder is not None and self._decoder.pending)
+
+    def _give(self, data: bytes) -> None:
+        if self._take is None:
+            return
+        try:
+            self._take(data)
+        except Exception as error:
+            # Whatever it is, it belongs to whoever pumps.
+            self.abort(error)
+
+    def _drain(self) -> None:
+        """Hand over what waits, of a coded body a step, unless a pause is wanted; then see if it ends."""
+        if self._turning:
+            return
+        if self._decoder is None:
+            if self._waiting.size:
+                self._give(self._waiting.take())
+        elif self._held() and not self._paused:
+            self._step(self._decoder)
+        if self._error is not None or self._take is None:
+            return
+        if self._held():
+            if not self._paused:
+                self._next_turn()
+        elif self._ended:
+            self._conclude()
+        elif self._connection is not None and not self._paused:
+            self._connection.resume()
+
+    def _step(self, undo: Decoder) -> None:
+        try:
+            piece = undo.feed(b"" if undo.pending else self._waiting.take())
+        except OversizeCoding:
+            self.abort(BadAnswer(TOO_LARGE))
+        except BrokenCoding:
+            self.abort(BadAnswer(BROKEN_CODING))
+        else:
+            if piece:
+                self._give(piece)
+
+    def _next_turn(self) -> None:
+        """Go on in the loop's next turn: a small piece may stand for gigabytes, and others wait. Nothing is read."""
+        if self._connection is not None:
+            self._connection.pause()
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        self._drain()
+
+    def _conclude(self) -> None:
+        if self._broken is not None:
+            self.abort(self._broken)
+            return
+        try:
+            if self._decoder is not None and self._fed:
+                self._decoder.finish()
+        except BrokenCoding:
+            self.abort(BadAnswer(BROKEN_CODING))
+        else:
+            self._wake()

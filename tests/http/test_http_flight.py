@@ -1,0 +1,234 @@
+"""A flight whose answer is coded: it is undone in turns of the loop, in order, and ends as any other."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+
+import pytest
+
+from dragoman.errors import BadAnswer, Truncated
+from dragoman.http import http_flight
+from dragoman.http.client import Client
+from dragoman.http.coding import STEP
+from dragoman.http.flight import Call
+from tests.http.scripted import Provider, Script, closing, hear, provider, run, until
+
+MEBIBYTE = 1024 * 1024
+TEXT = b"".join(b"%07d\n" % number for number in range(MEBIBYTE))
+both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+
+
+def coded(body: bytes, *, missing: int = 0) -> bytes:
+    """An answer in gzip, perhaps without its last bytes."""
+    raw = gzip.compress(body, 1)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(raw)
+    return head + raw[: len(raw) - missing]
+
+
+def get(server: Provider) -> Call:
+    return Call(method="GET", url=server.url(), headers=[])
+
+
+class Ticks:
+    """How often the loop has turned."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.task = asyncio.create_task(self.run())
+
+    async def run(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
+@both_loops
+def test_item_4_the_loop_turns_between_the_steps_of_an_answer(loop: str) -> None:
+    async def test() -> None:
+        async with provider(closing(coded(bytes(64 * MEBIBYTE)))) as server:
+            client = Client(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            ticks = Ticks()
+            seen: list[tuple[int, int]] = []
+            await flight.pump(lambda piece: seen.append((len(piece), ticks.count)))
+            ticks.task.cancel()
+            assert sum(size for size, _ in seen) == 64 * MEBIBYTE
+            assert max(size for size, _ in seen) <= STEP
+            # A reading may bring a step of its own, the others have a turn each.
+            turns = [turn for _, turn in seen]
+            assert len(set(turns)) > len(turns) * 0.9
+            flight.close()
+            await client.close()
+
+    run(test, loop)
+
+
+@both_loops
+@pytest.mark.parametrize("missing", [0, 1, 5000])
+def test_what_came_is_handed_over_in_order_before_the_end_or_the_break(missing: int, loop: str) -> None:
+    async def test() -> None:
+        async with provider(closing(coded(TEXT, missing=missing))) as server:
+            client = Client(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            pieces: list[bytes] = []
+            if missing:
+                with pytest.raises(Truncated):
+                    await flight.pump(pieces.append)
+            else:
+                await flight.pump(pieces.append)
+            body = b"".join(pieces)
+            assert TEXT.startswith(body)
+            assert len(body) > len(TEXT) - (MEBIBYTE if missing else 1)
+            flight.close()
+            await client.close()
+
+    run(test, loop)
+
+
+@both_loops
+def test_a_pause_holds_a_coded_answer_and_a_resume_goes_on(loop: str) -> None:
+    async def test() -> None:
+        async with provider(closing(coded(TEXT))) as server:
+            client = Client(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            running = asyncio.get_running_loop()
+            pieces: list[bytes] = []
+
+            def take(piece: bytes) -> None:
+                pieces.append(piece)
+                if len(pieces) % 3 == 0:
+                    flight.pause()
+                    held = len(pieces)
+                    running.call_later(0.01, lambda: resume(held))
+
+            def resume(held: int) -> None:
+                assert len(pieces) == held
+                flight.resume()
+                # A second one makes no second line of steps.
+                flight.resume()
+
+            await flight.pump(take)
+            assert b"".join(pieces) == TEXT
+            flight.close()
+            await client.close()
+
+    run(test, loop)
+
+
+@both_loops
+def test_the_provider_is_held_while_its_answer_is_undone(loop: str) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await hear(reader)
+        pack = zlib.compressobj(1, wbits=31)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n")
+        for _ in range(30):
+            writer.write(pack.compress(bytes(8 * MEBIBYTE)))
+            await writer.drain()
+        writer.write(pack.flush())
+
+    async def test() -> None:
+        async with provider(script) as server:
+            client = Client(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            size = most = 0
+
+            def take(piece: bytes) -> None:
+                nonlocal size, most
+                size += len(piece)
+                most = max(most, flight._waiting.size)
+
+            await flight.pump(take)
+            assert size == 240 * MEBIBYTE
+            # One reading may come beside the one that is being undone.
+            assert most <= 2 * 256 * 1024
+            flight.close()
+            await client.close()
+
+    run(test, loop)
+
+
+@both_loops
+def test_a_call_that_is_ended_in_the_middle_of_its_steps_hands_over_no_more(loop: str) -> None:
+    async def test() -> None:
+        async with provider(closing(coded(TEXT))) as server:
+            client = Client(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            pieces: list[bytes] = []
+            pumping = asyncio.ensure_future(flight.pump(pieces.append))
+            await until(lambda: len(pieces) > 2)
+            flight.abort(BadAnswer("enough"))
+            count = len(pieces)
+            with pytest.raises(BadAnswer, match="enough"):
+                await pumping
+            await asyncio.sleep(0.02)
+            assert len(pieces) == count
+            flight.close()
+            await client.close()
+
+    run(test, loop)
+
+
+BOMBS: dict[str, tuple[bytes, bytes, str]] = {
+    "more between two codings than anybody needs": (
+        b"gzip, gzip",
+        gzip.compress(b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\0\0\0\xff\xff" * MEBIBYTE),
+        http_flight.TOO_LARGE,
+    ),
+    "three codings": (
+        b"gzip, gzip, gzip",
+        b"",
+        "the provider's answer has a content-encoding that is not supported",
+    ),
+}
+
+
+@pytest.mark.parametrize(("coding", "raw", "words"), BOMBS.values(), ids=BOMBS)
+def test_item_4_nested_codings_of_a_provider_are_a_bad_answer(
+    coding: bytes, raw: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_flight, "MOST_BETWEEN", MEBIBYTE)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %b\r\ncontent-length: %d\r\n\r\n" % (coding, len(raw))
+
+    async def test() -> None:
+        async with provider(closing(head + raw)) as server:
+            client = Client(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            with pytest.raises(BadAnswer) as caught:
+                await flight.head()
+                await flight.read(MEBIBYTE)
+            assert str(caught.value) == words
+            flight.close()
+            await client.close()
+
+    run(test, "asyncio")
+
+
+def tiny_chunks(count: int) -> Script:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await hear(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"2\r\nab\r\n" * count + b"0\r\n\r\n")
+        await writer.drain()
+
+    return script
+
+
+@both_loops
+def test_item_5_an_answer_of_tiny_chunks_is_read_whole(loop: str) -> None:
+    async def test() -> None:
+        async with provider(tiny_chunks(200_000)) as server:
+            client = Client(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            assert await flight.read(MEBIBYTE) == b"ab" * 200_000
+            flight.close()
+            await client.close()
+
+    run(test, loop)
