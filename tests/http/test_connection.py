@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from dragoman.errors import BadAnswer, Truncated, Unreachable, UpstreamError
-from dragoman.http.connection import MOST_HEAD_BYTES, ONE_WRITE, Connection, head_size, until_close
+from dragoman.http.connection import MOST_HEAD_BYTES, MOST_HEADERS, ONE_WRITE, Connection, head_size, until_close
 from dragoman.http.flight import HeaderList
 from tests.http.scripted import run
 
@@ -19,8 +19,8 @@ HELLO = OK + b"content-length: 5\r\n\r\nhello"
 class Wire(asyncio.Transport):
     """A transport without a socket."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, extra: dict[str, object] | None = None) -> None:
+        super().__init__(extra)
         self.writes: list[bytes] = []
         self.unsent = 0
         self.closed = False
@@ -54,12 +54,16 @@ class Shelf:
     def __init__(self) -> None:
         self.released: list[Connection] = []
         self.forgotten: list[Connection] = []
+        self.mistrusted = 0
 
     def release(self, connection: Connection) -> None:
         self.released.append(connection)
 
     def forget(self, connection: Connection) -> None:
         self.forgotten.append(connection)
+
+    def mistrust(self) -> None:
+        self.mistrusted += 1
 
 
 class Ear:
@@ -172,9 +176,11 @@ def test_bytes_at_rest_are_the_end_of_a_connection() -> None:
     def play(made: Scene) -> None:
         made.hear(HELLO)
         assert made.wire.closed
+        assert made.shelf.mistrusted == 1
         assert made.shelf.forgotten == [made.connection]
         made.connection.connection_lost(None)
         assert made.shelf.forgotten == [made.connection]
+        assert made.shelf.mistrusted == 1
 
     scene(play)
 
@@ -225,6 +231,25 @@ def test_an_answer_before_the_request_is_through_ends_the_connection() -> None:
         assert made.hear(HELLO)[-1] == "end"
         assert made.wire.closed
         assert made.shelf.released == []
+        assert made.shelf.mistrusted == 0
+
+    scene(play)
+
+
+@pytest.mark.parametrize(("status", "last", "mistrusted"), [(b"200", BadAnswer, 1), (b"429", "end", 0)])
+def test_on_a_used_connection_only_a_refusal_may_come_before_the_request_is_through(
+    status: bytes, last: object, mistrusted: int
+) -> None:
+    def play(made: Scene) -> None:
+        made.ask()
+        made.hear(HELLO)
+        made.ask()
+        made.wire.unsent = 10
+        made.hear(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert made.hear(HELLO.replace(b"200", status))[-1] == last
+        assert made.wire.closed
+        assert made.shelf.mistrusted == mistrusted
+        assert made.shelf.released == [made.connection]
 
     scene(play)
 
@@ -238,6 +263,7 @@ def test_bytes_after_the_end_end_the_connection_and_not_the_answer(excess: bytes
         assert made.hear((head if bodiless else HELLO) + excess)[-1] == "end"
         assert made.wire.closed
         assert made.shelf.released == []
+        assert made.shelf.mistrusted == 1
 
     scene(play)
 
@@ -251,6 +277,18 @@ def test_a_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
             heard = other.hear(OK + b"content-length: 0\r\nx: " + b"y" * size + b"\r\n\r\n")
             assert heard[-1] == ("end" if status else BadAnswer)
             other.close()
+
+    scene(play)
+
+
+def test_a_head_of_too_many_headers_is_a_bad_answer() -> None:
+    def play(made: Scene) -> None:
+        made.ask()
+        assert made.hear(OK + b"a: b\r\n" * MOST_HEADERS + b"\r\n")[-1] != BadAnswer
+        other = Scene()
+        other.ask()
+        assert other.hear(OK + b"a: b\r\n" * (MOST_HEADERS + 1) + b"\r\n") == [BadAnswer]
+        other.close()
 
     scene(play)
 
@@ -303,9 +341,15 @@ def test_a_socket_is_alive_while_nothing_lies_in_it() -> None:
     async def test() -> None:
         near, far = socket.socketpair()
         near.setblocking(False)
-        connection = Connection(Shelf(), near)
-        wire = Wire()
+        shelf, wire = Shelf(), Wire()
+        connection = Connection(shelf, near)
         connection.connection_made(wire)
+        assert connection.alive()
+        assert shelf.mistrusted == 0
+        far.send(b"more")
+        assert not connection.alive()
+        assert shelf.mistrusted == 1
+        near.recv(100)
         assert connection.alive()
         far.close()
         assert not connection.alive()
@@ -313,6 +357,25 @@ def test_a_socket_is_alive_while_nothing_lies_in_it() -> None:
         assert not connection.alive()
         wire.closed = True
         assert not connection.alive()
+
+    run(test, "asyncio")
+
+
+def test_bytes_under_tls_may_be_an_end_and_are_read_before_the_connection_is_closed() -> None:
+    async def test() -> None:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        shelf, wire = Shelf(), Wire({"ssl_object": object()})
+        connection = Connection(shelf, near)
+        connection.connection_made(wire)
+        far.send(b"an alert, a ticket or an answer")
+        assert not connection.alive()
+        connection.dismiss()
+        assert (shelf.mistrusted, wire.closed) == (0, False)
+        connection.data_received(HELLO)
+        assert (shelf.mistrusted, wire.closed) == (1, True)
+        near.close()
+        far.close()
 
     run(test, "asyncio")
 

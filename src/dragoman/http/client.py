@@ -14,13 +14,17 @@ from dragoman.http.flight import Call
 from dragoman.http.http_flight import HttpFlight
 from dragoman.http.pool import Pool
 from dragoman.http.proxy import Proxies, Proxy
+from dragoman.http.reuse import Reuse
 
 # Methods whose requests have a body, be it empty.
 WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 
 
 class Client:
-    """Calls to any number of origins, with a pool of connections for each; it belongs to one event loop."""
+    """Calls to any number of origins, with a pool of connections for each; it belongs to one event loop.
+
+    `reuse` is given where another client went before this one, so that what it learnt is not forgotten.
+    """
 
     def __init__(
         self,
@@ -30,11 +34,13 @@ class Client:
         idle: float = 20.0,
         context: ssl.SSLContext | None = None,
         proxies: Mapping[str, str] | None = None,
+        reuse: Reuse | None = None,
     ) -> None:
         self._connect_timeout = connect_timeout
         self._connections = connections
         self._idle = idle
         self._tls = Tls(context)
+        self._reuse = reuse or Reuse()
         self._proxies = Proxies(os.environ if proxies is None else proxies)
         self._pools: dict[Origin, tuple[Pool, Proxy | None]] = {}
         self._closed = False
@@ -64,7 +70,7 @@ class Client:
             context = tls.context() if origin.scheme == "https" else None
             return dial(Route(origin, proxy, context), seconds, lambda end: Connection(pool, end))
 
-        pool = Pool(connect, most=self._connections, idle=self._idle)
+        pool = Pool(connect, most=self._connections, idle=self._idle, origin=origin, reuse=self._reuse)
         if self._closed:
             pool.close()
         self._pools[origin] = (pool, proxy)

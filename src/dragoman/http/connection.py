@@ -2,15 +2,22 @@
 
 | now | a head | a body's bytes | the message's end | bytes that are no HTTP | the socket's end |
 | --- | --- | --- | --- | --- | --- |
-| idle | leave the pool | leave the pool | leave the pool | leave the pool | leave the pool |
+| idle | mistrust | mistrust | mistrust | mistrust | leave the pool |
 | asked | tell it, go on reading | | | `BadAnswer` | `Unreachable` before the first byte, else `Truncated` |
 | reading | | tell them | tell it, idle again | `BadAnswer` | end if it ends the body, else `Truncated` |
+| ended, in the same reading | mistrust | mistrust | mistrust | mistrust | leave the pool |
+
+Mistrust: nothing of this origin is reused for a while, see `reuse.py`. On a connection that was used before, it is also
+met by bytes that are no HTTP, and by a success that came before the whole request had arrived at the other side.
 """
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
 import socket
+import termios
 from typing import Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -20,12 +27,19 @@ from dragoman.http.flight import HeaderList, header
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
 MOST_HEAD_BYTES = 256 * 1024
+MOST_HEADERS = 2000
 # Up to here one write of a copy is cheaper than two writes.
 ONE_WRITE = 256 * 1024
+
+# How long a connection under TLS may still say what lies in its socket.
+LAST_WORDS = 1.0
+# Until here a status is none of an early refusal.
+FIRST_ERROR = 400
 
 NOT_HTTP = "the provider did not answer in HTTP"
 BROKE_OFF = "the provider's answer broke off"
 NO_ANSWER = "the provider closed the connection before it answered"
+NOT_ASKED = "the provider's answer is none to what it was asked"
 LARGE_HEAD = "the headers of the provider's answer are too large"
 
 
@@ -63,6 +77,10 @@ class Home(Protocol):
         """Take note that a connection is gone."""
         ...
 
+    def mistrust(self) -> None:
+        """Take note that the other side said what it was not asked."""
+        ...
+
 
 class Connection(asyncio.Protocol):
     """A connection; it has a receiver exactly while a call is under way."""
@@ -70,12 +88,14 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_barren",
         "_bodiless",
+        "_early",
         "_ended",
         "_excess",
         "_headed",
         "_headers",
         "_home",
         "_keep",
+        "_loop",
         "_news",
         "_parser",
         "_paused",
@@ -83,7 +103,6 @@ class Connection(asyncio.Protocol):
         "_receiver",
         "_socket",
         "_status",
-        "_time",
         "_transport",
         "counted",
         "idle_since",
@@ -91,12 +110,13 @@ class Connection(asyncio.Protocol):
     )
 
     _transport: asyncio.Transport
+    # Knows this connection in turn, and so lives from the socket's beginning to its end.
+    _parser: HttpResponseParser
 
     def __init__(self, home: Home, end: socket.socket) -> None:
         self._home = home
         self._socket = end
-        self._time = asyncio.get_running_loop().time
-        self._parser = HttpResponseParser(self)
+        self._loop = asyncio.get_running_loop()
         self._receiver: Receiver | None = None
         # Whether its home counts it among its own: not before it is whole, and not after it is gone.
         self.counted = False
@@ -117,6 +137,7 @@ class Connection(asyncio.Protocol):
         self._ended = False
         self._keep = False
         self._excess = False
+        self._early = False
 
     # The caller's side.
 
@@ -144,12 +165,14 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return False
         try:
-            self._socket.recv(1, socket.MSG_PEEK)
+            found = self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
             return False
-        # Bytes or an end: either way nothing that was asked for.
+        # Bytes or an end: either way nothing that was asked for. Under TLS bytes may well be an end.
+        if found and not self._encrypted():
+            self._home.mistrust()
         return False
 
     def closing(self) -> bool:
@@ -176,10 +199,32 @@ class Connection(asyncio.Protocol):
             self.counted = False
             self._home.forget(self)
 
+    def dismiss(self) -> None:
+        """Close a connection that cannot be used; one under TLS only after the loop has read what lies in it."""
+        if self._encrypted() and not self._transport.is_closing():
+            self._loop.call_later(LAST_WORDS, self.drop)
+        else:
+            self.drop()
+
+    def _encrypted(self) -> bool:
+        return self._transport.get_extra_info("ssl_object") is not None
+
+    def _unsent(self) -> bool:
+        """Whether something of the request has not arrived at the other side, as far as the system tells."""
+        if self._transport.get_write_buffer_size():
+            return True
+        unsent = array.array("i", [0])
+        try:
+            fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, unsent)
+        except (OSError, ValueError):
+            return False
+        return unsent[0] > 0
+
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
+        self._parser = HttpResponseParser(self)
         # uvloop's transports are none of asyncio's classes, so there is nothing to narrow with.
         self._transport = transport  # type: ignore[assignment]
 
@@ -187,22 +232,21 @@ class Connection(asyncio.Protocol):
         """Read what arrived, and hand it over as one head, one piece and one end at most."""
         receiver = self._receiver
         if receiver is None:
+            if not self._transport.is_closing():
+                self._home.mistrust()
             self.drop()
             return
         receiver.received += len(data)
-        receiver.last = self._time()
+        receiver.last = self._loop.time()
         self._barren += len(data)
+        self._early = self.reused and (self._early if self._headed else self._unsent())
         broken = False
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             broken = True
-        if self._news:
-            self._news = False
-            if self._barren > MOST_HEAD_BYTES and head_size(self._headers) > MOST_HEAD_BYTES:
-                self._break(BadAnswer(LARGE_HEAD))
-                return
-            receiver.on_head(self._status, self._headers)
+        if self._news and not self._tell_head(receiver):
+            return
         pieces = self._pieces
         if pieces and self._receiver is receiver:
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -213,9 +257,12 @@ class Connection(asyncio.Protocol):
         if self._receiver is not receiver:
             return
         if self._ended:
-            self._end(receiver, broken)
+            self._end(receiver, broken or self._excess)
         elif broken:
-            self._break(BadAnswer(NOT_HTTP))
+            if self.reused and not self._headed:
+                self._home.mistrust()
+            crowded = not self._headed and len(self._headers) >= MOST_HEADERS
+            self._break(BadAnswer(LARGE_HEAD if crowded else NOT_HTTP))
         elif self._barren > MOST_HEAD_BYTES:
             self._break(BadAnswer(LARGE_HEAD if not self._headed else NOT_HTTP))
 
@@ -225,15 +272,30 @@ class Connection(asyncio.Protocol):
         if receiver is None:
             self.drop()
         elif self._headed and error is None and until_close(self._headers):
-            self._end(receiver, True)
+            self._end(receiver, False)
         else:
             self._break(Truncated(BROKE_OFF) if receiver.received else Unreachable(NO_ANSWER))
         # The parser holds this connection's methods: without it, nothing is left for the garbage collector.
         del self._parser
 
-    def _end(self, receiver: Receiver, broken: bool) -> None:
+    def _tell_head(self, receiver: Receiver) -> bool:
+        """Hand over a head, unless it cannot be an answer."""
+        self._news = False
+        if self._barren > MOST_HEAD_BYTES and head_size(self._headers) > MOST_HEAD_BYTES:
+            self._break(BadAnswer(LARGE_HEAD))
+        elif self._early and self._status < FIRST_ERROR:
+            # Nobody can have granted what had not arrived: it was meant for the call before. Refusals come early.
+            self._home.mistrust()
+            self._break(BadAnswer(NOT_ASKED))
+        else:
+            receiver.on_head(self._status, self._headers)
+        return self._receiver is receiver
+
+    def _end(self, receiver: Receiver, excess: bool) -> None:
+        if excess:
+            self._home.mistrust()
         # A request not yet written in full means that the answer came early: its rest would be read as the next one.
-        if not self._keep or broken or self._excess or self._transport.get_write_buffer_size():
+        if not self._keep or excess or self._early or self._transport.get_write_buffer_size():
             self.drop()
         else:
             self._receiver = None
@@ -261,6 +323,9 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect the head; trailers are left out."""
         if not self._headed:
+            if len(self._headers) >= MOST_HEADERS:
+                # The parser stops at an error.
+                raise ValueError(LARGE_HEAD)
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:

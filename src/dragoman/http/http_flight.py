@@ -15,6 +15,7 @@ from dragoman.http.connection import NO_ANSWER, NOT_HTTP, Connection
 from dragoman.http.flight import Call, HeaderList
 from dragoman.http.pieces import Pieces
 from dragoman.http.pool import Pool
+from dragoman.http.writing import CLOSE
 
 # How much of a body waits for somebody to ask for it before reading stops.
 MOST_WAITING = 256 * 1024
@@ -89,7 +90,8 @@ class HttpFlight:
             connection = self._pool.take() or await self._connect()
             self._connection = connection
             self.last = self._loop.time()
-            if connection.send(self, self._head, call.body, call.method == "HEAD"):
+            head = self._head if self._pool.reusable() else b"%b%b\r\n" % (self._head[:-2], CLOSE)
+            if connection.send(self, head, call.body, call.method == "HEAD"):
                 break
             # It took nothing of the request, so another may have it; a new one that fails is the provider's doing.
             self._connection = None
@@ -219,9 +221,9 @@ class HttpFlight:
         if self._error is not None:
             self._pool.release(connection)
             raise self._error
-        if connection.reused and not connection.alive():
+        if connection.reused and not self._pool.fits(connection):
             # It came straight from another call, and brings what nobody asked for.
-            connection.drop()
+            connection.dismiss()
             return await self._connect()
         return connection
 

@@ -7,16 +7,28 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 
+from dragoman.http.address import Origin
 from dragoman.http.connection import Connection
+from dragoman.http.reuse import Reuse
 
 
 class Pool:
     """Connections to one origin, last in first out: the fewest stay warm, the others run out of time."""
 
-    def __init__(self, connect: Callable[[Pool], Coroutine[None, None, Connection]], *, most: int, idle: float) -> None:
+    def __init__(
+        self,
+        connect: Callable[[Pool], Coroutine[None, None, Connection]],
+        *,
+        most: int,
+        idle: float,
+        origin: Origin,
+        reuse: Reuse,
+    ) -> None:
         self._connect = connect
         self._most = most
         self._idle = idle
+        self._origin = origin
+        self._reuse = reuse
         self._loop = asyncio.get_running_loop()
         # In the order of their last use.
         self._resting: list[Connection] = []
@@ -31,10 +43,18 @@ class Pool:
         while self._resting:
             connection = self._resting.pop()
             # The other side may have hung up just now: a look into the socket costs less than a failed call.
-            if self._loop.time() - connection.idle_since < self._idle and connection.alive():
+            if self._loop.time() - connection.idle_since < self._idle and self.fits(connection):
                 return connection
-            connection.drop()
+            connection.dismiss()
         return None
+
+    def reusable(self) -> bool:
+        """Whether connections may serve more than one call."""
+        return self._reuse.allows(self._origin)
+
+    def fits(self, connection: Connection) -> bool:
+        """Whether a connection that has rested, or served before, can serve a call."""
+        return (self.reusable() or not connection.reused) and connection.alive()
 
     def obtain(self) -> asyncio.Future[Connection]:
         """A connection to come: a new one, or one that another call gives back. Cancelling gives up the place."""
@@ -45,10 +65,11 @@ class Pool:
 
     def release(self, connection: Connection) -> None:
         """Give a connection to the first who waits for one, or let it rest."""
-        waiter = None if connection.closing() else self._next()
+        ends = connection.closing() or (connection.reused and not self.reusable())
+        waiter = None if ends else self._next()
         if waiter is not None:
             waiter.set_result(connection)
-        elif self._closed or connection.closing():
+        elif self._closed or ends:
             connection.drop()
         else:
             connection.idle_since = self._loop.time()
@@ -63,9 +84,17 @@ class Pool:
             self._resting.remove(connection)
         self._serve()
 
+    def mistrust(self) -> None:
+        """Reuse nothing for a while: the other side said more than it was asked, perhaps on other connections too."""
+        self._reuse.forbid(self._origin)
+        self._drop_resting()
+
     def close(self) -> None:
         """Drop what rests; calls under way end in their own time and their connections do not come back."""
         self._closed = True
+        self._drop_resting()
+
+    def _drop_resting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,0 +1,41 @@
+"""Reuse: which origins may answer several calls on one connection.
+
+An answer belongs to a call by nothing but its place on the connection. Once an origin has said more than it was asked,
+every later answer on that connection may be another caller's, so for a while each call gets a connection of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dragoman.http.address import Origin
+
+# How long an origin that said too much is not reused.
+SECONDS = 300.0
+
+
+class Reuse:
+    """The origins that are not reused, and until when. One may be shared by clients that follow each other."""
+
+    __slots__ = ("_clock", "_until")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[Origin, float] = {}
+
+    def forbid(self, origin: Origin) -> None:
+        """Do not reuse an origin from now on."""
+        self._until[origin] = self._clock() + SECONDS
+
+    def allows(self, origin: Origin) -> bool:
+        """Whether a connection to an origin may serve another call."""
+        if not self._until:
+            return True
+        until = self._until.get(origin)
+        if until is None:
+            return True
+        if self._clock() < until:
+            return False
+        del self._until[origin]
+        return True
