@@ -432,7 +432,7 @@ def test_a_client_that_never_reads_its_reply_is_cut_off(run: Run) -> None:
         request.respond(200, [], b"a" * 20_000_000)
 
     async def main() -> None:
-        async with serving(handler, replace(LIMITS, idle_timeout=0.2)) as house:
+        async with serving(handler, replace(LIMITS, unread_timeout=0.2)) as house:
             for last in (b"", b"Connection: close\r\n"):
                 raw = socket.create_connection(("127.0.0.1", house.port))
                 raw.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n" + last + b"\r\n")

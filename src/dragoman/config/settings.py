@@ -76,6 +76,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     client_headers: float = 30.0
     # Silence within a client's body.
     client_body: float = 60.0
+    # How long a client's connection is kept without a request. Longer than load balancers keep theirs, so that none
+    # of them sends a request into a connection that is being closed.
+    client_idle: float = 650.0
     # How long it serves on after SIGTERM while `/readyz` already fails, so that balancers take notice.
     lame_duck: float = 5.0
     # How long running exchanges may take after a termination signal; 0 ends them at once.

@@ -173,6 +173,7 @@ TIMEOUTS: dict[str, Kind[object]] = {
     "keep_alive": _duration("15"),
     "client_headers": _duration("30"),
     "client_body": _duration("60"),
+    "client_idle": _duration("650"),
     "lame_duck": _duration("5", lowest=0.0),
     "drain": _duration('"30 s"', lowest=0.0),
 }

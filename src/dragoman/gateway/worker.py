@@ -161,4 +161,5 @@ def server_limits(limits: Limits, timeouts: Timeouts) -> ServerLimits:
         header_count=limits.header_count,
         header_timeout=timeouts.client_headers,
         body_timeout=timeouts.client_body,
+        idle_timeout=timeouts.client_idle,
     )

@@ -13,17 +13,15 @@ met by bytes that are no HTTP, and by a success that came before the whole reque
 
 from __future__ import annotations
 
-import array
 import asyncio
-import fcntl
 import socket
-import termios
 from typing import Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from dragoman.errors import BadAnswer, Truncated, Unreachable, UpstreamError
 from dragoman.http.flight import HeaderList, header
+from dragoman.http.sockets import unarrived
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
 MOST_HEAD_BYTES = 256 * 1024
@@ -82,6 +80,20 @@ class Home(Protocol):
         ...
 
 
+class GoneTransport(asyncio.Transport):
+    """The transport of a connection that is not there: not yet, or no longer."""
+
+    def is_closing(self) -> bool:
+        """Yes."""
+        return True
+
+    def abort(self) -> None:
+        """Nothing is left to do."""
+
+
+GONE = GoneTransport()
+
+
 class Connection(asyncio.Protocol):
     """A connection; it has a receiver exactly while a call is under way."""
 
@@ -109,7 +121,6 @@ class Connection(asyncio.Protocol):
         "reused",
     )
 
-    _transport: asyncio.Transport
     # Knows this connection in turn, and so lives from the socket's beginning to its end.
     _parser: HttpResponseParser
 
@@ -117,6 +128,7 @@ class Connection(asyncio.Protocol):
         self._home = home
         self._socket = end
         self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport = GONE
         self._receiver: Receiver | None = None
         # Whether its home counts it among its own: not before it is whole, and not after it is gone.
         self.counted = False
@@ -211,14 +223,7 @@ class Connection(asyncio.Protocol):
 
     def _unsent(self) -> bool:
         """Whether something of the request has not arrived at the other side, as far as the system tells."""
-        if self._transport.get_write_buffer_size():
-            return True
-        unsent = array.array("i", [0])
-        try:
-            fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, unsent)
-        except (OSError, ValueError):
-            return False
-        return unsent[0] > 0
+        return self._transport.get_write_buffer_size() > 0 or unarrived(self._socket.fileno()) > 0
 
     # What the transport calls.
 
@@ -268,6 +273,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the receiver what the end of the socket means for its answer."""
+        if self._transport is GONE:
+            return
         receiver = self._receiver
         if receiver is None:
             self.drop()
@@ -275,8 +282,9 @@ class Connection(asyncio.Protocol):
             self._end(receiver, False)
         else:
             self._break(Truncated(BROKE_OFF) if receiver.received else Unreachable(NO_ANSWER))
-        # The parser holds this connection's methods: without it, nothing is left for the garbage collector.
+        # Both hold this connection's methods: without them, nothing is left for the garbage collector.
         del self._parser
+        self._transport = GONE
 
     def _tell_head(self, receiver: Receiver) -> bool:
         """Hand over a head, unless it cannot be an answer."""

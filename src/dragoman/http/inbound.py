@@ -1,19 +1,4 @@
-"""Inbound: one client's connection, its messages taken one after another.
-
-phase      waits for                       limit                   past it
-FRESH      the first byte of all           header_timeout          close
-IDLE       the next message                idle_timeout            close
-HEAD       the end of the headers          header_timeout          408
-BUSY       the handler                     none
-BODY       a body the handler asked for    body_timeout            408, told to the handler
-REST       the end of an unread body       body_timeout            close
-LINGER     the client's own end            2 s once all is sent    close
-CLOSING    the client to read the reply    idle_timeout            cut
-
-FRESH, IDLE ─► HEAD ─► BUSY ◄─► BODY        While a client reads on in what is still unsent, it is not silent:
-                        ├─► REST ─► IDLE    IDLE, LINGER and CLOSING begin anew.
-                        ├─► IDLE
-                        └─► LINGER, CLOSING
+"""Inbound: one client's connection, its messages taken one after another; `phases.py` says what it waits for.
 
 What follows the message in work stays unparsed in `backlog`; what came in one read with its end waits in the queue.
 """
@@ -23,54 +8,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable
-from enum import Enum
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING
 
 from dragoman.errors import ClientError
 from dragoman.http.intake import Intake, Refusal
+from dragoman.http.phases import CUT, LIMITS, READING, Phase
 from dragoman.http.request import Request
+from dragoman.http.sockets import unarrived
 from dragoman.http.writing import CLOSE, CONTINUE, compose, length_line
 
 if TYPE_CHECKING:
-    from dragoman.http.server import Server, ServerLimits
+    from dragoman.http.server import Server
 
 logger = logging.getLogger("dragoman.http")
 
 BACKLOG = 64 * 1024
 # How much is parsed at once of what may hold many messages.
 SLICE = 4 * 1024
-LINGER_TIME = 2.0
 RESET = struct.pack("ii", 1, 0)
-
-
-class Phase(Enum):
-    """What a connection waits for."""
-
-    FRESH = "fresh"
-    IDLE = "idle"
-    HEAD = "head"
-    BUSY = "busy"
-    BODY = "body"
-    REST = "rest"
-    LINGER = "linger"
-    CLOSING = "closing"
-
-
-LIMITS: dict[Phase, Callable[[ServerLimits], float]] = {
-    Phase.FRESH: lambda limits: limits.header_timeout,
-    Phase.IDLE: lambda limits: limits.idle_timeout,
-    Phase.HEAD: lambda limits: limits.header_timeout,
-    Phase.BODY: lambda limits: limits.body_timeout,
-    Phase.REST: lambda limits: limits.body_timeout,
-    Phase.LINGER: lambda limits: LINGER_TIME,
-    Phase.CLOSING: lambda limits: limits.idle_timeout,
-}
-# Phases in which a client that still reads its reply is not silent.
-READING = frozenset({Phase.IDLE, Phase.LINGER, Phase.CLOSING})
-# Phases that have nothing after them.
-CUT = frozenset({Phase.LINGER, Phase.CLOSING})
 
 
 class Inbound(asyncio.Protocol):
@@ -119,7 +75,7 @@ class Inbound(asyncio.Protocol):
             if len(self.backlog) > BACKLOG:
                 self.hold()
             return
-        if self.phase is Phase.BODY or self.phase is Phase.REST:
+        if self.phase is Phase.BODY:
             self.since = self.loop.time()
         self._read(data)
 
@@ -128,7 +84,7 @@ class Inbound(asyncio.Protocol):
         self._lose()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """End, and let go of whatever knows this connection: its bytes are not to wait for the collector."""
         self._lose()
         self.backlog.clear()
         self.intake.forget()
@@ -156,7 +112,7 @@ class Inbound(asyncio.Protocol):
             self.transport.write(data)
 
     def sever(self, reset: bool) -> None:
-        """Close at once; what was written is still sent, unless the end must be seen as a break."""
+        """Close at once; what was written is still sent, unless nobody reads it or the end must be seen as a break."""
         if self.gone:
             return
         self.gone = self.closing = True
@@ -164,6 +120,8 @@ class Inbound(asyncio.Protocol):
             self.current.lost()
         if reset:
             self.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, RESET)
+            self.transport.abort()
+        elif self.paused:
             self.transport.abort()
         else:
             self._enter(Phase.CLOSING)
@@ -222,11 +180,13 @@ class Inbound(asyncio.Protocol):
         limit = LIMITS[self.phase](self.server.limits)
         if self.phase in READING:
             unsent = self.transport.get_write_buffer_size()
+            if unsent:
+                limit = self.server.limits.unread_timeout
+                # The system takes more from here only in large steps, however steadily a slow client reads.
+                unsent += unarrived(self.transport.get_extra_info("socket").fileno())
             if unsent != self.unsent:
                 self.unsent = unsent
                 self.since = now
-            if unsent:
-                limit = self.server.limits.idle_timeout
         if now - self.since >= limit:
             self._expire()
 
@@ -264,9 +224,23 @@ class Inbound(asyncio.Protocol):
             at += step
             if intake.queue and intake.incoming is None and not intake.final and at < end:
                 # A request of thirty bytes takes a kilobyte when it is read.
-                self.backlog[:0] = data[at:]
+                self.backlog += data[at:]
                 break
-        if intake.incoming is None and len(self.backlog) <= BACKLOG:
+        self._parsed()
+
+    def _catch_up(self) -> None:
+        """Parse of what was put aside as much as makes a message; the rest is neither copied nor looked at."""
+        intake, backlog = self.intake, self.backlog
+        while backlog and not (intake.queue and intake.incoming is None and not intake.final):
+            step = max(SLICE, intake.owed())
+            data = bytes(memoryview(backlog)[:step])
+            del backlog[:step]
+            intake.feed(data)
+        self._parsed()
+
+    def _parsed(self) -> None:
+        """Read on if there is room, and take up what came of it."""
+        if self.intake.incoming is None and len(self.backlog) <= BACKLOG:
             # Else the client's going away would not be seen.
             self.release()
         self._turn()
@@ -287,9 +261,7 @@ class Inbound(asyncio.Protocol):
         elif intake.final:
             self._close()
         elif self.backlog:
-            data = bytes(self.backlog)
-            self.backlog.clear()
-            self._read(data)
+            self._catch_up()
         elif self.retiring and not intake.in_head:
             self._close()
         else:
@@ -351,6 +323,8 @@ class Inbound(asyncio.Protocol):
         """Turn from a finished exchange to what follows."""
         self.current = None
         self.task = None
+        # They know the exchange, which knows its request.
+        request.on_pause = request.on_resume = None
         self.server.busy -= 1
         self.server.changed()
         if self.closing or self.gone:

@@ -35,6 +35,8 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     body_timeout: float
     # From a reply to the next message.
     idle_timeout: float = 75.0
+    # No progress in what a client has left to read, once nothing more is written.
+    unread_timeout: float = 10.0
     # Bytes that may wait for a client that does not read before the handler is told.
     write_buffer: int = 64 * 1024
 
@@ -125,5 +127,5 @@ class Server:
 
     def _pace(self) -> float:
         limits = self.limits
-        smallest = min(limits.header_timeout, limits.body_timeout, limits.idle_timeout)
+        smallest = min(limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.unread_timeout)
         return min(max(smallest / SWEEPS_PER_LIMIT, SHORTEST_SWEEP), LONGEST_SWEEP)

@@ -1,0 +1,56 @@
+"""Phases: what a client's connection waits for, and how long.
+
+phase      waits for                       limit                   past it
+FRESH      the first byte of all           header_timeout          close
+IDLE       the next message                idle_timeout            close
+HEAD       the end of the headers          header_timeout          408
+BUSY       the handler                     none
+BODY       a body the handler asked for    body_timeout            408, told to the handler
+REST       the end of an unread body       body_timeout            close
+LINGER     the client's own end            2 s once all is sent    close
+CLOSING    the client to read the reply    unread_timeout          cut
+
+FRESH, IDLE ─► HEAD ─► BUSY ◄─► BODY        In IDLE, LINGER and CLOSING a client that does not take what was written
+                        ├─► REST ─► IDLE    is cut after unread_timeout; while it reads on it is not silent, and the
+                        ├─► IDLE            phase begins anew. Only the bytes of a BODY begin it anew: who trickles a
+                        └─► LINGER, CLOSING REST keeps nothing open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.http.server import ServerLimits
+
+LINGER_TIME = 2.0
+
+
+class Phase(Enum):
+    """What a connection waits for."""
+
+    FRESH = "fresh"
+    IDLE = "idle"
+    HEAD = "head"
+    BUSY = "busy"
+    BODY = "body"
+    REST = "rest"
+    LINGER = "linger"
+    CLOSING = "closing"
+
+
+LIMITS: dict[Phase, Callable[[ServerLimits], float]] = {
+    Phase.FRESH: lambda limits: limits.header_timeout,
+    Phase.IDLE: lambda limits: limits.idle_timeout,
+    Phase.HEAD: lambda limits: limits.header_timeout,
+    Phase.BODY: lambda limits: limits.body_timeout,
+    Phase.REST: lambda limits: limits.body_timeout,
+    Phase.LINGER: lambda limits: LINGER_TIME,
+    Phase.CLOSING: lambda limits: limits.unread_timeout,
+}
+# Phases in which a client that still reads its reply is not silent.
+READING = frozenset({Phase.IDLE, Phase.LINGER, Phase.CLOSING})
+# Phases that have nothing after them.
+CUT = frozenset({Phase.LINGER, Phase.CLOSING})
