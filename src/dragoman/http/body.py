@@ -134,7 +134,8 @@ class Body:
         if self.failure is None and not self.complete:
             await self._wait(limit)
         if self.failure is not None:
-            raise self.failure
+            # Another one: an error that was raised knows its frames, and those know this body.
+            raise ClientError(self.failure.status, self.failure.message)
         return self.pieces.take()
 
     async def _wait(self, limit: int) -> None:

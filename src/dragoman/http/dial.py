@@ -62,18 +62,27 @@ async def connect(route: Route, make: Callable[[socket.socket], P]) -> P:
     origin, proxy, context = route
     loop = asyncio.get_running_loop()
     end = await reach(origin.host, origin.port) if proxy is None else await reach(proxy.host, proxy.port)
+    made: list[P] = []
+
+    def build() -> P:
+        made.append(make(end))
+        return made[0]
+
     try:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(end)
         if proxy is not None and context is not None:
             await tunnel(end, origin, proxy)
         name = origin.host if context is not None else None
-        _, protocol = await loop.create_connection(lambda: make(end), sock=end, ssl=context, server_hostname=name)
+        await loop.create_connection(build, sock=end, ssl=context, server_hostname=name)
     except BaseException:
-        # Also when the call is given up: a socket that nobody has would stay open.
+        # Also when the call is given up: a socket that nobody has would stay open, and uvloop tells a protocol nothing
+        # of a connection that was given up at this very moment.
         end.close()
+        for protocol in made:
+            protocol.connection_lost(None)
         raise
-    return protocol
+    return made[0]
 
 
 def keep_alive(end: socket.socket) -> None:
@@ -104,6 +113,18 @@ async def reach(host: str, port: int) -> socket.socket:
     waiting = deque(await resolve(host, port))
     if len(waiting) == 1:
         return await attempt(waiting[0])
+    found = await race(waiting)
+    if isinstance(found, socket.socket):
+        return found
+    try:
+        raise found
+    finally:
+        # An error that knows a frame which knows the error is left to the collector.
+        del found
+
+
+async def race(waiting: deque[Address]) -> socket.socket | Exception:
+    """The first socket that connects, or the last error."""
     running: set[asyncio.Task[socket.socket]] = set()
     problem: Exception = OSError("a name without addresses")
     try:
@@ -120,7 +141,7 @@ async def reach(host: str, port: int) -> socket.socket:
                     return task.result()
                 if isinstance(failed, Exception):
                     problem = failed
-        raise problem
+        return problem
     finally:
         for task in running:
             abandon(task)
@@ -152,12 +173,15 @@ async def tunnel(end: socket.socket, origin: Origin, proxy: Proxy) -> None:
     place = origin.authority.encode("ascii")
     credentials = b"proxy-authorization: " + proxy.authorization + b"\r\n" if proxy.authorization else b""
     await loop.sock_sendall(end, b"CONNECT " + place + b" HTTP/1.1\r\nhost: " + place + b"\r\n" + credentials + b"\r\n")
-    answer = b""
-    while b"\r\n\r\n" not in answer:
+    said = bytearray()
+    seen = 0
+    while said.find(b"\r\n\r\n", max(seen - 3, 0)) < 0:
+        seen = len(said)
         data = await loop.sock_recv(end, 4096)
-        answer += data
-        if not data or len(answer) > MOST_TUNNEL_BYTES:
+        said += data
+        if not data or len(said) > MOST_TUNNEL_BYTES:
             raise Unreachable("the proxy did not open a way to the provider")
+    answer = bytes(said)
     version, _, rest = answer.partition(b" ")
     status = rest[:3]
     if not version.startswith(b"HTTP/1.") or not status.isdigit():

@@ -62,7 +62,8 @@ class Intake:
         # Bytes came after the final message.
         self.stray = False
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
-        self._failure: ClientError | None = None
+        # Why a callback stopped the parser: status and words. The error itself would know the frames it went through.
+        self._failure: tuple[int, str] | None = None
         self._upgrading = False
         self._replaying = False
         # Bytes that have come since the parser last told something other than a piece of a head.
@@ -91,9 +92,13 @@ class Intake:
         return body.length - body.size if body is not None and body.length is not None else 0
 
     def forget(self) -> None:
-        """Let go of the parser, which knows this object in turn."""
+        """Let go of what knows this object in turn, and of bytes that nobody will read."""
         self._parser = None
         self.queue.clear()
+        if self.incoming is not None:
+            self.incoming.content.discard()
+            self.incoming = None
+        del self.owner
 
     def _parse(self, data: bytes) -> None:
         if self._parser is None:
@@ -105,7 +110,7 @@ class Intake:
         except HttpParserCallbackError:
             if self._failure is None:
                 raise
-            self._break(self._failure)
+            self._break(ClientError(*self._failure))
         except HttpParserError as error:
             if isinstance(error, HttpParserInvalidURLError):
                 # How much of it was told depends on how the bytes were cut.
@@ -148,9 +153,9 @@ class Intake:
         self.in_head = False
 
     def _refused(self, status: int, message: str) -> ClientError:
-        """The error to raise from a callback, kept where it can be found again."""
-        self._failure = ClientError(status, message)
-        return self._failure
+        """The error to raise from a callback, its words kept where they can be found again."""
+        self._failure = (status, message)
+        return ClientError(status, message)
 
     # What the parser calls.
 
@@ -258,7 +263,7 @@ class Intake:
         try:
             target = Target(self._url)
         except ClientError as error:
-            self._failure = error
+            self._failure = (error.status, error.message)
             raise
         if target.path == "*" and method != "OPTIONS":
             raise self._refused(400, "the request target is neither a path nor an http URL")
