@@ -297,3 +297,14 @@ def test_a_relay_that_skims_hears_an_error_among_deltas(protocol: str) -> None:
     out = translator.feed(said[:middle] + errors[protocol] + said[middle:])
     assert translator.failure is not None
     assert out == said[:middle] + errors[protocol] + said[middle:]
+
+
+@pytest.mark.parametrize("protocol", [MESSAGES, CHAT, RESPONSES])
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize(
+    "stream",
+    [b": keep-alive\n\n\n", b"\n", b"\n\n\n", b": one\n\n\n\n: two\n\n\n", b": one\r\n\r\n\r\n: two\n\r\n", b"\r\r\r"],
+)
+def test_three_newlines_are_passed_on_as_three_newlines(protocol: str, size: int, stream: bytes) -> None:
+    translator = StreamTranslator(source=protocol, target=protocol)
+    assert b"".join(translator.feed(stream[at : at + size]) for at in range(0, len(stream), size)) == stream

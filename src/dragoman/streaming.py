@@ -15,6 +15,7 @@ complete, with its error form if not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Protocol
 
@@ -47,7 +48,8 @@ from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import SseReader
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
-# Half a frame that is longer is not worth looking at again and again.
+_LINE_FEED = 0x0A
+# Half a frame that is longer is read as any other.
 _SKIMMED = 256 * 1024
 
 
@@ -97,7 +99,7 @@ class StreamTranslator:
         self._plain_end = inner.plain_end if outer is inner and not collect else None
         self._heartbeat = b"" if collect else inner.heartbeat
         # The beginning of a relayed frame, until the rest of it comes.
-        self._rest = b""
+        self._rest = bytearray()
         self._closed = False
 
     def feed(self, chunk: bytes) -> bytes:
@@ -115,15 +117,22 @@ class StreamTranslator:
         Frames are taken whole, so that what begins a frame is always read together with its end. A stream with other
         line ends, or with a frame of some size, is read as any other.
         """
-        source, chunk, self._rest = self._source, self._rest + chunk, b""
+        source, rest = self._source, self._rest
+        if rest:
+            # What was held has no blank line: only the new bytes, and where they meet it, are looked at.
+            met = chunk.startswith(b"\n") and rest.endswith(b"\n")
+            rest += chunk
+            if not met and b"\n\n" not in chunk and b"\r" not in chunk and len(rest) <= _SKIMMED:
+                return b""
+            chunk = bytes(rest)
+            rest.clear()
         end = chunk.rfind(b"\n\n") + 2
-        if source.over or b"\r" in chunk or len(chunk) - max(end, 0) > _SKIMMED:
+        if end == 1:
+            # One more line end behind the last frame may have come by itself.
+            end = int(chunk.startswith(b"\n"))
+        if source.over or b"\r" in chunk or len(chunk) - end > _SKIMMED:
             self._plain_end = None
             return self.feed(chunk)
-        if end == 1:
-            self._rest = chunk
-            return b""
-        self._rest = chunk[end:]
         out: list[bytes] = []
         at = 0
         while at < end and not source.over:
@@ -131,14 +140,15 @@ class StreamTranslator:
             if following > at:
                 out.append(chunk[at:following])
             else:
-                following = chunk.find(b"\n\n", at) + 2
+                following = _frame_end(chunk, at)
                 frame = chunk[at:following]
                 out.append(self._lane.take(frame, source.feed(frame)))
             at = following
         if source.over:
             out.append(self._lane.pass_on(chunk[at:]))
-            self._rest = b""
-        return b"".join(out) if len(out) > 1 else out[0]
+        elif end < len(chunk):
+            rest += chunk[end:]
+        return out[0] if len(out) == 1 else b"".join(out)
 
     def close(self) -> bytes:
         """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
@@ -147,7 +157,8 @@ class StreamTranslator:
         self._closed = True
         taken = b""
         if self._rest:
-            chunk, self._rest = self._rest, b""
+            chunk = bytes(self._rest)
+            self._rest.clear()
             taken = self._lane.take(chunk, self._source.feed(chunk))
         return taken + self._lane.end([] if self.finished else self._source.close())
 
@@ -415,9 +426,9 @@ class _Relay:
         if not held and (chunk.endswith(b"\n\n") or isinstance(last, Failed | Ended)):
             return chunk
         # A blank line may be cut between two reads; what was searched before is not searched again.
-        start = max(0, len(held) - 3)
+        start = len(held) - 1
         held += chunk
-        end = len(held) if isinstance(last, Failed | Ended) else _frame_end(held, start)
+        end = len(held) if isinstance(last, Failed | Ended) else _last_frame_end(held, start)
         if not end:
             return b""
         data = bytes(held[:end])
@@ -435,14 +446,30 @@ class _Relay:
         return bytes(self._held) + b"\n\n" if self._held.strip() else bytes(self._held)
 
 
-def _frame_end(data: bytearray, start: int) -> int:
-    """Where the last complete frame ends that is not before `start`; 0 if there is none."""
-    end = 0
-    for blank in (b"\n\n", b"\r\n\r\n", b"\r\r"):
-        found = data.rfind(blank, start)
-        if found >= 0:
-            end = max(end, found + len(blank))
-    return end
+# A line end and another, of whatever kind, are a blank line; a return and its line feed are one line end.
+_BLANK_LINES = (b"\n\n", b"\n\r", b"\r\r")
+_skip_line_ends = re.compile(rb"[\r\n]*+").match
+
+
+def _frame_end(data: bytes, start: int) -> int:
+    """Where the frame ends that begins here, with all line ends behind it: they belong to no frame that follows."""
+    blank = start if data[start] == _LINE_FEED else data.find(b"\n\n", start)
+    following = _skip_line_ends(data, blank)
+    assert following is not None
+    return following.end()
+
+
+def _last_frame_end(held: bytearray, start: int) -> int:
+    """Where the last frame ends whose blank line is not before `start`; 0 if there is none.
+
+    Nothing was held before a `start` of -1: there, line ends still belong to the frame before.
+    """
+    blank = max(held.rfind(line_ends, max(start, 0)) for line_ends in _BLANK_LINES)
+    if blank < 0 <= start:
+        return 0
+    following = _skip_line_ends(held, max(blank, 0))
+    assert following is not None
+    return following.end()
 
 
 class _Collection:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,8 @@ from tests.laws.telling import streams
 LINE_ENDS = (b"\n", b"\r\n", b"\r")
 EVERYWHERE = -1
 CUTS = st.lists(st.integers(0, 5000), max_size=12) | st.just([EVERYWHERE])
+# How many blank lines follow each frame beyond the one that ends it, in turn.
+BLANKS = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
@@ -23,6 +26,10 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
         return [stream[index : index + 1] for index in range(len(stream))]
     edges = sorted({0, len(stream), *(place for place in places if place < len(stream))})
     return [stream[start:end] for start, end in pairwise(edges)]
+
+
+def spaced(frames: Sequence[bytes], blanks: list[int]) -> bytes:
+    return b"".join(frame + b"\n" * extra for frame, extra in zip(frames, cycle(blanks), strict=False))
 
 
 def fed(translator: StreamTranslator, chunks: list[bytes]) -> bytes:
@@ -45,13 +52,13 @@ def test_cuts_and_line_ends_never_show(
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)
 @FEW
-@given(data=st.data(), end=st.integers(0, 3000), cuts=CUTS)
+@given(data=st.data(), end=st.integers(0, 3000), cuts=CUTS, blanks=BLANKS)
 def test_a_stream_that_breaks_off_breaks_off_alike(
-    provider: str, client: str, data: st.DataObject, end: int, cuts: list[int]
+    provider: str, client: str, data: st.DataObject, end: int, cuts: list[int], blanks: list[int]
 ) -> None:
-    told = data.draw(streams(provider))
+    stream = spaced(data.draw(streams(provider)).frames, blanks)
     request = asked(client, provider)
-    part = told.stream[: end % (len(told.stream) + 1)]
+    part = stream[: end % (len(stream) + 1)]
     whole = fed(StreamTranslator(source=provider, target=client, request=request), [part])
     translator = StreamTranslator(source=provider, target=client, request=request)
     assert fed(translator, cut(part, cuts)) == whole
@@ -59,9 +66,11 @@ def test_a_stream_that_breaks_off_breaks_off_alike(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @FEW
-@given(data=st.data(), cuts=CUTS, line_end=st.sampled_from(LINE_ENDS))
-def test_the_relay_passes_every_byte_on(protocol: str, data: st.DataObject, cuts: list[int], line_end: bytes) -> None:
-    stream = data.draw(streams(protocol)).stream.replace(b"\n", line_end)
+@given(data=st.data(), cuts=CUTS, line_end=st.sampled_from(LINE_ENDS), blanks=BLANKS)
+def test_the_relay_passes_every_byte_on(
+    protocol: str, data: st.DataObject, cuts: list[int], line_end: bytes, blanks: list[int]
+) -> None:
+    stream = spaced(data.draw(streams(protocol)).frames, blanks).replace(b"\n", line_end)
     translator = StreamTranslator(source=protocol, target=protocol)
     assert fed(translator, cut(stream, cuts)) == stream
 

@@ -106,7 +106,8 @@ def withhold_usage(frames: bytes) -> bytes:
 
 def plain_end(chunk: bytes, start: int) -> int:
     """Where the chunks of content end that begin here: no end, no usage, no error is among them."""
-    run = _find_chunks(chunk, start)
+    # What is looked through before each chunk that has to be read is bounded: every one of them may be such a chunk.
+    run = _find_chunks(chunk, start, start + _LOOKED_THROUGH)
     if run is None:
         return start
     loud = _find_loud(chunk, start, run.end())
@@ -116,6 +117,7 @@ def plain_end(chunk: bytes, start: int) -> int:
     return start if before < 0 else before + 2
 
 
+_LOOKED_THROUGH = 16 * 1024
 # What does not end as an object does is read, and found to be half of one.
 _find_chunks = re.compile(rb"(?:data: \{[^\n]*+(?<=\})\n\n)++").match
 _find_loud = re.compile(rb'"(?:finish_reason|usage|error)"[ \t]*+:[ \t]*+(?!null)').search
