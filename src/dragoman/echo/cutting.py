@@ -8,9 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.echo.tokens import count, tokens
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import StopReason
-from dragoman.rules.stops import StopScanner
+from dragoman.rules.stops import StopScanner, watched
 
 
 class Cut(Struct, frozen=True, kw_only=True):
@@ -57,6 +58,6 @@ def _reason(parts: tuple[Part, ...]) -> StopReason:
 def _until_stop(text: str, stops: tuple[str, ...]) -> tuple[str, str | None]:
     if not stops:
         return text, None
-    scanner = StopScanner(stops)
+    scanner = StopScanner(watched(stops, Ledger()))
     before = scanner.feed(text)
     return (before, scanner.matched) if scanner.matched is not None else (text, None)

@@ -25,36 +25,37 @@ from dragoman.model.events import (
 )
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonList
-from dragoman.model.parts import HostedCall, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.parts import Citation, HostedCall, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Response, Stop, StopReason, Usage
 
 
 class PartFold:
     """One part while it grows: pieces are joined once, at the end."""
 
-    __slots__ = ("_pieces", "part")
+    __slots__ = ("_citations", "_logprobs", "_pieces", "part")
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self._pieces: list[str] = []
+        self._citations: list[Citation] = []
+        self._logprobs: JsonList = []
 
     def grow(self, delta: Delta) -> None:
         """Take one delta."""
         if isinstance(delta, TextDelta):
             self._pieces.append(delta.text)
             if delta.logprobs:
-                self._add_logprobs(delta.logprobs)
+                self._logprobs += delta.logprobs
         elif isinstance(delta, ArgumentsDelta):
             self._pieces.append(delta.text)
         elif isinstance(delta, SealSet):
             if isinstance(self.part, Thinking):
                 self.part = replace(self.part, seal=delta.seal)
         elif isinstance(delta, CitationAdded):
-            if isinstance(self.part, Text):
-                self.part = replace(self.part, citations=(*self.part.citations, delta.citation))
+            self._citations.append(delta.citation)
         elif isinstance(delta, PartReplaced):
             self.part = delta.part
-            self._pieces.clear()
+            self._pieces, self._citations, self._logprobs = [], [], []
 
     def whole(self) -> Part:
         """The part as far as it is known."""
@@ -66,11 +67,12 @@ class PartFold:
             elif isinstance(part, Text | Thinking | Refusal):
                 self.part = replace(part, text=part.text + text)
             self._pieces = []
+        if self._citations and isinstance(self.part, Text):
+            self.part = replace(self.part, citations=(*self.part.citations, *self._citations))
+        if self._logprobs and isinstance(self.part, Text | Refusal):
+            self.part = replace(self.part, logprobs=[*(self.part.logprobs or ()), *self._logprobs])
+        self._citations, self._logprobs = [], []
         return self.part
-
-    def _add_logprobs(self, logprobs: JsonList) -> None:
-        if isinstance(self.part, Text | Refusal):
-            self.part = replace(self.part, logprobs=[*(self.part.logprobs or ()), *logprobs])
 
 
 class Fold:

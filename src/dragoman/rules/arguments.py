@@ -7,6 +7,7 @@ because one half of a call and its result is never dropped for its arguments.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from msgspec import DecodeError, Raw
@@ -104,3 +105,100 @@ def is_complete(text: str) -> bool:
     except (DecodeError, RecursionError, UnicodeError):
         return False
     return True
+
+
+class _Scan(Enum):
+    START = "at the first character"
+    SCALAR = "in a number, true, false or null"
+    NESTED = "in an array or object"
+    QUOTED = "in a string"
+    ESCAPED = "in a string, after a backslash"
+
+
+# Where the scanner has to look up next, by what it is in.
+_NEXT = {
+    _Scan.START: re.compile(r"[^ \t\r\n]"),
+    _Scan.SCALAR: re.compile(r"[ \t\r\n,}\]]"),
+    _Scan.NESTED: re.compile(r'["{}\[\]]'),
+    _Scan.QUOTED: re.compile(r'["\\]'),
+    _Scan.ESCAPED: re.compile(r".", re.DOTALL),
+}
+# What follows from the character found there: the next scan and the change of depth. Others stay as they are.
+_MOVES = {
+    (_Scan.START, '"'): (_Scan.QUOTED, 0),
+    (_Scan.START, "{"): (_Scan.NESTED, 1),
+    (_Scan.START, "["): (_Scan.NESTED, 1),
+    (_Scan.NESTED, '"'): (_Scan.QUOTED, 0),
+    (_Scan.NESTED, "{"): (_Scan.NESTED, 1),
+    (_Scan.NESTED, "["): (_Scan.NESTED, 1),
+    (_Scan.NESTED, "}"): (_Scan.NESTED, -1),
+    (_Scan.NESTED, "]"): (_Scan.NESTED, -1),
+    (_Scan.QUOTED, '"'): (_Scan.NESTED, 0),
+    (_Scan.QUOTED, "\\"): (_Scan.ESCAPED, 0),
+}
+_DEFAULT_MOVES = {_Scan.START: (_Scan.SCALAR, 0), _Scan.ESCAPED: (_Scan.QUOTED, 0)}
+
+
+class ValueScan:
+    """Finds the end of a JSON value that comes in pieces, by its brackets and quotes alone."""
+
+    __slots__ = ("_depth", "_scan")
+
+    def __init__(self) -> None:
+        self._scan = _Scan.START
+        self._depth = 0
+
+    @property
+    def endless(self) -> bool:
+        """Whether it is in a number or a word, which only what follows can end."""
+        return self._scan is _Scan.SCALAR
+
+    def end_in(self, piece: str) -> int:
+        """Where in the next piece the value ends; -1 if it goes on. Not to be asked again after its end."""
+        at = 0
+        while found := _NEXT[self._scan].search(piece, at):
+            if self._scan is _Scan.SCALAR:
+                return found.start()
+            at = found.end()
+            move = _MOVES.get((self._scan, found[0])) or _DEFAULT_MOVES[self._scan]
+            self._scan = move[0]
+            self._depth += move[1]
+            if self._scan is _Scan.NESTED and self._depth == 0:
+                return at
+        return -1
+
+
+# A number in more pieces is not asked about again and again.
+_PIECES_OF_SCALAR = 64
+
+
+class Completeness:
+    """Tells of arguments that come in pieces whether they are one complete JSON value by now; looks at each once."""
+
+    __slots__ = ("_looked_at", "_scan", "_whole")
+
+    def __init__(self) -> None:
+        self._scan: ValueScan | None = ValueScan()
+        self._looked_at = 0
+        # What came after the end settles it; None until somebody asked for what came before.
+        self._whole: bool | None = None
+
+    def of(self, pieces: list[str]) -> bool:
+        """Whether all the pieces so far are one value; earlier ones are those that it was asked about before."""
+        for piece in pieces[self._looked_at :]:
+            self._look(piece)
+        self._looked_at = len(pieces)
+        if self._scan is None:
+            if self._whole is None:
+                self._whole = is_complete("".join(pieces))
+            return self._whole
+        return self._scan.endless and len(pieces) <= _PIECES_OF_SCALAR and is_complete("".join(pieces))
+
+    def _look(self, piece: str) -> None:
+        if self._scan is not None:
+            end = self._scan.end_in(piece)
+            if end < 0:
+                return
+            self._scan, piece = None, piece[end:]
+        if piece.strip(_BLANKS):
+            self._whole = False

@@ -12,6 +12,7 @@ until the open one ends; a text part is announced with its first text that is no
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta
@@ -34,7 +35,8 @@ class Serializer:
         self._number = 0
         self._next = 0
         self._held: dict[int, list[Event]] = {}
-        self._waiting: dict[int, list[Event]] = {}
+        # Looking for the first of an ordinary dictionary passes over all that were taken out before.
+        self._waiting: OrderedDict[int, list[Event]] = OrderedDict()
 
     def __call__(self, event: Event) -> None:
         """Take one event and pass on what may be told now."""
@@ -108,8 +110,7 @@ class Serializer:
     def _advance(self) -> None:
         """Open the first waiting part; those that ended while they waited are told whole."""
         while self._open is None and self._waiting:
-            index = next(iter(self._waiting))
-            events = self._waiting.pop(index)
+            index, events = self._waiting.popitem(last=False)
             self._open = index
             self._number = self._next
             self._next += 1

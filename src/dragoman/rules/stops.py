@@ -2,9 +2,96 @@
 
 from __future__ import annotations
 
+import re
+
 from dragoman.model.events import Ended, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import Text
 from dragoman.model.response import Stop, StopReason
+
+# So many characters are looked for in an answer, all stop strings together.
+_WATCHED = 16 * 1024
+_FEW = 64
+
+
+def watched(stops: tuple[str, ...], ledger: Ledger) -> tuple[str, ...]:
+    """The stop strings that can be looked for here: all of them, unless they are more than anybody needs."""
+    room = _WATCHED
+    for number, stop in enumerate(stops):
+        room -= len(stop)
+        if room < 0:
+            note = f"{len(stops) - number} stop strings are not looked for, they are too long together"
+            ledger.dropped(Feature.STOP_SEQUENCES, ("stop", number), note)
+            return stops[:number]
+    return stops
+
+
+class StopStrings:
+    """Several strings as one machine (Aho and Corasick), which looks at each character once, however many there are.
+
+    A state is the beginning of a string, the longest that the text so far ends in; 0 is that of none.
+    """
+
+    __slots__ = ("_fallbacks", "_find_first", "_steps", "complete", "depths")
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._steps: list[dict[str, int]] = [{}]
+        self.depths = [0]
+        # The string that is complete in a state, the longest if there are several.
+        self.complete: list[str | None] = [None]
+        for stop in filter(None, stops):
+            self._add(stop)
+        self._fallbacks = [0] * len(self._steps)
+        self._link()
+        # Nearly all text is passed over by looking for the first characters alone.
+        firsts = "".join(map(re.escape, self._steps[0])) if len(self._steps[0]) <= _FEW else ""
+        self._find_first = re.compile(f"[{firsts}]" if firsts else "(?s:.)").search
+
+    def _add(self, stop: str) -> None:
+        state = 0
+        for letter in stop:
+            following = self._steps[state].get(letter)
+            if following is None:
+                following = self._steps[state][letter] = len(self._steps)
+                self._steps.append({})
+                self.depths.append(self.depths[state] + 1)
+                self.complete.append(None)
+            state = following
+        self.complete[state] = stop
+
+    def _link(self) -> None:
+        """Note for each state the next shorter beginning that the text ends in as well, shallow states first."""
+        steps, fallbacks, complete = self._steps, self._fallbacks, self.complete
+        for state in sorted(range(len(steps)), key=self.depths.__getitem__):
+            for letter, following in steps[state].items():
+                fallback = self.next(fallbacks[state], letter) if state else 0
+                fallbacks[following] = fallback
+                complete[following] = complete[following] or complete[fallback]
+
+    def next(self, state: int, letter: str) -> int:
+        """The state after one more character."""
+        steps, fallbacks = self._steps, self._fallbacks
+        while letter not in steps[state]:
+            if not state:
+                return 0
+            state = fallbacks[state]
+        return steps[state][letter]
+
+    def run(self, state: int, text: str) -> tuple[int, int]:
+        """The state after a text, or after as much of it as completes a string, and how much that was."""
+        at, end = 0, len(text)
+        while at < end:
+            if not state:
+                found = self._find_first(text, at)
+                if found is None:
+                    return 0, end
+                at = found.start()
+            state = self.next(state, text[at])
+            at += 1
+            if self.complete[state] is not None:
+                break
+        return state, at
 
 
 class StopScanner:
@@ -14,10 +101,11 @@ class StopScanner:
     not depend on where the text was cut.
     """
 
-    __slots__ = ("_held", "_stops", "matched")
+    __slots__ = ("_held", "_state", "_stops", "matched")
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = tuple(dict.fromkeys(stop for stop in stops if stop))
+    def __init__(self, stops: StopStrings | tuple[str, ...]) -> None:
+        self._stops = stops if isinstance(stops, StopStrings) else StopStrings(stops)
+        self._state = 0
         self._held = ""
         self.matched: str | None = None
 
@@ -25,43 +113,27 @@ class StopScanner:
         """Take the next text and give what can be said now."""
         if self.matched is not None:
             return ""
-        text = self._held + text
-        hit = self._first_hit(text)
-        if hit is not None:
-            start, self.matched = hit
-            self._held = ""
-            return text[:start]
-        safe = self._safe_length(text)
-        self._held = text[safe:]
-        return text[:safe]
+        before, self._held = self._held, ""
+        self._state, end = self._stops.run(self._state, text)
+        self.matched = self._stops.complete[self._state]
+        text = before + (text[:end] if self.matched is not None else text)
+        safe = len(text) - self._stops.depths[self._state]
+        if self.matched is None:
+            self._held = text[safe:]
+            return text[:safe]
+        return text[: len(text) - len(self.matched)]
 
     def close(self) -> str:
         """Give what was held back, now that nothing can complete it."""
-        rest, self._held = self._held, ""
+        rest, self._held, self._state = self._held, "", 0
         return rest
-
-    def _first_hit(self, text: str) -> tuple[int, str] | None:
-        hits = [(start, stop) for stop in self._stops if (start := text.find(stop)) >= 0]
-        return min(hits, key=lambda hit: (hit[0] + len(hit[1]), hit[0])) if hits else None
-
-    def _safe_length(self, text: str) -> int:
-        """Find where the longest suffix begins that is a proper prefix of a stop string."""
-        safe = len(text)
-        for stop in self._stops:
-            start = text.find(stop[0], max(0, len(text) - len(stop) + 1), safe)
-            while start >= 0:
-                if stop.startswith(text[start:]):
-                    safe = start
-                    break
-                start = text.find(stop[0], start + 1, safe)
-        return safe
 
 
 class StopStage:
     """Ends the answer at a stop string that the provider could not be asked to watch for (S11)."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = stops
+        self._stops = StopStrings(stops)
         self.matched = False
         self._scanners: dict[int, StopScanner] = {}
         self._open: set[int] = set()

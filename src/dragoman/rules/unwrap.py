@@ -17,7 +17,7 @@ from enum import Enum
 from msgspec.json import Decoder
 
 from dragoman.errors import WireError
-from dragoman.rules.arguments import is_complete, or_empty
+from dragoman.rules.arguments import ValueScan, is_complete, or_empty
 from dragoman.wire.json import decode, encode_text
 
 
@@ -51,8 +51,9 @@ class _Unwrapper(ABC):
 
     def __init__(self) -> None:
         self._state = _State.OPENING
-        # What was received and not yet decided: the opening or an unfinished escape.
+        # What is not yet decided: the opening, with one blank for many, or an unfinished escape.
         self._pending = ""
+        # All that was received, until the opening is complete.
         self._held: list[str] = []
         self.bent = False
 
@@ -74,7 +75,7 @@ class _Unwrapper(ABC):
         pending, self._pending = self._pending, ""
         state, self._state = self._state, _State.ENDED
         if state in (_State.OPENING, _State.HELD):
-            text = pending + "".join(self._held)
+            text = "".join(self._held)
             self.bent = bool(text.strip())
             return self._whole(text)
         if state is not _State.ENDED:
@@ -83,13 +84,16 @@ class _Unwrapper(ABC):
         return ""
 
     def _open(self, fragment: str) -> str:
-        self._pending += fragment
-        opened = self._opening().find(self._pending)
+        text, self._pending = self._pending + fragment, ""
+        opened = self._opening().find(text)
         if opened:
-            rest, self._pending = self._pending[opened.end() :], ""
             self._state = _State.INSIDE
-            return self._inside(rest)
-        if not self._opening().could_begin(self._pending):
+            self._held.clear()
+            return self._inside(text[opened.end() :])
+        self._held.append(fragment)
+        if self._opening().could_begin(text):
+            self._pending = _one_blank(" ", text)
+        else:
             self._state = _State.HELD
         return ""
 
@@ -116,6 +120,7 @@ class _Unwrapper(ABC):
     def _cut_short(self, pending: str) -> str: ...
 
 
+_one_blank = re.compile(r"[ \t\r\n]{2,}").sub
 _HEX = "[0-9a-fA-F]"
 _HIGH = f"[dD][89abAB]{_HEX}{{2}}"
 _LOW = f"[dD][c-fC-F]{_HEX}{{2}}"
@@ -179,68 +184,25 @@ class InputUnwrapper(_Unwrapper):
         return "\ufffd" if _lone_surrogate(pending) else ""
 
 
-class _Scan(Enum):
-    START = "at the first character"
-    SCALAR = "in a number, true, false or null"
-    NESTED = "in an array or object"
-    QUOTED = "in a string"
-    ESCAPED = "in a string, after a backslash"
-
-
-# Where the scanner has to look up next, by what it is in.
-_NEXT = {
-    _Scan.START: re.compile(r"."),
-    _Scan.SCALAR: re.compile(r"[ \t\r\n,}\]]"),
-    _Scan.NESTED: re.compile(r'["{}\[\]]'),
-    _Scan.QUOTED: re.compile(r'["\\]'),
-    _Scan.ESCAPED: re.compile(r".", re.DOTALL),
-}
-# What follows from the character found there: the next scan and the change of depth. Others stay as they are.
-_MOVES = {
-    (_Scan.START, '"'): (_Scan.QUOTED, 0),
-    (_Scan.START, "{"): (_Scan.NESTED, 1),
-    (_Scan.START, "["): (_Scan.NESTED, 1),
-    (_Scan.NESTED, '"'): (_Scan.QUOTED, 0),
-    (_Scan.NESTED, "{"): (_Scan.NESTED, 1),
-    (_Scan.NESTED, "["): (_Scan.NESTED, 1),
-    (_Scan.NESTED, "}"): (_Scan.NESTED, -1),
-    (_Scan.NESTED, "]"): (_Scan.NESTED, -1),
-    (_Scan.QUOTED, '"'): (_Scan.NESTED, 0),
-    (_Scan.QUOTED, "\\"): (_Scan.ESCAPED, 0),
-}
-_DEFAULT_MOVES = {_Scan.START: (_Scan.SCALAR, 0), _Scan.ESCAPED: (_Scan.QUOTED, 0)}
-
-
 class ValueUnwrapper(_Unwrapper):
     """Takes the JSON text of a value out of `{"value":…}`, spelled as it was."""
 
-    __slots__ = ("_depth", "_scan")
+    __slots__ = ("_scan",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._scan = _Scan.START
-        self._depth = 0
+        self._scan = ValueScan()
 
     def _opening(self) -> _Opening:
         return _VALUE_OPENING
 
     def _inside(self, fragment: str) -> str:
-        at = 0
-        while found := _NEXT[self._scan].search(fragment, at):
-            if self._scan is _Scan.SCALAR:
-                return self._end(fragment, found.start())
-            at = found.end()
-            move = _MOVES.get((self._scan, found[0])) or _DEFAULT_MOVES[self._scan]
-            self._scan = move[0]
-            self._depth += move[1]
-            if self._scan is _Scan.NESTED and self._depth == 0:
-                return self._end(fragment, at)
-        return fragment
-
-    def _end(self, fragment: str, at: int) -> str:
+        end = self._scan.end_in(fragment)
+        if end < 0:
+            return fragment
         self._state = _State.TRAILING
-        self._trail(fragment[at:])
-        return fragment[:at]
+        self._trail(fragment[end:])
+        return fragment[:end]
 
     def _whole(self, text: str) -> str:
         # A model that was not impressed by the wrapping gave the arguments themselves.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from dragoman.model.features import Feature
@@ -36,7 +37,9 @@ from dragoman.rules.ids import ANTHROPIC, call_id
 from dragoman.rules.seals import to_envelope
 from dragoman.rules.unwrap import wrap_input
 
-_CITED_TEXT_LIMIT = 150
+CITED_TEXT_LIMIT = 150
+# A citation is told in so many blocks at most if its span is cut by those of others.
+_REPEATS = 8
 WRAPPED = "arguments must be an object and are wrapped"
 
 
@@ -122,16 +125,45 @@ def split_citations(part: Text, at: Place, ledger: Ledger) -> JsonList:
     if not cited:
         return [{"type": "text", "text": text}]
     ledger.approximated(Feature.CITATIONS, (*at, "citations"), "cited spans became blocks of their own")
+    return _blocks(text, sorted(cuts)[1:], cited)
+
+
+def _blocks(text: str, ends: list[int], cited: list[tuple[tuple[int, int], Citation]]) -> JsonList:
+    """The text in blocks that end here, each with the citations whose spans reach into it."""
     blocks: JsonList = []
-    edges = sorted(cuts)
-    start = 0
-    for end in edges[1:]:
+    # Those still to come, the next one last; and those that reach into the block at hand, by their numbers.
+    coming = sorted(range(len(cited)), key=lambda number: cited[number][0], reverse=True)
+    reaching: dict[int, tuple[JsonObject, int]] = {}
+    start, visible, visible_end = 0, _skip_blank(text, 0), len(text.rstrip())
+    for end in ends:
         # A blank block would be refused when it comes back: it stays with its neighbour.
-        if not text[start:end].strip() or (end < len(text) and not text[end:].strip()):
+        if visible >= end or visible_end <= end < len(text):
             continue
-        blocks.append(_cited_block(text, start, end, cited))
-        start = end
+        while coming and cited[coming[-1]][0][0] < end:
+            number = coming.pop()
+            (first, last), citation = cited[number]
+            written = encode_citation(citation, text[first : min(last, first + CITED_TEXT_LIMIT)])
+            reaching[number] = (written, _REPEATS)
+        block: JsonObject = {"type": "text", "text": text[start:end]}
+        if reaching:
+            block["citations"] = [reaching[number][0] for number in sorted(reaching)]
+        blocks.append(block)
+        reaching = {
+            number: (written, left - 1)
+            for number, (written, left) in reaching.items()
+            if left > 1 and cited[number][0][1] > end
+        }
+        start, visible = end, _skip_blank(text, end)
     return blocks
+
+
+def _skip_blank(text: str, start: int) -> int:
+    """Where the first character that is not blank stands."""
+    found = _find_visible(text, start)
+    return len(text) if found is None else found.start()
+
+
+_find_visible = re.compile(r"\S").search
 
 
 def _bounded(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
@@ -142,25 +174,13 @@ def _bounded(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
     return (start, end) if start < end else (0, length)
 
 
-def _cited_block(text: str, start: int, end: int, cited: list[tuple[tuple[int, int], Citation]]) -> JsonObject:
-    block: JsonObject = {"type": "text", "text": text[start:end]}
-    citations: JsonList = [
-        encode_citation(citation, text[span[0] : span[1]])
-        for span, citation in cited
-        if span[0] < end and span[1] > start
-    ]
-    if citations:
-        block["citations"] = citations
-    return block
-
-
 def encode_citation(citation: Citation, cited_text: str) -> JsonObject:
     """A citation of a web page; the empty index says that it is not this provider's own."""
     return {
         "type": "web_search_result_location",
         "url": citation.url,
         "title": citation.title or "",
-        "cited_text": (citation.cited_text or cited_text)[:_CITED_TEXT_LIMIT],
+        "cited_text": (citation.cited_text or cited_text)[:CITED_TEXT_LIMIT],
         "encrypted_index": "",
     }
 

@@ -32,6 +32,7 @@ from dragoman.protocols.codec import Encoded, Target
 from dragoman.rules.extras import refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_anthropic
+from dragoman.rules.stops import watched
 from dragoman.rules.updates import effective
 from dragoman.wire.json import encode_text
 
@@ -216,7 +217,7 @@ def _encode_stops(request: Request, body: JsonObject, writing: Writing) -> tuple
         body["stop_sequences"] = [*taken]
     if len(taken) < len(stops):
         writing.ledger.approximated(Feature.STOP_SEQUENCES, ("stop",), "the provider takes fewer; the rest is emulated")
-    return tuple(stops[len(taken) :])
+    return watched(tuple(stops[len(taken) :]), writing.ledger)
 
 
 def _report_unsaid(request: Request, writing: Writing) -> None:

@@ -206,8 +206,9 @@ class MessagesStreamDecoder:
 
     def _close_blocks(self) -> list[Event]:
         events: list[Event] = []
-        while self._blocks:
-            events += self._blocks.pop(next(iter(self._blocks))).close()
+        blocks, self._blocks = self._blocks, {}
+        for block in blocks.values():
+            events += block.close()
         return events
 
     def _read_message_delta(self, event: JsonObject) -> list[Event]:

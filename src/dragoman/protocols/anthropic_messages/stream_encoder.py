@@ -15,6 +15,7 @@ an ending, because nearly all of a stream is deltas.
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 
 import msgspec
 
@@ -41,6 +42,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.answers import (
+    CITED_TEXT_LIMIT,
     WRAPPED,
     Answering,
     call_opening,
@@ -114,7 +116,7 @@ class _Writer:
 class _TextWriter(_Writer):
     """Text or words of refusal; citations are attached without splitting the block (§19)."""
 
-    __slots__ = ("_ledger", "_part", "_pieces", "_prefix", "_weighed")
+    __slots__ = ("_ledger", "_part", "_prefix", "_said", "_weighed")
 
     def __init__(self, index: int, part: int, ledger: Ledger) -> None:
         super().__init__(index)
@@ -122,13 +124,14 @@ class _TextWriter(_Writer):
         # Whether log probabilities came, which is reported once.
         self._weighed = False
         self._prefix = _prefix(index, "text_delta", "text")
-        self._pieces: list[str] = []
+        # Read from the middle, too: that is where citations point.
+        self._said = StringIO()
         self._ledger = ledger
 
     def grow(self, delta: Delta) -> bytes:
         if type(delta) is TextDelta:
             text = delta.text
-            self._pieces.append(text)
+            self._said.write(text)
             if delta.logprobs is not None and not self._weighed:
                 self._weighed = True
                 report_logprobs(("parts", self._part), self._ledger)
@@ -146,14 +149,23 @@ class _TextWriter(_Writer):
             self._ledger.dropped(Feature.CITATIONS, at, "only web pages can be cited here")
             return b""
         self._ledger.approximated(Feature.CITATIONS, at, "a cited span became a citation of the whole block")
-        text = "".join(self._pieces)
-        cited = text[citation.span[0] : citation.span[1]] if citation.span is not None else text
+        cited = self._between(*citation.span) if citation.span is not None else self._between(0, CITED_TEXT_LIMIT)
         return _delta(self.index, {"type": "citations_delta", "citation": encode_citation(citation, cited)})
+
+    def _between(self, start: int, end: int) -> str:
+        """What was written from here to there, as far as a citation holds it."""
+        said = self._said
+        length = said.tell()
+        start, end, _ = slice(start, end).indices(length)
+        said.seek(start)
+        cited = said.read(min(max(end - start, 0), CITED_TEXT_LIMIT))
+        said.seek(length)
+        return cited
 
     @property
     def text(self) -> str:
         """What was written so far."""
-        return "".join(self._pieces)
+        return self._said.getvalue()
 
 
 class _RefusalWriter(_TextWriter):
@@ -169,10 +181,10 @@ class _RefusalWriter(_TextWriter):
         frames = super().grow(delta)
         if self.opened:
             return frames
-        text = self.text
-        if not text.strip():
+        if type(delta) is not TextDelta or not delta.text.strip():
             return b""
         self.opened = True
+        text = self.text
         return _start(self.index, {"type": "text", "text": ""}) + self._prefix + _encode_string(text) + _ENDING
 
     def close(self) -> bytes:
@@ -204,14 +216,16 @@ class _ThinkingWriter(_Writer):
 class _CallWriter(_Writer):
     """A call with JSON arguments; what does not begin as an object is held and wrapped (N3)."""
 
-    __slots__ = ("_held", "_ledger", "_part", "_passes", "_prefix")
+    __slots__ = ("_first", "_held", "_ledger", "_part", "_passes", "_prefix")
 
     def __init__(self, index: int, part: int, ledger: Ledger) -> None:
         super().__init__(index)
         self._prefix = _prefix(index, "input_json_delta", "partial_json")
         self._part = part
         self._ledger = ledger
-        self._held = ""
+        self._held: list[str] = []
+        # The first character that is not blank.
+        self._first = ""
         self._passes = False
 
     def grow(self, delta: Delta) -> bytes:
@@ -219,16 +233,17 @@ class _CallWriter(_Writer):
             return b""
         text = delta.text
         if not self._passes:
-            text = self._held = self._held + text
-            if text.lstrip()[:1] != "{":
+            self._held.append(text)
+            self._first = self._first or text.lstrip()[:1]
+            if self._first != "{":
                 return b""
             self._passes = True
-            self._held = ""
+            text = "".join(self._held)
         return self._prefix + _encode_string(text) + _ENDING if text else b""
 
     def close(self) -> bytes:
-        if not self._passes and self._held.strip():
-            value, wrapping = to_object(self._held)
+        if not self._passes and self._first:
+            value, wrapping = to_object("".join(self._held))
             if wrapping is not Wrapping.NONE:
                 self._ledger.approximated(Feature.ARGUMENTS, ("parts", self._part, "arguments"), WRAPPED)
             wrapped = encode_text(value)

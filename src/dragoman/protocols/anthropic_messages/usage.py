@@ -129,7 +129,14 @@ def _counts_more(extras: Extras) -> bool:
 
 def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
     """Counts of a stream: the later value of each member wins, nothing is added up (U8)."""
-    return {**earlier, **{key: value for key, value in later.items() if value is not None}}
+    merged: JsonObject = {**earlier, **{key: value for key, value in later.items() if value is not None}}
+    # All of them are read again with each event that has some.
+    if max([len(merged), *(len(value) for value in merged.values() if isinstance(value, dict))]) > _MOST_MEMBERS:
+        raise WireError("/usage", f"at most {_MOST_MEMBERS} members", "more")
+    return merged
+
+
+_MOST_MEMBERS = 64
 
 
 def usage_of(usage: JsonObject) -> Usage | None:

@@ -33,6 +33,7 @@ from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_openai_strict
+from dragoman.rules.stops import watched
 from dragoman.rules.updates import effective
 from dragoman.wire.json import encode_text
 
@@ -204,7 +205,7 @@ class Abroad:
             self._ledger.approximated(
                 Feature.STOP_SEQUENCES, ("stop",), f"{len(stop) - len(sent)} stop strings are matched by this library"
             )
-        return stop[len(sent) :]
+        return watched(stop[len(sent) :], self._ledger)
 
     def _stream(self) -> None:
         request = self._request

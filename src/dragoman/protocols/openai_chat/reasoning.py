@@ -28,6 +28,7 @@ from dragoman.protocols.openai_chat.shapes import (
 )
 from dragoman.rules.seals import from_envelope, to_envelope
 from dragoman.wire.fields import Fields
+from dragoman.wire.json import encode_text
 
 # Members of a details entry that the model or the seal holds.
 _KNOWN = frozenset({"type", "text", "summary", "data", "signature", "format", "model", "index", "id"})
@@ -61,39 +62,60 @@ def read_said(message: Fields) -> Said | None:
 
 def read_details(message: Fields) -> list[JsonObject]:
     """The entries of `reasoning_details`, merged by their index."""
-    merged: list[JsonObject] = []
+    details = Details()
     for entry in message.each(DETAILS):
         for key in _TEXTS:
             entry.optional_text(key)
         entry.optional_integer("index")
-        merge_detail(merged, entry.value)
-    return merged
+        details.add(entry.value)
+    return details.merged()
 
 
-def merge_detail(merged: list[JsonObject], entry: JsonObject) -> None:
-    """Add an entry to those before it; one of the same index and type, or a bare signature, completes the earlier."""
-    earlier = _completed(merged, entry)
-    if earlier is None:
-        merged.append({key: value for key, value in entry.items() if value is not None})
-        return
-    for key, value in entry.items():
-        known = earlier.get(key)
-        if key in ("text", "summary") and isinstance(value, str) and isinstance(known, str):
-            earlier[key] = known + value
-        elif value is not None and value != "":
-            earlier[key] = value
+class Details:
+    """Entries of `reasoning_details` as they come; one of the same index and type, or a bare signature, completes the
+    earlier."""
+
+    __slots__ = ("_by_index", "_entries", "_texts")
+
+    def __init__(self) -> None:
+        self._entries: list[JsonObject] = []
+        self._by_index: dict[str, int] = {}
+        # What an entry says, by its number and member, in the pieces that it came in.
+        self._texts: dict[tuple[int, str], list[str]] = {}
+
+    def add(self, entry: JsonObject) -> None:
+        """Take the next entry."""
+        number = self._completed(entry)
+        if number is None:
+            self._entries.append({key: value for key, value in entry.items() if value is not None})
+            return
+        earlier = self._entries[number]
+        for key, value in entry.items():
+            known = earlier.get(key)
+            if key in _JOINED and isinstance(value, str) and isinstance(known, str):
+                self._texts.setdefault((number, key), [known]).append(value)
+            elif value is not None and value != "":
+                earlier[key] = value
+                self._texts.pop((number, key), None)
+
+    def merged(self) -> list[JsonObject]:
+        """The entries so far, each once."""
+        for (number, key), pieces in self._texts.items():
+            self._entries[number][key] = "".join(pieces)
+        self._texts.clear()
+        return self._entries
+
+    def _completed(self, entry: JsonObject) -> int | None:
+        """The number of the entry that this one completes; None if it is one of its own."""
+        index = entry.get("index")
+        if index is None:
+            bare = bool(entry.get("signature")) and not any(entry.get(key) for key in ("text", "summary", "data"))
+            return len(self._entries) - 1 if self._entries and bare else None
+        known = self._by_index.setdefault(encode_text([index, entry.get("type")]), len(self._entries))
+        return known if known < len(self._entries) else None
 
 
-def _completed(merged: list[JsonObject], entry: JsonObject) -> JsonObject | None:
-    index = entry.get("index")
-    if index is None:
-        bare = bool(entry.get("signature")) and not any(entry.get(key) for key in ("text", "summary", "data"))
-        return merged[-1] if merged and bare else None
-    kind = entry.get("type")
-    for earlier in merged:
-        if earlier.get("index") == index and earlier.get("type") == kind:
-            return earlier
-    return None
+_JOINED = ("text", "summary")
 
 
 def detail_text(entry: JsonObject) -> str:

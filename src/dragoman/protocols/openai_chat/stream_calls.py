@@ -32,7 +32,7 @@ from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.answers import BENT
 from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.rules.arguments import is_complete
+from dragoman.rules.arguments import Completeness
 from dragoman.rules.toolnames import Wrapped
 from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
@@ -40,12 +40,26 @@ from dragoman.wire.json import kind_of
 
 _KNOWN = frozenset({"index", "id", "type", "function", "custom"})
 _INNER = frozenset({"name", "arguments", "input"})
+# No tool has a longer one, however many pieces it comes in.
+_LONGEST_NAME = 1024
 
 
 class _Call:
     """One call while it grows; `told` is its part, -1 before it is announced."""
 
-    __slots__ = ("custom", "ended", "extras", "given", "index", "name", "passed", "pieces", "told", "unwrapper")
+    __slots__ = (
+        "_completeness",
+        "custom",
+        "ended",
+        "extras",
+        "given",
+        "index",
+        "name",
+        "passed",
+        "pieces",
+        "told",
+        "unwrapper",
+    )
 
     def __init__(self, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
         self.index = index
@@ -54,6 +68,7 @@ class _Call:
         self.extras = extras
         self.name = ""
         self.pieces: list[str] = []
+        self._completeness = Completeness()
         self.told = -1
         self.ended = False
         # Whether something else began after it.
@@ -62,13 +77,7 @@ class _Call:
 
     def complete(self) -> bool:
         """Whether the arguments are one whole JSON value; free text never says so."""
-        pieces = self.pieces
-        if not pieces or self.custom:
-            return False
-        if pieces[0].startswith("{") and not pieces[-1].rstrip().endswith("}"):
-            # The usual answer, without putting the pieces together for each fragment.
-            return False
-        return is_complete(pieces[0] if len(pieces) == 1 else "".join(pieces))
+        return not self.custom and self._completeness.of(self.pieces)
 
 
 class CallAssembly:
@@ -203,7 +212,7 @@ class CallAssembly:
         """Set the name once; different pieces are joined while nothing else is known of the call."""
         if not call.name:
             call.name = name
-        elif call.told < 0 and not call.pieces and not self._declared(call.name):
+        elif call.told < 0 and not call.pieces and not self._declared(call.name) and len(call.name) < _LONGEST_NAME:
             call.name += name
 
     def _declared(self, name: str) -> bool:

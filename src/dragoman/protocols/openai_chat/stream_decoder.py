@@ -246,7 +246,10 @@ class ChatStreamDecoder:
             self._ledger.dropped(Feature.USAGE, ("usage",), note)
             return
         known: JsonObject = {key: value for key, value in usage.items() if value is not None}
-        self._usage = {**self._usage, **known} if self._usage else known
+        if self._usage is None:
+            self._usage = known
+        else:
+            self._usage.update(known)
 
     def _other_choice(self) -> None:
         if not self._told_choices:

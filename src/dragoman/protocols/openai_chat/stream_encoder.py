@@ -70,7 +70,7 @@ _CLOSE_INPUT = '"}'
 class _Writer:
     """One part while it is written: what stands before and after each of its deltas."""
 
-    __slots__ = ("after", "before", "fold", "gap", "grown", "length", "quoted", "start")
+    __slots__ = ("after", "before", "fold", "grown", "is_text", "length", "quoted", "start")
 
     def __init__(self, before: bytes, after: bytes, fold: PartFold) -> None:
         self.before = before
@@ -79,10 +79,10 @@ class _Writer:
         # Free text is quoted once more, inside the arguments of the function that stands for its tool.
         self.quoted = isinstance(fold.part, ToolCall) and fold.part.form is InputForm.TEXT
         self.grown = False
-        # Of text, in characters: where it begins in the answer, how long it is, and the blank line before it.
+        # Of text, in characters: where it begins in the answer, and how long it is.
+        self.is_text = isinstance(fold.part, Text)
         self.start = 0
         self.length = 0
-        self.gap = 0
 
 
 class ChatStreamEncoder:
@@ -98,6 +98,8 @@ class ChatStreamEncoder:
         self._tail = b',"finish_reason":null}]' + (b',"usage":null}\n\n' if self._usage_asked else b"}\n\n")
         self._writers: dict[int, _Writer] = {}
         self._paragraphs = Paragraphs()
+        # How much text was written so far, in characters.
+        self._said = 0
         self._reasoned = False
         self._refused = False
         self._calls = 0
@@ -212,6 +214,8 @@ class ChatStreamEncoder:
         if writer.quoted:
             text = _text(text)[1:-1].decode()
         writer.length += len(text)
+        if writer.is_text:
+            self._said += len(text)
         if logprobs:
             return lead + self._with_logprobs(writer, text, logprobs)
         return b"%b%b%b%b" % (lead, writer.before, _text(text), writer.after)
@@ -232,9 +236,8 @@ class ChatStreamEncoder:
         apart = False
         if isinstance(part, Text):
             apart = self._paragraphs.separates(part.id)
-            writer.gap = 2 if apart else 0
-            said = [one.gap + one.length for one in self._writers.values() if isinstance(one.fold.part, Text)]
-            writer.start = sum(said)
+            self._said += 2 if apart else 0
+            writer.start = self._said
         elif isinstance(part, Thinking):
             apart, self._reasoned = self._reasoned, True
         return b"%b%b%b" % (writer.before, _text("\n\n"), writer.after) if apart else b""

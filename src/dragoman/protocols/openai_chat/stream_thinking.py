@@ -6,7 +6,7 @@ from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.parts import Seal
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_chat.reasoning import Said, detail_text, merge_detail, repeats, text_seal
+from dragoman.protocols.openai_chat.reasoning import Details, Said, detail_text, repeats, text_seal
 from dragoman.protocols.openai_chat.shapes import DETAILS, REASONING_FIELDS
 from dragoman.wire.json import kind_of
 
@@ -19,7 +19,7 @@ class ThinkingRun:
     def __init__(self) -> None:
         self.said: Said | None = None
         self.pieces: list[str] = []
-        self._details: list[JsonObject] = []
+        self._details = Details()
         self._since = 0
 
     def take(self, delta: JsonObject) -> str:
@@ -49,7 +49,7 @@ class ThinkingRun:
         for entry in entries:
             if isinstance(entry, dict):
                 found.append(detail_text(entry))
-                merge_detail(self._details, entry)
+                self._details.add(entry)
         text = "".join(found)
         since = "".join(self.pieces[self._since :])
         self._since = len(self.pieces) + bool(told)
@@ -63,4 +63,4 @@ class ThinkingRun:
 
     def seal(self, target: Target) -> Seal:
         """The seal under which this reasoning returns to the provider."""
-        return text_seal(self.said, "".join(self.pieces), self._details, target)
+        return text_seal(self.said, "".join(self.pieces), self._details.merged(), target)

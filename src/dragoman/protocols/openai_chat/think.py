@@ -27,10 +27,12 @@ class _State(Enum):
 class InlineThinking:
     """Splits text as it arrives into reasoning and answer, holding back what may become a tag."""
 
-    __slots__ = ("_held", "_state")
+    __slots__ = ("_blanks", "_held", "_state")
 
     def __init__(self) -> None:
         self._state = _State.START
+        # White space before the first word, and what may become a tag.
+        self._blanks: list[str] = []
         self._held = ""
 
     def feed(self, text: str) -> tuple[str, str]:
@@ -41,12 +43,13 @@ class InlineThinking:
         thought = ""
         if self._state is _State.START:
             opening = text.lstrip()
+            self._blanks.append(text[: len(text) - len(opening)])
             if len(opening) < len(_OPEN) and _OPEN.startswith(opening):
-                self._held = text
+                self._held = opening
                 return "", ""
             if not opening.startswith(_OPEN):
                 self._state = _State.OUTSIDE
-                return "", text
+                return "", "".join([*self._blanks, opening])
             self._state = _State.INSIDE
             text = opening[len(_OPEN) :]
         if self._state is _State.INSIDE:
@@ -65,6 +68,8 @@ class InlineThinking:
     def close(self) -> tuple[str, str]:
         """Give what was held back, now that nothing can complete it."""
         held, self._held = self._held, ""
+        if self._state is _State.START:
+            return "", "".join([*self._blanks, held])
         return (held, "") if self._state is _State.INSIDE else ("", held)
 
 

@@ -77,11 +77,12 @@ class Telling:
 class Piece:
     """One content part of a message, one summary, or the arguments of a call: the part it is and what came of it."""
 
-    __slots__ = ("annotations", "ended", "foreign", "index", "pieces")
+    __slots__ = ("annotations", "ended", "foreign", "index", "length", "pieces")
 
     def __init__(self) -> None:
         self.index: int | None = None
         self.pieces: list[str] = []
+        self.length = 0
         self.annotations = 0
         self.ended = False
         self.foreign = False
@@ -90,8 +91,16 @@ class Piece:
         """What the whole text has beyond the deltas."""
         if not self.pieces:
             return whole
+        if len(whole) <= self.length:
+            return ""
         told = "".join(self.pieces)
-        return whole[len(told) :] if len(whole) > len(told) and whole.startswith(told) else ""
+        self.pieces = [told]
+        return whole[len(told) :] if whole.startswith(told) else ""
+
+    def add(self, text: str) -> None:
+        """Take more text."""
+        self.pieces.append(text)
+        self.length += len(text)
 
 
 class GrowingItem:
@@ -135,7 +144,7 @@ class GrowingItem:
 class GrowingMessage(GrowingItem):
     """A message: every content part is a part of its own."""
 
-    __slots__ = ("_attached", "_members", "_opened", "_pieces")
+    __slots__ = ("_attached", "_first", "_members", "_opened", "_pieces")
 
     def __init__(self, telling: Telling, kind: str, body: JsonObject) -> None:
         super().__init__(telling, kind, body)
@@ -143,6 +152,8 @@ class GrowingMessage(GrowingItem):
         self._members = message_members(body, home=False)
         self._attached: JsonObject = {}
         self._opened = False
+        # The first part of the message.
+        self._first: int | None = None
 
     def text_delta(self, event: JsonObject) -> None:
         """More text: the commonest of all events."""
@@ -155,7 +166,7 @@ class GrowingMessage(GrowingItem):
             piece = self._open(event, refusal=False)
             if piece is None or piece.index is None:
                 return
-        piece.pieces.append(delta)
+        piece.add(delta)
         logprobs = event.get("logprobs")
         text = TextDelta(delta, logprobs) if logprobs and type(logprobs) is list else TextDelta(delta)
         self.telling.out.append(PartGrew(piece.index, text))
@@ -212,10 +223,9 @@ class GrowingMessage(GrowingItem):
                 self._report_part(self._piece(position), part)
 
     def _report(self, body: JsonObject) -> None:
-        first = next((piece.index for piece in self._pieces.values() if piece.index is not None), None)
         members = message_members(body, home=False)
         if members:
-            self.telling.unknowns.members(members, self._attached, part_place(first))
+            self.telling.unknowns.members(members, self._attached, part_place(self._first))
 
     def _report_part(self, piece: Piece, body: JsonObject) -> None:
         if not piece.foreign:
@@ -230,7 +240,7 @@ class GrowingMessage(GrowingItem):
 
     def _grow(self, piece: Piece | None, text: str, logprobs: JsonList | None = None) -> None:
         if piece is not None and piece.index is not None:
-            piece.pieces.append(text)
+            piece.add(text)
             self.telling.out.append(PartGrew(piece.index, TextDelta(text, logprobs)))
 
     def _annotate(self, piece: Piece, annotation: JsonObject) -> None:
@@ -257,6 +267,8 @@ class GrowingMessage(GrowingItem):
             part = with_members(part, self._members)
             self._attached = self._members
         self._opened = True
+        if self._first is None:
+            self._first = piece.index
         telling.out.append(PartStarted(piece.index, part))
 
     def _start_foreign(self, piece: Piece, body: JsonObject) -> None:
@@ -265,6 +277,8 @@ class GrowingMessage(GrowingItem):
         if isinstance(part, Foreign):
             piece.foreign = True
             piece.index = self.telling.number()
+            if self._first is None:
+                self._first = piece.index
             self.telling.out.append(PartStarted(piece.index, part))
 
     def _complete(self, event: JsonObject, whole: JsonValue, *, refusal: bool) -> None:
@@ -393,16 +407,16 @@ class GrowingReasoning(GrowingItem):
         if piece is None:
             if self._pieces:
                 # The summary and the reasoning itself say the same: whichever came first is told.
-                if (min(self._pieces) < 0) != (key < 0):
+                if (next(iter(self._pieces)) < 0) != (key < 0):
                     return
                 self.telling.out.append(PartGrew(self._index, TextDelta("\n\n" + delta)))
                 self._pieces[key] = piece = Piece()
-                piece.pieces.append(delta)
+                piece.add(delta)
                 return
             self._pieces[key] = piece = Piece()
             self._opened = True
             self.telling.out.append(PartStarted(self._index, Thinking(text="", kind=kind, id=self.item_id)))
-        piece.pieces.append(delta)
+        piece.add(delta)
         self.telling.out.append(PartGrew(self._index, TextDelta(delta)))
 
 
@@ -494,7 +508,7 @@ class GrowingCall(GrowingItem):
             self._grow(missing)
 
     def _grow(self, delta: str) -> None:
-        self._piece.pieces.append(delta)
+        self._piece.add(delta)
         if self._unwrapper is not None:
             delta = self._unwrapper.feed(delta)
             if not delta:

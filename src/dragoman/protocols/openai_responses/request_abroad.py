@@ -40,6 +40,7 @@ from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.schemas import for_openai_strict
+from dragoman.rules.stops import watched
 from dragoman.rules.updates import effective
 
 _ANTHROPIC = "anthropic-messages"
@@ -141,7 +142,7 @@ class _Writer:
         if request.stop:
             note = "the answer is cut at stop strings after the provider gave it"
             ledger.approximated(Feature.STOP_SEQUENCES, ("stop",), note)
-        return Encoded(body=body, table=tools.table, stops=request.stop)
+        return Encoded(body=body, table=tools.table, stops=watched(request.stop, ledger))
 
     def _tool_places(self) -> list[Place] | None:
         """Where the tools in force stand in the request as it was said; None if the conversation changed none."""

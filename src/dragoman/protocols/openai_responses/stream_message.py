@@ -33,7 +33,9 @@ class MessageStream:
         "_content",
         "_frames",
         "_ledger",
+        "_length",
         "_logprobs",
+        "_measured",
         "_refusal_open",
         "_text_open",
         "is_open",
@@ -50,19 +52,22 @@ class MessageStream:
         self._annotations: JsonList = []
         self._logprobs: JsonList = []
         self._citations: list[Citation] = []
+        # In characters of the open text: where this block begins, and how many are in how many pieces.
         self._block_start = 0
+        self._length = 0
+        self._measured = 0
 
     def open_text(self, part: Text, item_id: str) -> bytes:
         """A block of text begins."""
         frames = self._frames
         written = self._open(item_id)
         if self._text_open:
-            self._block_start = sum(map(len, frames.pieces))
+            self._block_start = self._told()
         else:
             written += self._close_refusal()
             self._text_open = True
             self._annotations, self._logprobs = [], []
-            self._block_start = 0
+            self._block_start = self._length = self._measured = 0
             index = len(self._content)
             frames.prepare(TEXT_DELTA, {"content_index": index}, _NO_LOGPROBS)
             written += frames.in_item(PART_ADDED, {"content_index": index, "part": text_part("", [], None)})
@@ -95,7 +100,7 @@ class MessageStream:
             # Most blocks have none; the length is taken only when one has.
             return b""
         frames = self._frames
-        length = sum(map(len, frames.pieces)) - self._block_start
+        length = self._told() - self._block_start
         written: list[bytes] = []
         for index, citation in enumerate(self._citations):
             annotation = encode_annotation(citation, self._block_start, length)
@@ -127,6 +132,13 @@ class MessageStream:
         content, self._content = self._content, []
         self.is_open = False
         return written + self._frames.item_done(message_item(self._frames.item_id, content, status))
+
+    def _told(self) -> int:
+        """How long the open text is; each of its pieces is measured once."""
+        pieces = self._frames.pieces
+        self._length += sum(map(len, pieces[self._measured :]))
+        self._measured = len(pieces)
+        return self._length
 
     def _open(self, item_id: str) -> bytes:
         if self.is_open:
