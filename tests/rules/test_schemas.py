@@ -1,4 +1,5 @@
 import copy
+import time
 
 import pytest
 from hypothesis import given
@@ -6,17 +7,24 @@ from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.rules.schemas import (
+    SchemaBudget,
     for_anthropic,
     for_openai_strict,
     needs_wrapping,
     with_properties,
     wrap_root,
 )
+from dragoman.wire.json import encode
 
 
 def is_openai_strict(schema: JsonObject) -> bool:
     """Whether OpenAI's strict mode takes a schema as it stands."""
     return for_openai_strict(schema) is schema
+
+
+def strictly(schema: JsonObject) -> tuple[JsonObject, bool] | None:
+    """The only schema of a request, for Anthropic."""
+    return for_anthropic(schema, SchemaBudget())
 
 
 def nested(depth: int, keyword: str = "items") -> JsonObject:
@@ -28,7 +36,7 @@ def nested(depth: int, keyword: str = "items") -> JsonObject:
 
 def rewritten(schema: JsonObject) -> JsonObject:
     before = copy.deepcopy(schema)
-    result = for_anthropic(schema)
+    result = strictly(schema)
     assert schema == before
     assert result is not None
     return result[0]
@@ -225,16 +233,16 @@ def test_a_reference_to_another_place_is_inlined() -> None:
     ids=["root", "itself", "mutual", "in allOf", "url", "file", "missing", "no text", "conflict", "map", "patterns"],
 )
 def test_what_cannot_be_strict_is_told(schema: JsonObject) -> None:
-    assert for_anthropic(schema) is None
+    assert strictly(schema) is None
 
 
 def test_a_schema_that_fits_is_the_same_object() -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
-    result = for_anthropic(schema)
+    result = strictly(schema)
     assert result is not None
     assert result[0] is schema
     assert result[1] is False
-    assert for_anthropic({"type": "object"}) == ({"type": "object", "additionalProperties": False}, True)
+    assert strictly({"type": "object"}) == ({"type": "object", "additionalProperties": False}, True)
 
 
 def test_definitions_that_multiply_are_refused() -> None:
@@ -242,25 +250,25 @@ def test_definitions_that_multiply_are_refused() -> None:
     for level in range(1, 30):
         part: JsonValue = {"allOf": [{"$ref": f"#/$defs/D{level - 1}"}]}
         definitions[f"D{level}"] = {"type": "object", "properties": {"a": part, "b": part}}
-    assert for_anthropic({"type": "object", "properties": {}, "$defs": definitions}) is None
+    assert strictly({"type": "object", "properties": {}, "$defs": definitions}) is None
 
 
 @pytest.mark.parametrize("depth", [63, 64, 200, 2000])
 def test_depth_is_never_an_error(depth: int) -> None:
     schema = nested(depth)
-    assert (for_anthropic(schema) is None) == (depth >= 64)
+    assert (strictly(schema) is None) == (depth >= 64)
     assert (for_openai_strict(schema) is None) == (depth >= 64)
     wrap_root(schema)
     with_properties(schema)
     deep_value: JsonValue = []
     for _ in range(depth):
         deep_value = [deep_value]
-    for_anthropic({"type": "object", "properties": {"a": {"enum": [deep_value]}}})
-    for_anthropic({"type": "object", "properties": {"a": {"default": deep_value}}})
+    strictly({"type": "object", "properties": {"a": {"enum": [deep_value]}}})
+    strictly({"type": "object", "properties": {"a": {"default": deep_value}}})
 
 
 def test_what_is_too_deep_is_not_strict() -> None:
-    assert for_anthropic(nested(2000)) is None
+    assert strictly(nested(2000)) is None
     assert for_openai_strict(nested(2000)) is None
 
 
@@ -346,9 +354,9 @@ SCHEMAS = st.recursive(
 
 @given(SCHEMAS)
 def test_rewriting_for_anthropic_settles_at_once(schema: JsonObject) -> None:
-    result = for_anthropic(schema)
+    result = strictly(schema)
     assert result is not None
-    again = for_anthropic(result[0])
+    again = strictly(result[0])
     assert again == (result[0], False)
     assert again[0] is result[0]
 
@@ -357,3 +365,51 @@ def test_rewriting_for_anthropic_settles_at_once(schema: JsonObject) -> None:
 def test_closing_for_openai_settles_at_once(schema: JsonObject) -> None:
     closed = for_openai_strict(schema)
     assert closed is None or for_openai_strict(closed) is closed
+
+
+def graph(layers: int, width: int) -> JsonObject:
+    """A few definitions that say very much when they are inlined."""
+    definitions: JsonObject = {
+        f"L{layer}": {
+            "type": "object",
+            "allOf": [
+                {"properties": {f"p{layer}_{one}": {"allOf": [{"$ref": f"#/$defs/L{layer + 1}"}]}}}
+                for one in range(width)
+            ],
+        }
+        for layer in range(layers)
+    }
+    definitions[f"L{layers}"] = {"type": "string", "description": "d" * 200}
+    return {"type": "object", "properties": {"a": {"allOf": [{"$ref": "#/$defs/L0"}]}}, "$defs": definitions}
+
+
+@pytest.mark.parametrize("schema", [graph(12, 2), graph(4, 6), graph(2, 60)])
+def test_a_graph_of_definitions_is_not_written_many_times_as_long(schema: JsonObject) -> None:
+    came = len(encode(schema))
+    strict = strictly(schema)
+    assert strict is None or len(encode(strict[0])) < 4 * came + 65536
+
+
+def test_all_schemas_of_a_request_share_one_budget() -> None:
+    budget = SchemaBudget()
+    schema = graph(5, 2)
+    assert for_anthropic(schema, budget) is not None
+    outcomes = [for_anthropic(schema, budget) for _ in range(100)]
+    assert outcomes[-1] is None
+    # What came in plain still finds its allowance.
+    assert for_anthropic(nested(3), budget) is not None
+
+
+@pytest.mark.parametrize("pattern", ["{" + "1" * 50_000, "{1," + "1" * 50_000, "{," * 25_000])
+def test_a_long_pattern_is_looked_at_once(pattern: str) -> None:
+    before = time.thread_time()
+    assert strictly({"type": "string", "pattern": pattern}) is not None
+    assert time.thread_time() - before < 0.1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "complex_"),
+    [("a{100}", True), ("a{1,100}", True), ("a{,100}", True), ("a{99}", False), ("a{1,99}", False), ("a{100,}", False)],
+)
+def test_large_repetition_is_told_in_words(pattern: str, complex_: bool) -> None:
+    assert ("pattern" not in rewritten({"type": "string", "pattern": pattern})) is complex_

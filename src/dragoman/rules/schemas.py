@@ -12,7 +12,7 @@ from enum import Enum
 
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
-from dragoman.wire.json import encode_text
+from dragoman.wire.json import encode, encode_text
 
 DEPTH_LIMIT = 64
 
@@ -110,14 +110,52 @@ class _NotStrictError(Exception):
     """A schema that has no strict form; caught where the rewriting began."""
 
 
-def for_anthropic(schema: JsonObject) -> tuple[JsonObject, bool] | None:
+# What is counted is bytes: so many for a schema that is looked at, and those of values that are compared or written.
+_LOOK, _REWRITE = 8, 32
+_ALLOWANCE = 64 * 1024
+_MULTIPLE = 4
+
+
+class SchemaBudget:
+    """What rewriting the schemas of one request may cost, all together: a small multiple of what came in.
+
+    Definitions that refer to each other may multiply when they are inlined, in work and in what is written.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _ALLOWANCE
+
+    def grant(self, schema: JsonObject) -> None:
+        """Allow for one more schema."""
+        self._left += _MULTIPLE * _weight(schema)
+
+    def spend(self, cost: int) -> None:
+        """Take from what is left; a schema that needs more has no strict form."""
+        if cost > self._left:
+            # One that takes too much leaves nothing, but the next one brings its own allowance.
+            self._left = 0
+            raise _NotStrictError
+        self._left -= cost
+
+
+def _weight(value: JsonValue) -> int:
+    """How long a value is when it is written, about."""
+    if isinstance(value, str):
+        return len(value)
+    return len(encode(value)) if isinstance(value, dict | list) else 8
+
+
+def for_anthropic(schema: JsonObject, budget: SchemaBudget) -> tuple[JsonObject, bool] | None:
     """Rewrite a schema into the subset Messages can enforce (Z1), and tell whether anything changed.
 
-    None means that it cannot be said there: it is recursive, refers to another document, is a map with free keys, or
-    demands several things at once that cannot be merged into one schema.
+    None means that it cannot be said there: it is recursive, refers to another document, is a map with free keys,
+    demands several things at once that cannot be merged into one schema, or costs more than is left for this request.
     """
     try:
-        rewriter = _Rewriter(schema)
+        budget.grant(schema)
+        rewriter = _Rewriter(schema, budget)
         rewriter.refuse_recursion(schema, 0)
         rewritten = rewriter.rewrite(schema, 0)
     except (_NotStrictError, WireError):
@@ -134,21 +172,20 @@ _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "$comme
 _BESIDE_REFERENCE = frozenset({"$ref", *_ANNOTATIONS, *_DOCUMENT_KEYWORDS})
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
 # Look-around and other extended groups, back-references, boundaries, property classes, lazy and large repetition.
-_is_complex_pattern = re.compile(r"\(\?(?!:)|\\[1-9bBkpPAZzG]|[*+?}][?+]|\{\d*,?\d{3,}\}").search
-# Definitions that refer to each other may multiply when they are inlined.
-_SCHEMA_LIMIT = 20_000
+_is_complex_pattern = re.compile(r"\(\?(?!:)|\\[1-9bBkpPAZzG]|[*+?}][?+]|\{(?:\d*+,)?+\d{3,}+\}").search
 
 
 class _Rewriter:
     """Rewrites one document, whose definitions it can look up."""
 
-    def __init__(self, root: JsonObject) -> None:
+    def __init__(self, root: JsonObject, budget: SchemaBudget) -> None:
         self._root = root
+        self._budget = budget
         self._followed: dict[str, bool] = {}
-        self._count = 0
 
     def refuse_recursion(self, schema: JsonObject, depth: int) -> None:
         """Follow every reference once and refuse one that leads back to itself."""
+        self._budget.spend(_LOOK)
         if depth > DEPTH_LIMIT:
             raise _NotStrictError
         reference = schema.get("$ref")
@@ -166,8 +203,8 @@ class _Rewriter:
 
     def rewrite(self, schema: JsonObject, depth: int) -> JsonObject:
         """Write one schema and those inside it in the subset."""
-        self._count += 1
-        if depth > DEPTH_LIMIT or self._count > _SCHEMA_LIMIT:
+        self._budget.spend(_REWRITE)
+        if depth > DEPTH_LIMIT:
             raise _NotStrictError
         if "allOf" in schema or ("$ref" in schema and not _may_stay(schema)):
             schema = self._flat(schema, depth)
@@ -175,15 +212,19 @@ class _Rewriter:
         notes: list[str] = []
         for keyword, value in schema.items():
             if keyword in ("properties", "$defs", "definitions") and isinstance(value, dict):
+                self._budget.spend(sum(map(len, value)))
                 result[keyword] = {name: self._inner(inner, depth) for name, inner in value.items()}
             elif keyword in ("anyOf", "oneOf") and isinstance(value, list) and "anyOf" not in result:
                 result["anyOf"] = [self._inner(inner, depth) for inner in value]
             elif keyword == "items" and not isinstance(value, list):
                 result[keyword] = self._inner(value, depth)
             elif keyword in _KEPT and _is_supported(keyword, value):
+                self._budget.spend(_weight(value))
                 result[keyword] = value
             elif keyword not in _SILENT:
-                notes.append(f"{keyword}: {encode_text(value)}")
+                note = f"{keyword}: {encode_text(value)}"
+                self._budget.spend(len(note))
+                notes.append(note)
         if _is_object(schema):
             if _is_map(schema):
                 raise _NotStrictError
@@ -192,29 +233,52 @@ class _Rewriter:
         return _described(result, notes)
 
     def _inner(self, value: JsonValue, depth: int) -> JsonValue:
-        return self.rewrite(value, depth + 1) if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            return self.rewrite(value, depth + 1)
+        self._budget.spend(_weight(value))
+        return value
 
     def _flat(self, schema: JsonObject, depth: int) -> JsonObject:
         """Replace `allOf` and `$ref` by what they say."""
-        self._count += 1
-        if depth > DEPTH_LIMIT or self._count > _SCHEMA_LIMIT:
+        self._budget.spend(_REWRITE)
+        if depth > DEPTH_LIMIT:
             raise _NotStrictError
         flat: JsonObject = {name: value for name, value in schema.items() if name not in ("allOf", "$ref")}
         if "$ref" in schema:
-            flat = _merge(flat, self._flat(self._target(schema["$ref"]), depth + 1))
+            flat = self._merge(flat, self._flat(self._target(schema["$ref"]), depth + 1))
         parts = schema.get("allOf", [])
         if not isinstance(parts, list):
             raise _NotStrictError
         for part in parts:
             if not isinstance(part, dict):
                 raise _NotStrictError
-            flat = _merge(flat, self._flat(part, depth + 1))
+            flat = self._merge(flat, self._flat(part, depth + 1))
         return flat
+
+    def _merge(self, base: JsonObject, other: JsonObject) -> JsonObject:
+        """Make one schema of two that must both hold."""
+        self._budget.spend(len(base) + len(other))
+        merged = {**other, **base}
+        for keyword in base.keys() & other.keys():
+            ours, theirs = base[keyword], other[keyword]
+            self._budget.spend(_weight(ours) + _weight(theirs))
+            if ours == theirs or keyword in _ANNOTATIONS or keyword in _SILENT:
+                continue
+            if keyword == "required" and isinstance(ours, list) and isinstance(theirs, list):
+                merged[keyword] = list(_names(ours) | _names(theirs))
+            elif _SUBSCHEMAS.get(keyword) is _Holds.NAMED and isinstance(ours, dict) and isinstance(theirs, dict):
+                if any(ours[name] != theirs[name] for name in ours.keys() & theirs.keys()):
+                    raise _NotStrictError
+                merged[keyword] = {**ours, **theirs}
+            else:
+                raise _NotStrictError
+        return merged
 
     def _target(self, reference: JsonValue) -> JsonObject:
         """Look up a reference inside the document."""
         if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
             raise _NotStrictError
+        self._budget.spend(len(reference))
         place: JsonValue = self._root
         for step in reference.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
@@ -249,22 +313,9 @@ def _may_stay(schema: JsonObject) -> bool:
     return isinstance(reference, str) and _is_definition(reference) is not None and schema.keys() <= _BESIDE_REFERENCE
 
 
-def _merge(base: JsonObject, other: JsonObject) -> JsonObject:
-    """Make one schema of two that must both hold."""
-    merged = {**other, **base}
-    for keyword in base.keys() & other.keys():
-        ours, theirs = base[keyword], other[keyword]
-        if ours == theirs or keyword in _ANNOTATIONS or keyword in _SILENT:
-            continue
-        if keyword == "required" and isinstance(ours, list) and isinstance(theirs, list):
-            merged[keyword] = [*ours, *(name for name in theirs if name not in ours)]
-        elif _SUBSCHEMAS.get(keyword) is _Holds.NAMED and isinstance(ours, dict) and isinstance(theirs, dict):
-            if any(ours[name] != theirs[name] for name in ours.keys() & theirs.keys()):
-                raise _NotStrictError
-            merged[keyword] = {**ours, **theirs}
-        else:
-            raise _NotStrictError
-    return merged
+def _names(listed: list[JsonValue]) -> dict[JsonValue, None]:
+    """The names of a list, each once, in their order."""
+    return {name: None for name in listed if isinstance(name, str)}
 
 
 def _is_supported(keyword: str, value: JsonValue) -> bool:

@@ -122,7 +122,7 @@ def _encode_format(output: OutputFormat, config: JsonObject, conversation: Conve
         told = f"{output.description}\n\n{own}" if isinstance(own, str) and own else output.description
         schema = {**schema, "description": told}
         ledger.approximated(Feature.OUTPUT_SCHEMA, ("output", "description"), "told in the schema's own description")
-    enforced = for_anthropic(schema) if writing.target.abilities.output_schema else None
+    enforced = for_anthropic(schema, writing.schemas) if writing.target.abilities.output_schema else None
     if enforced is None:
         text = f"{JSON_ONLY} It must conform to this JSON schema:\n{encode_text(schema)}"
         conversation.system.append({"type": "text", "text": text})

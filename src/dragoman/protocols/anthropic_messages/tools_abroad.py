@@ -184,13 +184,13 @@ def _encode_schema(given: JsonObject | None) -> tuple[JsonObject, Wrapped]:
 
 def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing: Writing) -> None:
     """Promise strict arguments where the schema lies in the subset (Z1) and the provider takes one more."""
-    strict = for_anthropic(schema)
-    if strict is None:
-        writing.ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), "this schema cannot be enforced by the provider")
-        return
     if writing.strict_tools == STRICT_TOOLS_LIMIT:
         note = f"this provider takes {STRICT_TOOLS_LIMIT} strict tools, not more"
         writing.ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), note)
+        return
+    strict = for_anthropic(schema, writing.schemas)
+    if strict is None:
+        writing.ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), "this schema cannot be enforced by the provider")
         return
     writing.strict_tools += 1
     declaration["input_schema"], changed = strict

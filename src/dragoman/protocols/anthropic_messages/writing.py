@@ -12,6 +12,7 @@ from dragoman.protocols.codec import Target
 from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import call_id
+from dragoman.rules.schemas import SchemaBudget
 from dragoman.rules.toolnames import ToolTable
 
 # How long a breakpoint lives, by the words of all protocols; other words mean longer and become an hour (§15).
@@ -30,6 +31,7 @@ class Writing:
         "calls",
         "ledger",
         "listings",
+        "schemas",
         "servers",
         "strict_tools",
         "table",
@@ -47,6 +49,8 @@ class Writing:
         self.calls: set[str] = set()
         # Servers whose lists of tools must follow, by the id of the listing.
         self.listings: dict[str, str] = {}
+        # What is left for making schemas strict.
+        self.schemas = SchemaBudget()
         self.breakpoints = False
         # How many tools promise strict arguments so far.
         self.strict_tools = 0
