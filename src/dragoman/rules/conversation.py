@@ -78,8 +78,9 @@ def _collect(
 ) -> list[Turn]:
     turns: list[Turn] = []
     open_turn: Turn | None = None
+    last_spoken = max([index for index, message in enumerate(messages) if message.role is _USER], default=-1)
     for index, message in enumerate(messages):
-        if message.transient and _spoken_later(messages, index):
+        if message.transient and index < last_spoken:
             note = "counts only until the next user message"
             ledger.dropped(Feature.LATE_INSTRUCTIONS, ("messages", index), note)
             continue
@@ -114,10 +115,6 @@ def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
             before = len(ledger)
             drop_extras(extras, ("messages", index), ledger)
             neutral = extras if len(ledger) == before else None
-
-
-def _spoken_later(messages: tuple[Message, ...], index: int) -> bool:
-    return any(message.role is _USER for message in messages[index + 1 :])
 
 
 def _restored(turn: Turn, index: int, message: Message, ledger: Ledger, restore: Restore | None) -> bool:

@@ -59,10 +59,20 @@ def legacy_call_id(name: str, position: int) -> str:
     return "call_" + sha256(_octets(f"{name}:{position}")).hexdigest()[:24]
 
 
-@lru_cache(maxsize=4096)
 def _hashed(value: str, form: HashForm) -> str:
+    # Whoever sends many long ids must not fill the memory.
+    return _remembered(value, form) if len(value) <= _REMEMBERED else _digested(value, form)
+
+
+_REMEMBERED = 256
+
+
+def _digested(value: str, form: HashForm) -> str:
     digest = sha256(_octets(value)).digest()
     return _WRITERS[form](digest)
+
+
+_remembered = lru_cache(maxsize=4096)(_digested)
 
 
 def _base32(digest: bytes) -> str:

@@ -29,8 +29,18 @@ def flatten(namespace: str | None, name: str) -> str:
     return f"{namespace}__{name}" if namespace else name
 
 
-@lru_cache(maxsize=4096)
 def _hashed(name: str, cut: int, digits: int) -> str:
+    # A long name is no tool's: whoever sends many of them must not fill the memory.
+    return _remembered(name, cut, digits) if len(name) <= _REMEMBERED else _digested(name, cut, digits)
+
+
+_REMEMBERED = 256
+
+
+def _digested(name: str, cut: int, digits: int) -> str:
     # A lone surrogate has no UTF-8 form; it still deserves a stable name.
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{_replace_others('_', name[:cut])}_{digest[:digits]}"
+
+
+_remembered = lru_cache(maxsize=4096)(_digested)

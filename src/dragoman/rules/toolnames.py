@@ -40,9 +40,11 @@ class ToolEntry(Struct, frozen=True, kw_only=True):
 class ToolTable:
     """The client's tools by both their names."""
 
-    __slots__ = ("_by_name", "_by_wire")
+    __slots__ = ("_by_bare_name", "_by_name", "_by_wire")
 
     def __init__(self) -> None:
+        # None for a name that several groups have.
+        self._by_bare_name: dict[str, ToolEntry | None] = {}
         self._by_wire: dict[str, ToolEntry] = {}
         self._by_name: dict[tuple[str | None, str], ToolEntry] = {}
 
@@ -65,15 +67,13 @@ class ToolTable:
         entry = ToolEntry(wire=wire, name=name, namespace=namespace, wrapped=wrapped, form=form, spec=spec)
         self._by_wire[wire] = entry
         self._by_name[key] = entry
+        self._by_bare_name[name] = None if name in self._by_bare_name else entry
         return entry
 
     def entry(self, name: str, namespace: str | None = None) -> ToolEntry | None:
         """The tool the client knows by this name; a bare name finds a grouped tool if only one has it."""
         found = self._by_name.get((namespace, name))
-        if found is None and namespace is None:
-            grouped = [entry for entry in self._by_name.values() if entry.name == name]
-            found = grouped[0] if len(grouped) == 1 else None
-        return found
+        return self._by_bare_name.get(name) if found is None and namespace is None else found
 
     def wire(self, name: str, namespace: str | None = None) -> str:
         """The name the provider knows; undeclared names go through the same function."""

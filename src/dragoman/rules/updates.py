@@ -15,7 +15,8 @@ def effective(request: Request) -> Request:
     updates = request.updates
     if updates == _NOTHING:
         return request
-    tools = tuple(tool for tool in request.tools + updates.tools if _name(tool) not in updates.removed)
+    removed = frozenset(updates.removed)
+    tools = tuple([tool for tool in request.tools + updates.tools if _name(tool) not in removed])
     reasoning = request.reasoning
     if updates.effort is not None:
         reasoning = replace(reasoning, effort=updates.effort)

@@ -46,11 +46,13 @@ WRAPPED = "arguments must be an object and are wrapped"
 class Answering:
     """One answer being written: for which request, where losses go, and tool servers whose listings are to follow."""
 
-    __slots__ = ("asked", "ledger", "listing")
+    __slots__ = ("asked", "ledger", "listing", "searches")
 
     def __init__(self, asked: Asked, ledger: Ledger) -> None:
         self.asked = asked
         self.ledger = ledger
+        # Whether the client declared a web search.
+        self.searches = any(isinstance(tool, WebSearchTool) for tool in asked.request.tools)
         self.listing: dict[str, str] = {}
 
 
@@ -238,13 +240,9 @@ def _encode_call(part: Part, at: Place, answering: Answering) -> JsonObject:
     return block
 
 
-def _searches(asked: Asked) -> bool:
-    return any(isinstance(tool, WebSearchTool) for tool in asked.request.tools)
-
-
 def _encode_hosted_call(part: Part, at: Place, answering: Answering) -> JsonObject | None:
     assert isinstance(part, HostedCall)
-    if part.kind is HostedKind.WEB_SEARCH and _searches(answering.asked):
+    if part.kind is HostedKind.WEB_SEARCH and answering.searches:
         return {
             "type": "server_tool_use",
             "id": hosted_id(part.call_id, "srvtoolu_"),
@@ -264,7 +262,7 @@ def _encode_hosted_call(part: Part, at: Place, answering: Answering) -> JsonObje
 
 def _encode_hosted_result(part: Part, at: Place, answering: Answering) -> JsonObject | None:
     assert isinstance(part, HostedResult)
-    if part.kind is HostedKind.WEB_SEARCH and _searches(answering.asked):
+    if part.kind is HostedKind.WEB_SEARCH and answering.searches:
         content: JsonList = [_encode_source(source, answering.asked) for source in part.sources]
         error: JsonObject = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
         return {

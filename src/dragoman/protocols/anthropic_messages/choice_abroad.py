@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request import Request
@@ -69,7 +71,7 @@ def _required(_request: Request, _offers: Offers, _writing: Writing) -> JsonObje
 def _named(request: Request, offers: Offers, writing: Writing) -> JsonObject:
     tool = request.tool_choice.tool if request.tool_choice is not None else None
     # A toolset, and a member of one, cannot be forced.
-    name = _wire_name(tool, offers, writing) if tool is not None and tool.kind != "mcp" else None
+    name = _wire_name(tool, _offered(offers), writing) if tool is not None and tool.kind != "mcp" else None
     if name is None:
         said = tool.name or tool.kind if tool is not None else ""
         raise writing.refuse(Feature.TOOL_CHOICE, ("tool_choice",), f"{said!r} must be called and cannot be offered")
@@ -79,7 +81,8 @@ def _named(request: Request, offers: Offers, writing: Writing) -> JsonObject:
 def _allowed(request: Request, offers: Offers, writing: Writing) -> JsonObject:
     choice = request.tool_choice
     assert choice is not None
-    names = {_wire_name(tool, offers, writing) for tool in choice.allowed}
+    offered = _offered(offers)
+    names = {_wire_name(tool, offered, writing) for tool in choice.allowed}
     if not offers.keep(names - {None}, writing):
         raise writing.refuse(Feature.ALLOWED_TOOLS, ("tool_choice", "allowed"), "none of the allowed tools is offered")
     writing.ledger.approximated(Feature.ALLOWED_TOOLS, ("tool_choice",), "only the allowed tools are offered")
@@ -94,25 +97,35 @@ _HOSTED_KINDS: tuple[tuple[str, type], ...] = (
 )
 
 
-def _wire_name(tool: ToolRef, offers: Offers, writing: Writing) -> str | None:
+class _Offered(Struct, frozen=True):
+    """What can be chosen of the offers: names, labels of servers, and the first of each kind of hosted tool."""
+
+    names: frozenset[str | None]
+    labels: frozenset[str]
+    hosted: dict[type, str | None]
+
+
+def _offered(offers: Offers) -> _Offered:
+    hosted: dict[type, str | None] = {}
+    for spec, declaration, _ in offers.declarations:
+        hosted.setdefault(type(spec), declared_name(declaration))
+    return _Offered(
+        names=frozenset(declared_name(declaration) for _, declaration, _ in offers.declarations),
+        labels=frozenset(spec.label for spec, _, _ in offers.declarations if isinstance(spec, McpTool)),
+        hosted=hosted,
+    )
+
+
+def _wire_name(tool: ToolRef, offered: _Offered, writing: Writing) -> str | None:
     """The name under which a chosen tool is offered here; None if it is not."""
     if tool.kind == "mcp":
-        return _mcp_label(tool, offers)
+        label = (tool.native or {}).get("server_label", tool.name)
+        return label if isinstance(label, str) and label in offered.labels else None
     for beginning, spec_type in _HOSTED_KINDS:
         if tool.kind.startswith(beginning):
-            found = next((one for spec, one, _ in offers.declarations if type(spec) is spec_type), None)
-            return declared_name(found) if found is not None else None
+            return offered.hosted.get(spec_type)
     entry = writing.table.entry(tool.name or tool.kind, tool.namespace)
-    offered = entry is not None and any(declared_name(one) == entry.wire for _, one, _ in offers.declarations)
-    return entry.wire if entry is not None and offered else None
-
-
-def _mcp_label(tool: ToolRef, offers: Offers) -> str | None:
-    label = (tool.native or {}).get("server_label", tool.name)
-    for spec, _, _ in offers.declarations:
-        if isinstance(spec, McpTool) and spec.label == label:
-            return spec.label
-    return None
+    return entry.wire if entry is not None and entry.wire in offered.names else None
 
 
 _CHOICES: dict[ChoiceMode, Callable[[Request, Offers, Writing], JsonObject]] = {

@@ -12,6 +12,7 @@ from dragoman.model.request import Message, Role, Updates
 from dragoman.model.tools import FunctionTool, ToolSpec
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.tools import decode_tool
+from dragoman.protocols.anthropic_messages.vendor import MOST
 from dragoman.wire.fields import Fields, Path
 
 _EFFORT_APPLIED = "this effort counts for the whole request"
@@ -51,7 +52,7 @@ def collect_updates(messages: tuple[Message, ...], fields: Fields) -> Updates:
     """What system messages said about tools and effort, the last word counting."""
     effort: str | None = None
     added: dict[str, ToolSpec] = {}
-    removed: list[str] = []
+    removed: dict[str, None] = {}
     for index, message in enumerate(messages):
         if message.role is not Role.SYSTEM:
             continue
@@ -69,21 +70,20 @@ def collect_updates(messages: tuple[Message, ...], fields: Fields) -> Updates:
     return Updates(tools=tuple(added.values()), removed=tuple(removed), effort=effort)
 
 
-def _apply_tool_change(block: Fields, added: dict[str, ToolSpec], removed: list[str]) -> None:
+def _apply_tool_change(block: Fields, added: dict[str, ToolSpec], removed: dict[str, None]) -> None:
     tool = block.fields("tool")
     if tool.text("type") == "tool_definition":
-        for spec in decode_tool(tool.fields("definition")):
+        for spec in decode_tool(tool.fields("definition"), described=len(added) <= MOST):
             name = _tool_name(spec)
             added[name or f"#{len(added)}"] = spec
-            if name in removed:
-                removed.remove(name)
+            removed.pop(name or "", None)
         return
     name = tool.text("name")
     if block.text("type") == "tool_removal":
-        if added.pop(name, None) is None and name not in removed:
-            removed.append(name)
-    elif name in removed:
-        removed.remove(name)
+        if added.pop(name, None) is None:
+            removed.setdefault(name)
+    else:
+        removed.pop(name, None)
 
 
 def _tool_name(tool: ToolSpec) -> str | None:

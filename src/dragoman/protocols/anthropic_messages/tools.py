@@ -41,6 +41,7 @@ def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
     for position, server in enumerate(request.each("mcp_servers")):
         servers[server.text("name")] = (position, server)
     tools: list[ToolSpec] = []
+    defined = 0
     for index, value in enumerate(request.optional_list("tools") or ()):
         plain = plain_tool(value)
         if plain is not None:
@@ -50,7 +51,8 @@ def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
         if declaration.value.get("type") == "mcp_toolset":
             tools.append(_decode_mcp(declaration, servers.pop(declaration.text("mcp_server_name"), None)))
         else:
-            tools.extend(decode_tool(declaration))
+            defined += vendor.is_defined(declaration.value.get("type"))
+            tools.extend(decode_tool(declaration, described=defined <= vendor.MOST))
     # The first beta had no toolsets: a server alone offered all its tools.
     tools.extend([_decode_mcp(None, server) for server in servers.values()])
     return tuple(tools)
@@ -66,12 +68,17 @@ def plain_tool(value: JsonValue) -> FunctionTool | None:
     return FunctionTool(name=name, description=description, parameters=schema)
 
 
-def decode_tool(declaration: Fields) -> Iterable[ToolSpec]:
-    """The tools that one declaration stands for: one, or the members of a toolset."""
+def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[ToolSpec]:
+    """The tools that one declaration stands for: one, or the members of a toolset.
+
+    Unless `described`, tools that Anthropic defines are for this protocol's servers alone.
+    """
     kind = declaration.optional_text("type")
     if kind is None or kind == "custom":
         return (_decode_function(declaration),)
     whole = Extras(origin=NAME, fields=declaration.value)
+    if not described and vendor.is_defined(kind):
+        return (_decode_hosted(declaration, kind, whole),)
     for beginning, schema in vendor.SINGLE:
         if kind.startswith(beginning):
             return (

@@ -73,6 +73,9 @@ def declared_name(declaration: JsonObject) -> str | None:
 def encode_tools(request: Request, said: Request, writing: Writing) -> Offers:
     """All tools; what the provider cannot run is left out and reported. `said` is the request before its updates."""
     offers = Offers(declarations=[], servers={})
+    writing.searchable = writing.target.abilities.hosted_tools and any(
+        isinstance(tool, ToolSearchTool) for tool in request.tools
+    )
     places = _places(request, said, writing)
     for index, tool in enumerate(request.tools):
         at: Place = ("tools", index) if places is None else places[index]
@@ -209,7 +212,7 @@ def _encode_options(
             raise writing.refuse(Feature.TOOL_OPTIONS, (*at, "callers"), "this tool must not be called directly")
         writing.ledger.dropped(Feature.TOOL_OPTIONS, (*at, "callers"), "calls from code are not offered here")
     if tool.deferred:
-        if _is_searchable(request, writing):
+        if writing.searchable:
             declaration["defer_loading"] = True
         else:
             writing.ledger.dropped(Feature.TOOL_SEARCH, (*at, "deferred"), "without a tool search all tools are sent")
@@ -217,13 +220,6 @@ def _encode_options(
         writing.ledger.approximated(Feature.VENDOR_TOOL, at, "declared as a function with the documented parameters")
     else:
         writing.drop(tool.extras, at)
-
-
-def _is_searchable(request: Request, writing: Writing) -> bool:
-    """Whether the model can find tools that are not shown to it at once."""
-    if not writing.target.abilities.hosted_tools:
-        return False
-    return any(isinstance(tool, ToolSearchTool) for tool in request.tools)
 
 
 def _encode_text_tool(tool: TextTool, at: Place, writing: Writing, request: Request) -> JsonObject | None:

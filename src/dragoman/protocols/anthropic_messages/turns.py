@@ -30,18 +30,20 @@ _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USE
 class Conversation:
     """The messages while they are built, oldest first."""
 
-    __slots__ = ("_open", "_role", "messages", "system")
+    __slots__ = ("_open", "_role", "messages", "spoke_last", "system")
 
     def __init__(self) -> None:
         self.messages: list[JsonObject] = []
         self.system: JsonList = []
+        # Whose the last message is that is no instruction.
+        self.spoke_last = ""
         self._role = ""
         self._open: JsonList = []
 
     def content(self, role: str) -> JsonList:
         """The open content of a side: that of the last message if it is hers, else of a new one."""
         if role != self._role:
-            self._role = role
+            self._role = self.spoke_last = role
             self._open = []
             self.messages.append({"role": role, "content": self._open})
         return self._open
@@ -71,6 +73,7 @@ def encode_conversation(request: Request, writing: Writing) -> Conversation:
     while leading < len(turns) and turns[leading].kind in _INSTRUCTIONS:
         _encode_leading(turns[leading], conversation, writing)
         leading += 1
+    following = _following(turns)
     for position in range(leading, len(turns)):
         turn = turns[position]
         kind = turn.kind
@@ -81,9 +84,21 @@ def encode_conversation(request: Request, writing: Writing) -> Conversation:
         elif kind is _USER:
             _encode_user(turn, conversation, writing)
         else:
-            _encode_late(turn, turns, position, conversation, writing)
+            _encode_late(turn, following[position], conversation, writing)
     _repair_ends(conversation, writing)
     return conversation
+
+
+def _following(turns: list[Turn]) -> list[TurnKind | None]:
+    """For each turn the kind of the next one that is no instruction; None if there is none."""
+    following: list[TurnKind | None] = []
+    kind: TurnKind | None = None
+    for turn in reversed(turns):
+        following.append(kind)
+        if turn.kind not in _INSTRUCTIONS:
+            kind = turn.kind
+    following.reverse()
+    return following
 
 
 def _drop_extras(messages: tuple[Message, ...], writing: Writing) -> None:
@@ -169,12 +184,12 @@ def _encode_assistant(turn: Turn, conversation: Conversation, writing: Writing) 
         content.append(block)
 
 
-def _encode_late(turn: Turn, turns: list[Turn], position: int, conversation: Conversation, writing: Writing) -> None:
+def _encode_late(turn: Turn, following: TurnKind | None, conversation: Conversation, writing: Writing) -> None:
     """An instruction said late stays at its place: as it is where that is legal, else as tagged user text (I1)."""
     if not turn.parts:
         return
     at = turn.places[0]
-    if _is_legal(turns, position, conversation, writing) and all(isinstance(part, Text) for part in turn.parts):
+    if _is_legal(following, conversation, writing) and all(isinstance(part, Text) for part in turn.parts):
         blocks = _late_blocks(turn, writing)
         if blocks:
             conversation.instruct(blocks)
@@ -204,13 +219,11 @@ def _late_blocks(turn: Turn, writing: Writing) -> JsonList:
     return [block for block in blocks if block is not None]
 
 
-def _is_legal(turns: list[Turn], position: int, conversation: Conversation, writing: Writing) -> bool:
+def _is_legal(following: TurnKind | None, conversation: Conversation, writing: Writing) -> bool:
     """After a user turn, and last or followed by an assistant turn; several in a row are one section."""
-    if not writing.target.abilities.late_system or not conversation.messages:
+    if not writing.target.abilities.late_system:
         return False
-    before = next((one["role"] for one in reversed(conversation.messages) if one["role"] != "system"), None)
-    after = next((turn.kind for turn in turns[position + 1 :] if turn.kind not in _INSTRUCTIONS), None)
-    return before == "user" and after in (None, TurnKind.ASSISTANT)
+    return conversation.spoke_last == "user" and following in (None, TurnKind.ASSISTANT)
 
 
 def _repair_ends(conversation: Conversation, writing: Writing) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 
 class Schema(Struct, frozen=True):
@@ -229,3 +229,12 @@ TOOLSETS: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("computer_toolset_20", "computer", _COMPUTER_SET),
     ("browser_toolset_20", "browser", _BROWSER_SET),
 )
+
+# A declaration is short and what it stands for is long: so many are written out, more than a request can use.
+MOST = 16
+_BEGINNINGS = (*(beginning for beginning, _ in SINGLE), *(beginning for beginning, _, _ in TOOLSETS))
+
+
+def is_defined(kind: JsonValue) -> bool:
+    """Whether a declaration of this type names a tool, or several, whose schema only the model knows."""
+    return isinstance(kind, str) and kind.startswith(_BEGINNINGS)

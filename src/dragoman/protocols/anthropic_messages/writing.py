@@ -32,6 +32,7 @@ class Writing:
         "ledger",
         "listings",
         "schemas",
+        "searchable",
         "servers",
         "strict_tools",
         "table",
@@ -52,6 +53,8 @@ class Writing:
         # What is left for making schemas strict.
         self.schemas = SchemaBudget()
         self.breakpoints = False
+        # Whether the model can find tools that are not shown to it at once.
+        self.searchable = False
         # How many tools promise strict arguments so far.
         self.strict_tools = 0
         self._marks: list[tuple[JsonObject, Place]] = []

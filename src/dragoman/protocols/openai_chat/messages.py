@@ -6,6 +6,8 @@ way home knows them again.
 
 from __future__ import annotations
 
+from collections import deque
+
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
@@ -51,7 +53,7 @@ class MessageDecoder:
     """
 
     def __init__(self, tools: tuple[ToolSpec, ...] = ()) -> None:
-        self._legacy: dict[str, list[str]] = {}
+        self._legacy: dict[str, deque[str]] = {}
         self._custom: set[str] = set()
         self._text_tools = {tool.name for tool in tools if type(tool) is TextTool}
 
@@ -145,7 +147,7 @@ class MessageDecoder:
         legacy = message.optional_fields("function_call")
         if legacy is not None:
             part = decode_legacy_call(legacy, position)
-            self._legacy.setdefault(part.name, []).append(part.call_id)
+            self._legacy.setdefault(part.name, deque()).append(part.call_id)
             parts.append(part)
         return Message(
             role=Role.ASSISTANT,
@@ -164,7 +166,7 @@ class MessageDecoder:
     def _function(self, message: Fields) -> Message:
         name = message.text("name")
         waiting = self._legacy.get(name)
-        result = ToolResult(call_id=waiting.pop(0) if waiting else "", parts=decode_content(message))
+        result = ToolResult(call_id=waiting.popleft() if waiting else "", parts=decode_content(message))
         extras = unmodelled(message)
         if not result.call_id:
             # Nothing but the name says what this was; the role is kept for the way home.

@@ -57,6 +57,8 @@ class ToolWriter:
         self._lost: str | None = None
         # Deferred tools without a search over them are refused.
         self._defers = target.abilities.hosted_tools and any(isinstance(tool, ToolSearchTool) for tool in request.tools)
+        self._hosted = sum(not isinstance(tool, FunctionTool | TextTool) for tool in request.tools)
+        self._searches = any(isinstance(tool, WebSearchTool) for tool in request.tools)
 
     def write(self, places: list[Place] | None = None) -> WrittenTools:
         """All tools; a request whose every tool is unknown here is refused. `places` tells where they were said."""
@@ -108,11 +110,14 @@ class ToolWriter:
         self._lost = name
         self._ledger.dropped(Feature.HOSTED_TOOL, at, f"this provider has no tool like {name!r}")
 
-    def _function(self, tool: FunctionTool, at: Place) -> JsonObject:
+    def _function(self, tool: FunctionTool, at: Place) -> JsonObject | None:
         ledger = self._ledger
+        entry = self._table.add(tool)
+        if entry.spec is not tool:
+            ledger.dropped(Feature.FUNCTION_TOOL, at, f"{tool.name!r} is declared twice; the first one counts")
+            return None
         if tool.cache is not None:
             self._lose_mark(at)
-        entry = self._table.add(tool)
         if entry.wire != tool.name:
             grouped = tool.namespace is not None
             feature, place = (Feature.NAMESPACE, at) if grouped else (Feature.TOOL_NAME, (*at, "name"))
@@ -213,15 +218,14 @@ class ToolWriter:
         """`max_uses` of one tool is `max_tool_calls` of the request where no other hosted tool is meant by it."""
         if uses is None:
             return
-        others = [tool for tool in self._request.tools if not isinstance(tool, FunctionTool | TextTool)]
-        if len(others) == 1:
+        if self._hosted == 1:
             self._written.max_tool_calls = uses
             self._ledger.approximated(Feature.MAX_TOOL_CALLS, (*at, "max_uses"), "the limit stands on the request")
         else:
             self._ledger.dropped(Feature.MAX_TOOL_CALLS, (*at, "max_uses"), "there is no limit for one tool of several")
 
     def _fetch(self, tool: WebFetchTool, at: Place) -> JsonObject | None:
-        if any(isinstance(other, WebSearchTool) for other in self._request.tools):
+        if self._searches:
             self._ledger.dropped(Feature.WEB_FETCH, at, "the provider's web search opens pages by itself")
             return None
         self._ledger.approximated(Feature.WEB_FETCH, at, "the provider's web search opens pages")
@@ -275,8 +279,10 @@ def encode_choice(request: Request, written: WrittenTools, target: Target, ledge
             case ChoiceMode.AUTO | ChoiceMode.NONE | ChoiceMode.REQUIRED:
                 body["tool_choice"] = choice.mode.value
             case ChoiceMode.ALLOWED:
+                kinds = _kinds(written)
                 refs: JsonList = [
-                    _ref(ref, written, ("tool_choice", "allowed", index)) for index, ref in enumerate(choice.allowed)
+                    _ref(ref, written.table, kinds, ("tool_choice", "allowed", index))
+                    for index, ref in enumerate(choice.allowed)
                 ]
                 body["tool_choice"] = {
                     "type": "allowed_tools",
@@ -294,25 +300,30 @@ def encode_choice(request: Request, written: WrittenTools, target: Target, ledge
 
 
 def _named(ref: ToolRef | None, written: WrittenTools) -> JsonValue:
-    return "required" if ref is None else _ref(ref, written, ("tool_choice", "tool"))
+    return "required" if ref is None else _ref(ref, written.table, _kinds(written), ("tool_choice", "tool"))
+
+
+def _kinds(written: WrittenTools) -> frozenset[JsonValue]:
+    """The types of the tools that are offered."""
+    return frozenset(tool["type"] for tool in written.tools if isinstance(tool, dict) and isinstance(tool["type"], str))
 
 
 # What forces a hosted tool of that name: https://platform.openai.com/docs/api-reference/responses/create
 _HOSTED_NAMES = {"web_search": "web_search", "web_fetch": "web_search", "code_execution": "code_interpreter"}
 
 
-def _ref(ref: ToolRef, written: WrittenTools, at: Place) -> JsonObject:
+def _ref(ref: ToolRef, table: ToolTable, kinds: frozenset[JsonValue], at: Place) -> JsonObject:
     name = ref.name
     if name is not None:
-        entry = written.table.entry(name, ref.namespace)
+        entry = table.entry(name, ref.namespace)
         if entry is not None:
             custom = isinstance(entry.spec, TextTool) and entry.wrapped is Wrapped.NOT
             return {"type": "custom" if custom else "function", "name": entry.wire}
     kind = _HOSTED_NAMES.get(name or ref.kind)
-    if kind is not None and any(isinstance(tool, dict) and tool.get("type") == kind for tool in written.tools):
+    if kind is not None and kind in kinds:
         return {"type": kind}
     if name is not None and ref.kind in ("function", "custom"):
-        return {"type": "function", "name": written.table.wire(name, ref.namespace)}
+        return {"type": "function", "name": table.wire(name, ref.namespace)}
     raise RefusedError(
         Feature.TOOL_CHOICE.value,
         render_place(at),
