@@ -43,3 +43,11 @@ def test_a_broken_file_is_a_page_at_least(data: str) -> None:
 def test_a_very_large_file_is_not_searched() -> None:
     many = encoded(pdf(2) + b"\0" * 10_000_000)
     assert pages_of(many) > 200
+
+
+def test_pages_are_found_wherever_the_search_is_cut() -> None:
+    page = b"<< /Type /Page >>\n"
+    for shift in (0, 5, 9):
+        filler = b" " * (256 * 1024 - shift)
+        octets = b"%PDF-1.4\n" + page + filler[9 + len(page) :] + page * 3
+        assert pages_of(base64.b64encode(octets).decode()) == 4

@@ -109,3 +109,23 @@ def test_a_deep_schema_ends_as_json() -> None:
 
 def test_what_cannot_be_written_counts_as_its_edges() -> None:
     assert json_text("\ud800") == "{}"
+
+
+def nested(levels: int) -> JsonObject:
+    schema: JsonObject = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": ["object", "null", "string"] * 20, "properties": {"a": schema}}
+    return schema
+
+
+def test_a_schema_of_several_types_is_told_once_at_each_level() -> None:
+    schema = nested(10)
+    text, _ = tool_text({"name": "f", "parameters": schema}, Tools.TYPESCRIPT)
+    assert len(text) < len(json_text(schema)) + 200
+
+
+def test_namespaces_in_namespaces_are_told_once() -> None:
+    tool: JsonObject = {"name": "f", "parameters": {}}
+    for _ in range(400):
+        tool = {"type": "namespace", "name": "n", "tools": [tool]}
+    assert len(tool_text(tool, Tools.TYPESCRIPT)[0]) < 2 * len(json_text(tool))

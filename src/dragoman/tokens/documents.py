@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import binascii
 import re
+from collections.abc import Iterator
 
 # Reading stops here; the pages of a larger file are counted by its size.
 _READ = 12 * 1024 * 1024
 _OCTETS_PER_PAGE = 45_000
+# So much is looked through at once, and a little more for what begins at its end.
+_SEARCHED = 256 * 1024
+_OVERLAP = 64
 # What a densely printed page says.
 PAGE_TEXT = 1500
 # A page at the resolution at which providers draw it.
@@ -31,6 +35,15 @@ def pages_of(data: str) -> int:
         octets = binascii.a2b_base64(data)
     except ValueError:
         return by_size
-    listed = len(_PAGE.findall(octets))
+    listed = sum(1 for _ in _each(_PAGE, octets))
     # A file with compressed objects shows no page, but often the count at the root of their tree.
-    return listed or max((int(found) for found in _PAGES.findall(octets)), default=0) or by_size
+    return listed or max((int(found[1]) for found in _each(_PAGES, octets)), default=0) or by_size
+
+
+def _each(pattern: re.Pattern[bytes], octets: bytes) -> Iterator[re.Match[bytes]]:
+    """All that match, looked for in pieces: nobody can interrupt a search."""
+    for start in range(0, len(octets), _SEARCHED):
+        end = start + _SEARCHED
+        for found in pattern.finditer(octets, start, end + _OVERLAP):
+            if found.start() < end:
+                yield found

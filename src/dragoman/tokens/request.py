@@ -1,6 +1,7 @@
 """The tokens of a whole request, of any protocol: everything that the model reads, and nothing twice.
 
-text                what a tokenizer says if one is installed, else the estimate; times the factor of the family
+text                what a tokenizer says if one is installed, else the estimate; times the factor of the family;
+                    of very long text only a sample is counted
 tools               as the family is told of them
 pictures, pages     by their real size, never by their octets
 reasoning           its text, or what is sealed of it, or its summary: one of them
@@ -19,6 +20,7 @@ from dragoman.tokens.documents import PAGE_SIZE, PAGE_TEXT, is_pdf, pages_of
 from dragoman.tokens.estimate import estimator
 from dragoman.tokens.families import Family, family_of
 from dragoman.tokens.pictures import UNREAD, picture_tokens, size_of
+from dragoman.tokens.sample import sample_of
 from dragoman.tokens.tokenizer import count_by_tokenizer
 from dragoman.tokens.tooltext import json_text, tool_text
 from dragoman.wire.media import BadDataUrl, decode_text, parse_data_url
@@ -73,9 +75,11 @@ class Count(Struct, frozen=True, kw_only=True):
 
 def count_texts(texts: list[str], family: Family) -> Count:
     """The tokens of several texts together."""
-    exact = count_by_tokenizer(family.vocabulary, texts)
-    counted = estimator().count(texts) if exact is None else exact
-    return Count(tokens=ceil(counted * family.factor), by="calibrated" if exact is None else "tokenizer")
+    sample = sample_of(texts)
+    exact = count_by_tokenizer(family.vocabulary, sample.pieces)
+    counted = estimator().count(sample.pieces) if exact is None else exact
+    tokens = ceil(counted * sample.scale * family.factor)
+    return Count(tokens=tokens, by="calibrated" if exact is None else "tokenizer")
 
 
 def count_request(body: JsonObject, model: str) -> Count:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.tokens.families import Tools
 from dragoman.wire.json import encode_text
 
@@ -15,16 +17,16 @@ _TYPES = {"integer": "number", "null": "null", "string": "string", "number": "nu
 _UNSAID = frozenset({"type", "cache_control", "strict", "defer_loading", "eager_input_streaming", "allowed_callers"})
 
 
-def tool_text(tool: JsonValue, told: Tools) -> tuple[str, int]:
+def tool_text(tool: JsonValue, told: Tools, depth: int = 0) -> tuple[str, int]:
     """What a model is told of a tool, and the tokens that the provider adds of its own."""
-    if not isinstance(tool, dict):
+    if not isinstance(tool, dict) or depth > _DEEPEST:
         return json_text(tool), 0
     nested = tool.get("function", tool.get("custom"))
     declared: JsonObject = nested if isinstance(nested, dict) else tool
     members = declared.get("tools")
     if isinstance(members, list):
         # A namespace: its members stand in it.
-        inner = [tool_text(member, told) for member in members]
+        inner = [tool_text(member, told, depth + 1) for member in members]
         head = {name: value for name, value in declared.items() if name != "tools"}
         return json_text(_said(head)) + "\n".join(text for text, _ in inner), sum(added for _, added in inner)
     schema = declared.get("parameters", declared.get("input_schema"))
@@ -70,7 +72,7 @@ def _type(schema: JsonValue, depth: int) -> str:
             return " | ".join(_type(one, depth + 1) for one in several)
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " | ".join(_type({**schema, "type": one}, depth + 1) for one in kind)
+        return " | ".join(_types(schema, kind, depth))
     if kind == "array":
         return f"{_type(schema.get('items', 'any'), depth + 1)}[]"
     properties = schema.get("properties")
@@ -80,6 +82,16 @@ def _type(schema: JsonValue, depth: int) -> str:
     return (
         known if known is not None else json_text({n: v for n, v in schema.items() if n not in ("type", "description")})
     )
+
+
+def _types(schema: JsonObject, kinds: JsonList, depth: int) -> Iterator[str]:
+    """Several types of one schema: what is inside of it is told once, whatever they are."""
+    names = dict.fromkeys(kind for kind in kinds if isinstance(kind, str))
+    yield from (_TYPES[name] for name in names if name in _TYPES)
+    if "array" in names:
+        yield _type({**schema, "type": "array"}, depth + 1)
+    if names.keys() - _TYPES.keys() - {"array"}:
+        yield _type({**schema, "type": "object"}, depth + 1)
 
 
 def _object(properties: JsonObject, required: JsonValue, depth: int) -> str:

@@ -1,0 +1,60 @@
+"""Sample: long texts in pieces, and of very long ones only some.
+
+Counting is done by calls that nobody can interrupt, so each gets a piece of a size that nobody notices. What is more
+than a model can read is not counted to the last word: pieces are taken at even distances, and stand for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from msgspec import Struct
+
+# In characters: of one piece, and of all that are counted.
+PIECE = 16 * 1024
+COUNTED = 1024 * 1024
+
+
+class Sample(Struct, frozen=True):
+    """Pieces of texts, and how many times as long the texts are."""
+
+    pieces: list[str]
+    scale: float
+
+
+def sample_of(texts: list[str]) -> Sample:
+    """The texts in pieces, all of them unless they are very long."""
+    total = sum(map(len, texts))
+    if total <= COUNTED:
+        return Sample([piece for text in texts for piece in _pieces(text)], 1.0)
+    picked = list(_picked(texts, ceil(total * PIECE / COUNTED)))
+    return Sample(picked, total / sum(map(len, picked)))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text cut between lines or words, where a tokenizer cuts it, too."""
+    at = 0
+    while len(text) - at > PIECE:
+        end = at + PIECE
+        low = end - PIECE // 4
+        # A space belongs to the word behind it, a line feed to the line before.
+        end = text.rfind("\n", low, end) + 1 or max(text.rfind(" ", low, end), 0) or end
+        yield text[at:end]
+        at = end
+    yield text[at:] if at else text
+
+
+def _picked(texts: list[str], distance: int) -> Iterator[str]:
+    """Pieces that begin at even distances of all texts together; one may reach over several short texts."""
+    begins = 0
+    piece = 0
+    for text in texts:
+        ends = begins + len(text)
+        while piece < ends:
+            yield text[max(piece - begins, 0) : piece + PIECE - begins]
+            if piece + PIECE > ends:
+                # The rest of it is in the next text.
+                break
+            piece += distance
+        begins = ends
