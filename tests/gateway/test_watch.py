@@ -398,6 +398,37 @@ def test_the_total_ends_a_provider_that_never_stops_talking() -> None:
     assert "took longer than 60 s" in str(flight.errors[0])
 
 
+@pytest.mark.parametrize("enter", [Watch.hearing, Watch.ending, None], ids=["hearing", "ending", "waiting"])
+@pytest.mark.parametrize("age", [3.5, 29.5])
+def test_what_is_left_of_the_total_limits_a_call_that_began_late(
+    enter: Callable[[Watch], None] | None, age: float
+) -> None:
+    # 30 s configured ended at 33.5 s: what the request's body took was given to the answer once more.
+    loop = Clockwork()
+    watch, flight = Watch(loop, structs.replace(LONG, total=30.0), loop.time() - age), Aloft()
+    watch.follow(flight)
+    loop.wait(30.0 - age - 0.2)
+    if enter is not None:
+        enter(watch)
+    loop.wait(0.15)
+    assert not flight.errors
+    loop.wait(0.1)
+    assert len(flight.errors) == 1
+    if enter is not Watch.ending:
+        assert "took longer than 30 s" in str(flight.errors[0])
+    assert not loop.timers
+
+
+def test_a_call_that_begins_after_the_total_is_ended_at_once() -> None:
+    loop, watch, flight, _ = by_hand(structs.replace(LONG, total=30.0))
+    loop.wait(29.0)
+    watch.stop()
+    loop.wait(5.0)
+    watch.follow(flight)
+    loop.wait(0.0)
+    assert "took longer than 30 s" in str(flight.errors[0])
+
+
 def test_a_watch_leaves_no_timer_behind() -> None:
     for end in (Watch.stop, Watch.ending):
         loop, watch, flight, _ = by_hand(LONG)

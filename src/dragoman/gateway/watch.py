@@ -107,14 +107,16 @@ class Watch:
                 due = self.heard + timeouts.idle
                 words = f"the provider fell silent for {timeouts.idle:g} s"
             case Phase.ENDING:
-                return self._since + _LINGER, Overstayed("the provider did not end its answer")
+                return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
         if total <= due:
             return total, TimedOut(f"the exchange took longer than {timeouts.total:g} s")
         return due, TimedOut(words)
 
     def _arm(self, now: float, limit: float = math.inf) -> None:
-        # No limit of any phase but the last is nearer: the timer fires no later than needed, and looks again then.
-        due = min(now + (_LINGER if self.phase is Phase.ENDING else self._soonest), limit)
+        # No limit of any phase but the last is nearer, unless little is left of the whole: the timer fires no later
+        # than needed, and looks again then.
+        soonest = _LINGER if self.phase is Phase.ENDING else self._soonest
+        due = min(now + soonest, self._started + self._timeouts.total, limit)
         if self.alive is not None and self.phase is not Phase.ENDING:
             due = min(due, self.told + self._timeouts.keep_alive)
         if self._handle is not None:
