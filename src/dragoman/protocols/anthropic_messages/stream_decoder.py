@@ -68,16 +68,6 @@ class MessagesStreamDecoder:
         self._blocks: dict[int, Block] = {}
         self._usage: JsonObject = {}
         self._stop: Fields | None = None
-        self._readers: dict[str, Callable[[JsonObject], list[Event]]] = {
-            "content_block_delta": self._read_delta,
-            "content_block_start": self._read_start,
-            "content_block_stop": self._read_stop,
-            "message_start": self._read_message,
-            "message_delta": self._read_message_delta,
-            "message_stop": self._read_end,
-            "ping": self._read_ping,
-            "error": self._read_error,
-        }
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells."""
@@ -101,9 +91,9 @@ class MessagesStreamDecoder:
             if type(event) is not dict:
                 return self._fail(f"an event of the stream is no object: {frame.data[:100]!r}") if event is None else []
             kind = event.get("type", frame.event)
-            reader = self._readers.get(kind) if type(kind) is str else None
+            reader = _READERS.get(kind) if type(kind) is str else None
             if reader is not None:
-                return reader(event)
+                return reader(self, event)
             # Unknown events are left out and reported, but an error by any name ends the stream (O2).
             if event.get("error") is not None:
                 return self._read_error(event)
@@ -250,3 +240,16 @@ class MessagesStreamDecoder:
         # Without open blocks nothing takes the short way of `feed` any more.
         self._over = True
         self._blocks.clear()
+
+
+# Of the class, and not of each decoder, which would hold itself by them.
+_READERS: dict[str, Callable[[MessagesStreamDecoder, JsonObject], list[Event]]] = {
+    "content_block_delta": MessagesStreamDecoder._read_delta,
+    "content_block_start": MessagesStreamDecoder._read_start,
+    "content_block_stop": MessagesStreamDecoder._read_stop,
+    "message_start": MessagesStreamDecoder._read_message,
+    "message_delta": MessagesStreamDecoder._read_message_delta,
+    "message_stop": MessagesStreamDecoder._read_end,
+    "ping": MessagesStreamDecoder._read_ping,
+    "error": MessagesStreamDecoder._read_error,
+}

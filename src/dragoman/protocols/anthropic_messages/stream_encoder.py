@@ -290,24 +290,13 @@ class MessagesStreamEncoder:
         self._usage: Usage | None = None
         self._stopped = Stop(reason=StopReason.OTHER)
         self._over = False
-        # Keyed by the exact type: one look-up for each event of a stream.
-        self._writers: dict[type, Callable[[Event], bytes]] = {
-            PartStarted: self._write_start,
-            PartEnded: self._write_end,
-            Started: self._write_message,
-            UsageReported: self._keep_usage,
-            Stopped: self._keep_stop,
-            Ended: self._write_stop,
-            Failed: self._write_failure,
-            Heartbeat: self._keep_silent,
-        }
 
     def feed(self, event: Event) -> bytes:
         """The frames that one event makes."""
         if type(event) is PartGrew:
             writer = self._writer
             return writer.grow(event.delta) if writer is not None else b""
-        return b"" if self._over else self._writers[type(event)](event)
+        return b"" if self._over else _WRITERS[type(event)](self, event)
 
     def _write_message(self, event: Event) -> bytes:
         assert isinstance(event, Started)
@@ -437,3 +426,17 @@ class MessagesStreamEncoder:
 def _is_redacted(part: Thinking) -> bool:
     seal = part.seal
     return seal is not None and seal.origin == NAME and seal.kind == "redacted"
+
+
+# Keyed by the exact type: one look-up for each event of a stream. Of the class, and not of each encoder, which would
+# hold itself by them.
+_WRITERS: dict[type, Callable[[MessagesStreamEncoder, Event], bytes]] = {
+    PartStarted: MessagesStreamEncoder._write_start,
+    PartEnded: MessagesStreamEncoder._write_end,
+    Started: MessagesStreamEncoder._write_message,
+    UsageReported: MessagesStreamEncoder._keep_usage,
+    Stopped: MessagesStreamEncoder._keep_stop,
+    Ended: MessagesStreamEncoder._write_stop,
+    Failed: MessagesStreamEncoder._write_failure,
+    Heartbeat: MessagesStreamEncoder._keep_silent,
+}

@@ -107,21 +107,10 @@ class ChatStreamEncoder:
         self._annotations = 0
         self._usage: Usage | None = None
         self._stop: Stop | None = None
-        self._handlers: dict[type, Callable[..., bytes]] = {
-            PartGrew: self._grow,
-            Started: self._start,
-            PartStarted: self._open,
-            PartEnded: self._close,
-            UsageReported: self._remember_usage,
-            Stopped: self._remember_stop,
-            Ended: self._end,
-            Failed: self._fail,
-            Heartbeat: self._ignore,
-        }
 
     def feed(self, event: Event) -> bytes:
         """The frames that one event makes."""
-        return self._handlers[type(event)](event)
+        return _HANDLERS[type(event)](self, event)
 
     def _ignore(self, event: Heartbeat) -> bytes:
         return b""
@@ -306,3 +295,17 @@ class ChatStreamEncoder:
 
     def _fail(self, event: Failed) -> bytes:
         return error_frame(event.failure)
+
+
+# Of the class, and not of each encoder, which would hold itself by them.
+_HANDLERS: dict[type, Callable[..., bytes]] = {
+    PartGrew: ChatStreamEncoder._grow,
+    Started: ChatStreamEncoder._start,
+    PartStarted: ChatStreamEncoder._open,
+    PartEnded: ChatStreamEncoder._close,
+    UsageReported: ChatStreamEncoder._remember_usage,
+    Stopped: ChatStreamEncoder._remember_stop,
+    Ended: ChatStreamEncoder._end,
+    Failed: ChatStreamEncoder._fail,
+    Heartbeat: ChatStreamEncoder._ignore,
+}
