@@ -1,0 +1,156 @@
+"""Large work beside the loop: what it gives and raises, how much may wait, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+
+import pytest
+
+from dragoman.errors import ClientError, WireError
+from dragoman.gateway import large_work
+from dragoman.gateway.large_work import INLINE, beside_loop, share_interpreter
+
+LARGE = INLINE + 1
+PATIENCE = 20.0
+SAID: ContextVar[str] = ContextVar("SAID", default="nothing")
+
+
+class Held:
+    """Something that must not be left behind."""
+
+
+def _failing(held: Held) -> None:
+    raise WireError("", "something else", type(held).__name__)
+
+
+def test_little_is_done_at_once_and_much_in_a_thread_that_knows_the_same() -> None:
+    async def main() -> None:
+        SAID.set("said")
+        assert await beside_loop(threading.current_thread, INLINE) is threading.current_thread()
+        there = await beside_loop(threading.current_thread, LARGE)
+        assert there is not threading.current_thread() and there.daemon
+        assert await beside_loop(SAID.get, LARGE) == "said"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [INLINE, LARGE], ids=["at once", "in a thread"])
+def test_what_it_raises_is_raised_where_it_is_waited_for(size: int) -> None:
+    async def main() -> None:
+        with pytest.raises(WireError, match="Held"):
+            await beside_loop(partial(_failing, Held()), size)
+
+    asyncio.run(main())
+
+
+def test_others_go_on_meanwhile() -> None:
+    async def main() -> None:
+        go_on = threading.Event()
+        work = asyncio.ensure_future(beside_loop(partial(go_on.wait, PATIENCE), LARGE))
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+        assert not work.done()
+        go_on.set()
+        assert await work
+
+    asyncio.run(main())
+
+
+def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_work, "_MOST_WAITING", 3)
+    monkeypatch.setattr(large_work, "_threads", large_work._Threads())
+
+    async def main() -> None:
+        go_on = threading.Event()
+        wait = partial(go_on.wait, PATIENCE)
+        busy = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        waiting = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(ClientError) as told:
+            await beside_loop(wait, LARGE)
+        assert told.value.status == 503
+        paid = asyncio.ensure_future(beside_loop(wait, LARGE, paid=True))
+        await asyncio.sleep(0.1)
+        go_on.set()
+        assert all(await asyncio.gather(*busy, *waiting, paid))
+
+    asyncio.run(main())
+
+
+def test_what_is_given_up_in_the_line_is_not_done() -> None:
+    async def main() -> None:
+        go_on = threading.Event()
+        done: list[int] = []
+        busy = [asyncio.ensure_future(beside_loop(partial(go_on.wait, PATIENCE), LARGE)) for _ in range(2)]
+        given_up = asyncio.ensure_future(beside_loop(partial(done.append, 1), LARGE))
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        go_on.set()
+        await asyncio.gather(*busy)
+        await beside_loop(partial(done.append, 2), LARGE)
+        assert done == [2]
+
+    asyncio.run(main())
+
+
+def _late(go_on: threading.Event, held: Held) -> Held:
+    go_on.wait(PATIENCE)
+    return held
+
+
+def _result(held: Held) -> Callable[[], Held]:
+    return lambda: held
+
+
+@pytest.mark.parametrize("way", ["done", "failed", "cancelled"])
+def test_nothing_is_left_for_the_collector(way: str) -> None:
+    async def main() -> weakref.ref[Held]:
+        held = Held()
+        known = weakref.ref(held)
+        if way == "done":
+            await beside_loop(_result(held), LARGE)
+        elif way == "failed":
+            # Not `pytest.raises`, which holds what was raised.
+            with suppress(WireError):
+                await beside_loop(partial(_failing, held), LARGE)
+        else:
+            go_on = threading.Event()
+            work = asyncio.ensure_future(beside_loop(partial(_late, go_on, held), LARGE))
+            await asyncio.sleep(0.05)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            go_on.set()
+            del work
+        del held
+        # The threads let go of what they had when they have turned to something else.
+        for _ in range(3):
+            await beside_loop(int, LARGE)
+        return known
+
+    asyncio.run(asyncio.sleep(0))
+    gc.collect()
+    gc.disable()
+    try:
+        known = asyncio.run(main())
+        assert known() is None
+    finally:
+        gc.enable()
+
+
+def test_threads_take_turns_often() -> None:
+    before = sys.getswitchinterval()
+    try:
+        share_interpreter()
+        assert sys.getswitchinterval() == pytest.approx(0.001)
+    finally:
+        sys.setswitchinterval(before)
