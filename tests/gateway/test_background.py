@@ -8,6 +8,9 @@ import json
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +21,9 @@ from dragoman.gateway.background import Background, Running, ended, looked_after
 from dragoman.gateway.detached import Detached
 from dragoman.gateway.keeping import Keeping, Task
 from dragoman.gateway.logs import Log
-from dragoman.gateway.recalling import Recalled, items_of
+from dragoman.gateway.patience import Patience
+from dragoman.gateway.recalling import Recalled
+from dragoman.gateway.references import items_of
 from dragoman.http.body import Body
 from dragoman.http.request import Request, Target
 from dragoman.model.failure import Failure
@@ -61,7 +66,8 @@ class Run:
         task = Task(store=store, owner=ALICE, recalled=recalled, response_id="resp_1", provider="chat")
         self.keeping = Keeping(task, Log(self.log, json=True))
         self.request = _request()
-        self.background = Background(2, Log(self.log, json=True))
+        log = Log(self.log, json=True)
+        self.background = Background(2, Patience(log), log)
         self._stream, self._said, self._conversation = stream, said, conversation
 
     def start(self, exchange: Callable[[], Awaitable[None]], response_id: str = "resp_1") -> None:
@@ -76,6 +82,8 @@ class Run:
                 previous=None,
                 provider="chat",
                 conversation=self._conversation,
+                holder=response_id,
+                release=partial(self.store.conversations.release, self._conversation or "", response_id),
                 stream=self._stream,
                 keeping=self.keeping,
                 request=self.request,
@@ -112,7 +120,7 @@ def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended() -> No
 
         async def exchange() -> None:
             await go_on.wait()
-            run.keeping.whole(json.dumps(ANSWER).encode())
+            run.keeping.write(run.keeping.whole(json.dumps(ANSWER).encode()))
 
         run.start(exchange)
         assert run.kept().status == "queued"
@@ -175,7 +183,7 @@ def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
             await asyncio.sleep(0.3)
             seen.append(len(store.events.after("resp_1", 0)))
             run.request.write(b"two\n\n")
-            run.keeping.whole(json.dumps(ANSWER).encode())
+            run.keeping.write(run.keeping.whole(json.dumps(ANSWER).encode()))
 
         run.start(exchange)
         assert store.events.streamed("resp_1")
@@ -190,7 +198,7 @@ def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
 def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
     async def main(store: Store) -> None:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
-        assert store.conversations.lock(ALICE, "conv_1", "resp_1", 2 * 10**9)
+        assert store.conversations.lease(ALICE, "conv_1", "resp_1")
         run = Run(store, stream=True, conversation="conv_1")
         run.start(_forever)
         await asyncio.sleep(0.05)
@@ -201,7 +209,7 @@ def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
         assert run.kept().status == "cancelled"
         assert store.events.after("resp_1", 0) == []
         assert store.conversations.items("conv_1") == []
-        assert store.conversations.lock(ALICE, "conv_1", "resp_2", 2 * 10**9)
+        assert store.conversations.lease(ALICE, "conv_1", "resp_2")
 
     with opened() as store:
         asyncio.run(main(store))
@@ -226,7 +234,7 @@ def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.Mo
 def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is_free() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
-        store.conversations.lock(ALICE, "conv_1", "resp_1", 2 * 10**9)
+        store.conversations.lease(ALICE, "conv_1", "resp_1")
         body = b'{"id":"resp_1","conversation":{"id":"conv_1"}}'
         late = Kept(
             id="resp_1",
@@ -242,7 +250,7 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
         assert found.status == "failed" and b"stopped" in found.body
         assert store.responses.find(ALICE, "resp_1") == found
         assert looked_after(store, ALICE, found) is found
-        assert store.conversations.lock(ALICE, "conv_1", "resp_2", 2 * 10**9)
+        assert store.conversations.lease(ALICE, "conv_1", "resp_2")
 
 
 def test_an_end_from_outside_gives_way_to_one_that_came_first() -> None:
@@ -276,7 +284,7 @@ def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
 
         async def soon() -> None:
             await asyncio.sleep(0.1)
-            run.keeping.whole(json.dumps(ANSWER).encode())
+            run.keeping.write(run.keeping.whole(json.dumps(ANSWER).encode()))
 
         run.start(soon)
         await run.background.finish(20.0)
@@ -353,29 +361,42 @@ def test_what_nobody_foresaw_is_in_the_log_without_its_words() -> None:
     asyncio.run(run())
 
 
-def test_an_end_that_cannot_be_written_yet_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BEAT", 0.01)
+def test_an_end_that_cannot_be_written_yet_is_written_later(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
 
     async def run() -> None:
-        with opened() as store:
+        with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
             given = Run(store)
-            finish, failures = store.responses.finish, iter([True, True, False])
-
-            def busy(*arguments: object) -> bool:
-                if next(failures):
-                    raise sqlite3.OperationalError("database is locked")
-                return finish(*arguments)  # type: ignore[arg-type]  # as they came
-
-            monkeypatch.setattr(store.responses, "finish", busy)
 
             async def exchange() -> None:
-                given.keeping.whole(json.dumps(ANSWER).encode())
+                given.keeping.write(given.keeping.whole(json.dumps(ANSWER).encode()))
 
             given.start(exchange)
-            while given.background.running:
-                await asyncio.sleep(0.01)
-            kept = store.responses.find(ALICE, "resp_1")
-            assert kept is not None and kept.status == "completed"
+            other.execute("BEGIN IMMEDIATE")
+            await asyncio.sleep(0.2)
+            assert given.background.running
+            other.execute("ROLLBACK")
+            await given.idle()
+            assert given.kept().status == "completed"
+
+    asyncio.run(run())
+
+
+def test_a_response_whose_conversation_another_has_taken_has_failed() -> None:
+    async def run() -> None:
+        with opened() as store:
+            store.conversations.create(ALICE, "conv_1", b"{}", ())
+            store.conversations.lease(ALICE, "conv_1", "resp_another")
+            given = Run(store, conversation="conv_1")
+
+            async def exchange() -> None:
+                given.keeping.write(given.keeping.whole(json.dumps(ANSWER).encode()))
+
+            given.start(exchange)
+            await given.idle()
+            assert given.kept().status == "failed" and b"meanwhile" in given.kept().body
+            assert store.conversations.items("conv_1") == []
+            assert not store.conversations.lease(ALICE, "conv_1", "resp_3")
 
     asyncio.run(run())
 

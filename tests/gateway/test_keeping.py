@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from dragoman.gateway.keeping import Keeping, Task, answered_in, renamed, status_of
 from dragoman.gateway.logs import Log
-from dragoman.gateway.recalling import Recalled, items_of
+from dragoman.gateway.recalling import Recalled
+from dragoman.gateway.references import items_of
+from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store import Store
+from dragoman.store import LeaseLost, Store
+from tests.sdk.digging import dig_object
+from tests.sdk.samples import events_of
 from tests.store.opened import ALICE, names, opened
 
 OUTPUT: JsonObject = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
@@ -27,7 +34,15 @@ def _keeping(
     store: Store, recalled: Recalled | None, response_id: str = "resp_ours", *, native: bool = False
 ) -> tuple[Keeping, io.StringIO]:
     log = io.StringIO()
-    task = Task(store=store, owner=ALICE, recalled=recalled, response_id=response_id, provider="chat", native=native)
+    task = Task(
+        store=store,
+        owner=ALICE,
+        recalled=recalled,
+        response_id=response_id,
+        provider="chat",
+        native=native,
+        holder=response_id,
+    )
     return Keeping(task, Log(log, json=True)), log
 
 
@@ -39,19 +54,19 @@ def _frames(kind: str, response: object = ANSWER) -> bytes:
 def test_a_whole_answer_is_kept_with_what_was_said() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
-        keeping.whole(json.dumps(ANSWER).encode())
+        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and json.loads(found.body) == ANSWER
         assert (found.status, found.provider, found.background) == ("completed", "chat", False)
         assert names(store.responses.chain(ALICE, "resp_ours")) == ["q", "msg_a"]
-        assert keeping.response == ANSWER
+        assert keeping.taken is not None and keeping.taken.response == ANSWER
 
 
 @pytest.mark.parametrize("status", ["completed", "incomplete", "failed"])
 def test_the_last_event_of_a_stream_is_kept_however_it_ended(status: str) -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
-        keeping.ending(_frames(f"response.{status}", {**ANSWER, "status": status}))
+        keeping.write(keeping.ending(_frames(f"response.{status}", {**ANSWER, "status": status})))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and found.status == status
 
@@ -62,9 +77,9 @@ def test_the_last_event_of_a_stream_is_kept_however_it_ended(status: str) -> Non
 def test_frames_without_an_answer_leave_nothing(frames: bytes) -> None:
     with opened() as store:
         keeping, log = _keeping(store, _recalled())
-        keeping.ending(frames)
-        keeping.whole(b"no JSON")
-        assert keeping.response is None
+        keeping.write(keeping.ending(frames))
+        keeping.write(keeping.whole(b"no JSON"))
+        assert keeping.taken is None
         assert not store.responses.known("resp_ours")
         assert log.getvalue() == ""
 
@@ -72,18 +87,30 @@ def test_frames_without_an_answer_leave_nothing(frames: bytes) -> None:
 def test_in_a_conversation_the_items_go_there_and_what_was_said_before_is_kept_with_the_response() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", items_of([b'{"id":"old"}']))
+        store.conversations.lease(ALICE, "conv_1", "resp_ours")
         before = tuple(store.conversations.items("conv_1"))
         keeping, _ = _keeping(store, _recalled(conversation="conv_1", before=before))
-        keeping.whole(json.dumps(ANSWER).encode())
+        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
         assert names(store.conversations.items("conv_1")) == ["old", "q", "msg_a"]
         assert names(store.responses.chain(ALICE, "resp_ours")) == ["old", "q", "msg_a"]
+
+
+def test_an_answer_is_not_kept_where_another_one_was_given_in_its_conversation() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        store.conversations.lease(ALICE, "conv_1", "resp_another")
+        keeping, _ = _keeping(store, _recalled(conversation="conv_1"))
+        with pytest.raises(LeaseLost):
+            keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        assert (store.conversations.items("conv_1"), store.responses.known("resp_ours")) == ([], False)
 
 
 def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
+        store.conversations.lease(ALICE, "conv_1", "resp_ours")
         keeping, _ = _keeping(store, _recalled(conversation="conv_1", keeps=False))
-        keeping.whole(json.dumps(ANSWER).encode())
+        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
         assert names(store.conversations.items("conv_1")) == ["q", "msg_a"]
         assert not store.responses.known("resp_ours")
 
@@ -91,7 +118,7 @@ def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -
 def test_of_an_answer_that_its_provider_keeps_only_the_ids_are_noted() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, None, "", native=True)
-        keeping.ending(_frames("response.completed"))
+        keeping.write(keeping.ending(_frames("response.completed")))
         found = store.responses.find(ALICE, "resp_theirs")
         assert found is not None and not found.body
         assert store.responses.item(ALICE, "msg_a") == b""
@@ -99,10 +126,11 @@ def test_of_an_answer_that_its_provider_keeps_only_the_ids_are_noted() -> None:
 
 def test_an_answer_of_a_provider_that_keeps_nothing_is_kept_under_the_id_it_has_there() -> None:
     with opened() as store:
-        keeping, log = _keeping(store, _recalled(), "")
-        keeping.whole(json.dumps(ANSWER).encode())
+        keeping, _ = _keeping(store, _recalled(), "")
+        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
         assert names(store.responses.chain(ALICE, "resp_theirs")) == ["q", "msg_a"]
-        keeping.whole(json.dumps(ANSWER).encode())
+        keeping, log = _keeping(store, _recalled(), "")
+        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
         assert store.responses.chain(ALICE, "resp_theirs") is None
         assert "the same id" in log.getvalue()
 
@@ -116,21 +144,43 @@ def test_a_relayed_answer_says_what_it_goes_on_from() -> None:
         assert other.named(said) == said
 
 
-def test_a_store_that_fails_is_told_to_the_log_alone() -> None:
+def test_a_store_that_fails_is_no_secret_and_the_same_answer_can_be_written_later() -> None:
     with opened() as store:
-        keeping, log = _keeping(store, _recalled())
-        store._db.execute("DROP TABLE items")
-        keeping.whole(json.dumps(ANSWER).encode())
-        assert keeping.response == ANSWER
-        assert "an answer could not be kept" in log.getvalue()
+        keeping, _ = _keeping(store, _recalled())
+        taken = keeping.whole(json.dumps(ANSWER).encode())
+        store._db.execute("ALTER TABLE items RENAME TO others")
+        with pytest.raises(sqlite3.OperationalError):
+            keeping.write(taken)
+        assert keeping.taken is None
         assert store.responses.find(ALICE, "resp_ours") is None
+        store._db.execute("ALTER TABLE others RENAME TO items")
+        keeping.write(taken)
+        # Once is enough.
+        keeping.write(taken)
+        assert names(store.responses.chain(ALICE, "resp_ours")) == ["q", "msg_a"]
+
+
+def test_in_place_of_what_could_not_be_kept_the_stream_ends_in_its_error_form() -> None:
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled())
+        events = [
+            {"type": "response.output_text.done", "sequence_number": 7},
+            {"type": "response.completed", "response": ANSWER, "sequence_number": 8},
+        ]
+        frames = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+        failure = Failure(kind=FailureKind.INTERNAL, status=500, message="not kept")
+        told = events_of(keeping.lost(frames, failure))
+        assert [(event["type"], event["sequence_number"]) for event in told] == [("error", 7), ("response.failed", 8)]
+        last = dig_object(told[-1], "response")
+        assert (last["id"], last["status"], last["output"]) == ("resp_theirs", "failed", [])
+        assert b"not kept" in keeping.lost(b"", failure)
 
 
 def test_an_answer_in_the_background_is_written_by_whoever_runs_it() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled(background=True))
-        keeping.whole(json.dumps(ANSWER).encode())
-        assert keeping.response == ANSWER
+        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        assert keeping.taken is not None and keeping.taken.response == ANSWER
         assert not store.responses.known("resp_ours")
 
 
@@ -158,17 +208,45 @@ def test_only_the_id_of_the_response_itself_gets_another_name() -> None:
 def test_whose_a_providers_response_is_gets_noted_before_it_has_ended() -> None:
     created = b'event: response.created\ndata: {"response":{"id":"resp_theirs"}}\n\n'
     with opened() as store:
-        keeping, log = _keeping(store, None, "", native=True)
+        keeping, _ = _keeping(store, None, "", native=True)
         assert keeping.named(b": ping\n\n") == b": ping\n\n"
         assert keeping.named(created) == created
         found = store.responses.find(ALICE, "resp_theirs")
         assert found is not None and not found.body
-        keeping.ending(_frames("response.completed"))
+        keeping.write(keeping.ending(_frames("response.completed")))
         assert store.responses.item(ALICE, "msg_a") == b""
-        store._db.execute("DROP TABLE responses")
-        other, log = _keeping(store, None, "", native=True)
-        assert other.named(created) == created
-        assert "could not be kept" in log.getvalue()
+
+
+def test_an_id_that_a_store_did_not_take_is_noted_with_a_later_frame_or_the_last(tmp_path: Path) -> None:
+    created = b'event: response.created\ndata: {"response":{"id":"resp_theirs"}}\n\n'
+    path = tmp_path / "state.db"
+    with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        keeping, _ = _keeping(store, None, "", native=True)
+        assert keeping.named(created) == created
+        assert store.responses.find(ALICE, "resp_theirs") is None
+        with pytest.raises(sqlite3.OperationalError):
+            keeping.write(None)
+        other.execute("ROLLBACK")
+        assert keeping.named(b": ping\n\n") == b": ping\n\n"
+        assert store.responses.find(ALICE, "resp_theirs") is not None
+        store.responses.delete(ALICE, "resp_theirs")
+        # Nor is it written twice.
+        keeping.write(None)
+        assert store.responses.find(ALICE, "resp_theirs") is None
+
+
+def test_an_id_that_a_failing_store_did_not_take_is_tried_again_with_the_end_alone() -> None:
+    created = b'event: response.created\ndata: {"response":{"id":"resp_theirs"}}\n\n'
+    with opened() as store:
+        keeping, _ = _keeping(store, None, "", native=True)
+        store._db.execute("ALTER TABLE responses RENAME TO others")
+        assert keeping.named(created) == created
+        store._db.execute("ALTER TABLE others RENAME TO responses")
+        keeping.named(b": ping\n\n")
+        assert store.responses.find(ALICE, "resp_theirs") is None
+        keeping.write(None)
+        assert store.responses.find(ALICE, "resp_theirs") is not None
 
 
 def test_half_a_summary_does_not_stand_for_a_conversation() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 
 from dragoman.errors import ClientError
 from dragoman.gateway.keeping import Task
+from dragoman.gateway.leases import Leases
 from dragoman.gateway.leaving import begun_of, kept_question, reserve
+from dragoman.gateway.logs import Log
 from dragoman.gateway.paths import place_of
 from dragoman.gateway.question import Question, gist_of, put
 from dragoman.gateway.recalling import Recalled, recall
@@ -18,6 +23,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.store import Store
+from dragoman.store.conversations import LEASE
 from dragoman.translate import asked_by
 from tests.gateway.harness import CHAT, RESPONSES
 from tests.gateway.test_detached import _detached
@@ -35,7 +41,20 @@ def _question(protocol: str = CHAT, **more: object) -> Question:
 
 
 def _task(store: Store, recalled: Recalled | None, response_id: str = "resp_ours") -> Task:
-    return Task(store=store, owner=ALICE, recalled=recalled, response_id=response_id, provider="p")
+    return Task(
+        store=store, owner=ALICE, recalled=recalled, response_id=response_id, provider="p", holder=response_id or "mine"
+    )
+
+
+def _leases(store: Store) -> Leases:
+    return Leases(store, Log(io.StringIO()))
+
+
+def _on_a_loop(work: Callable[[], None]) -> None:
+    async def run() -> None:
+        work()
+
+    asyncio.run(run())
 
 
 def test_an_answer_says_its_id_and_what_the_client_referred_to() -> None:
@@ -81,39 +100,52 @@ def test_a_conversation_is_had_alone_until_it_is_let_go(response_id: str) -> Non
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
-        let_go = reserve(_task(store, recalled, response_id), 60.0)
-        other = _task(store, recalled, "resp_other" if response_id else "")
-        with pytest.raises(ClientError) as told:
-            reserve(other, 60.0)
-        assert (told.value.status, told.value.param, told.value.code) == (409, "conversation", "conversation_locked")
-        let_go()
-        reserve(other, 60.0)()
+        other = _task(store, recalled, "resp_other")
+
+        def main() -> None:
+            let_go = reserve(_task(store, recalled, response_id), _leases(store))
+            with pytest.raises(ClientError) as told:
+                reserve(other, _leases(store))
+            assert (told.value.status, told.value.param) == (409, "conversation")
+            assert told.value.code == "conversation_locked"
+            let_go()
+            reserve(other, _leases(store))()
+
+        _on_a_loop(main)
 
 
-def test_a_conversation_whose_process_is_gone_is_free_after_a_while() -> None:
+def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
     clock = Clock()
-    clock.now = time.time()
     with opened(clock=clock) as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
-        reserve(_task(store, recalled), 60.0)
-        clock.now += 61
-        reserve(_task(store, recalled, "resp_other"), 60.0)
+
+        def main() -> None:
+            reserve(_task(store, recalled), _leases(store))
+            clock.now += LEASE
+            reserve(_task(store, recalled, "resp_other"), _leases(store))
+
+        _on_a_loop(main)
 
 
 def test_a_conversation_that_a_provider_keeps_is_its_own_to_order() -> None:
     with opened() as store:
         recalled = Recalled(body=b"", keeps=True, conversation="conv_theirs")
-        reserve(_task(store, recalled, ""), 60.0)()
-        reserve(_task(store, recalled, ""), 60.0)()
+        reserve(_task(store, recalled, ""), _leases(store))()
+        reserve(_task(store, recalled, ""), _leases(store))()
 
 
 def test_a_store_that_fails_does_not_hinder_the_answer_that_is_there() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
-        let_go = reserve(_task(store, Recalled(body=b"", keeps=True, conversation="conv_1")), 60.0)
-        store._db.execute("DROP TABLE conversations")
-        let_go()
+
+        def main() -> None:
+            task = _task(store, Recalled(body=b"", keeps=True, conversation="conv_1"))
+            let_go = reserve(task, _leases(store))
+            store._db.execute("DROP TABLE conversations")
+            let_go()
+
+        _on_a_loop(main)
 
 
 def test_what_was_said_in_a_conversation_since_it_was_read_is_not_left_out() -> None:
@@ -121,7 +153,12 @@ def test_what_was_said_in_a_conversation_since_it_was_read_is_not_left_out() -> 
         store.conversations.create(ALICE, "conv_1", b"{}", [item("m1")])
         task = _task(store, recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}'))
         store.conversations.append(ALICE, "conv_1", [item("m2")])
-        with pytest.raises(ClientError) as told:
-            reserve(task, 60.0)
-        assert (told.value.status, told.value.code) == (409, "conversation_locked")
-        reserve(_task(store, recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}')), 60.0)()
+
+        def main() -> None:
+            with pytest.raises(ClientError) as told:
+                reserve(task, _leases(store))
+            assert (told.value.status, told.value.code) == (409, "conversation_locked")
+            again = recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}')
+            reserve(_task(store, again, "resp_other"), _leases(store))()
+
+        _on_a_loop(main)

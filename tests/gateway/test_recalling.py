@@ -7,7 +7,8 @@ import json
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.recalling import added, items_of, named_in, recall
+from dragoman.gateway.recalling import added, recall
+from dragoman.gateway.references import items_of, named_in
 from dragoman.store import Store
 from dragoman.store.responses import Item, Kept
 from tests.store.opened import ALICE, BOB, opened

@@ -9,8 +9,9 @@ import pytest
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.paths import place_of
-from dragoman.gateway.question import Question, gist_of, put
-from dragoman.gateway.remembering import Remembering
+from dragoman.gateway.question import Question
+from dragoman.gateway.recalling import recalled_of
+from dragoman.gateway.remembering import Remembering, look
 from tests.gateway.harness import RESPONSES, House
 from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
 from tests.gateway.test_detached import _detached
@@ -21,14 +22,16 @@ PLACE = place_of("/v1/responses")
 RELAY = "echo/text@openai-responses"
 
 
-def _begun(house: House, remembering: Remembering, **body: object) -> tuple[Question, Object]:
+async def _begun(house: House, remembering: Remembering, **body: object) -> tuple[Question, Object]:
     """A question as it goes on, and the body that was put."""
     raw = json.dumps({"model": ECHO, "input": "Hello.", **body}).encode()
-    service, (gist, model) = house.app.service, gist_of(raw)
-    aim = service.routes.aim(model, RESPONSES)
-    said = remembering.recall(None, raw, gist, aim)
-    question = put(_detached(), PLACE, said, gist, aim, renamed=True, strict=False, owner=b"")
-    return remembering.begin(None, question), {**json.loads(said)}
+    service, looked = house.app.service, look(raw, PLACE)
+    aim = service.routes.aim(looked.model, RESPONSES)
+    found = await remembering.recall(None, raw, looked, aim)
+    question = remembering.put(_detached(), raw, looked, found, aim, renamed=True, strict=False, owner=b"")
+    assert looked.said is not None
+    said = raw if found is None else recalled_of(raw, looked.said, found).body
+    return await remembering.begin(None, question), {**json.loads(said)}
 
 
 def _remembering(house: House) -> Remembering:
@@ -39,7 +42,7 @@ def test_a_request_that_refers_back_says_everything_itself() -> None:
     with keeping() as house:
         first = create(house)
         remembering = _remembering(house)
-        _, said = on_loop(house, lambda: _begun(house, remembering, previous_response_id=first["id"]))
+        _, said = house.run(_begun(house, remembering, previous_response_id=first["id"]))
     assert "previous_response_id" not in said and isinstance(said["input"], list)
     assert [item["role"] for item in said["input"]] == ["user", "assistant", "user"]
 
@@ -47,8 +50,8 @@ def test_a_request_that_refers_back_says_everything_itself() -> None:
 def test_without_a_store_every_step_leaves_things_as_they_are() -> None:
     with keeping(storage=Storage(keep=False)) as house:
         remembering = _remembering(house)
-        question, said = on_loop(house, lambda: _begun(house, remembering))
-        remembering.keep(question, b"{}")
+        question, said = house.run(_begun(house, remembering))
+        house.run(remembering.keep(question, b"{}"))
         remembering.release()
     assert said == {"model": ECHO, "input": "Hello."}
     assert (remembering.keeping, remembering.in_background) == (None, False)
@@ -59,11 +62,11 @@ def test_a_conversation_is_reserved_until_it_is_released() -> None:
     with keeping() as house:
         conversation = house.post("/v1/conversations", {}).json()["id"]
         first, second = _remembering(house), _remembering(house)
-        on_loop(house, lambda: _begun(house, first, conversation=conversation))
+        house.run(_begun(house, first, conversation=conversation))
         with pytest.raises(ClientError, match="Another response is being given"):
-            on_loop(house, lambda: _begun(house, second, conversation=conversation))
+            house.run(_begun(house, second, conversation=conversation))
         on_loop(house, first.release)
-        on_loop(house, lambda: _begun(house, second, conversation=conversation))
+        house.run(_begun(house, second, conversation=conversation))
 
 
 def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation() -> None:
@@ -73,19 +76,19 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
     with keeping() as house:
         conversation = house.post("/v1/conversations", {}).json()["id"]
         remembering = _remembering(house)
-        question, _ = on_loop(house, lambda: _begun(house, remembering, background=True, conversation=conversation))
+        question, _ = house.run(_begun(house, remembering, background=True, conversation=conversation))
         assert remembering.in_background
 
-        def left() -> tuple[object, bool]:
-            begun = remembering.leave(question, _detached(), nothing)
+        async def left() -> tuple[object, bool]:
+            begun = await remembering.leave(question, _detached(), nothing)
             remembering.release()
             kept = store_of(house).responses.find(b"", str(begun["id"]))
-            free = store_of(house).conversations.lock(b"", str(conversation), "another", 2**40)
+            free = store_of(house).conversations.lease(b"", str(conversation), "another")
             return kept is not None and kept.status, free
 
-        assert on_loop(house, left) == ("queued", False)
+        assert house.run(left()) == ("queued", False)
 
 
 def test_a_provider_of_the_same_protocol_is_not_left_alone_with_a_response() -> None:
     with keeping() as house, pytest.raises(ClientError, match="cannot answer in the background"):
-        on_loop(house, lambda: _begun(house, _remembering(house), model=RELAY, background=True))
+        house.run(_begun(house, _remembering(house), model=RELAY, background=True))

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError, ConfigError
 from dragoman.gateway.logs import Log
+from dragoman.gateway.references import references_in
 from dragoman.gateway.routes import Aim
-from dragoman.gateway.state import State, keepers, notes_ids, owner_of, recalled, several_owners, unreadable
+from dragoman.gateway.state import State, keepers, looked_up, notes_ids, owner_of, several_owners, unreadable
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, RESPONSES, settings_for
 from tests.store.opened import kept
@@ -98,9 +99,11 @@ def test_a_reference_is_looked_up_where_it_is_kept() -> None:
         for protocol in (CHAT, RESPONSES):
             end = Endpoint(protocol=protocol, base_url="http://x")
             aim = Aim(provider=Provider(name="p", endpoints=(end,)), endpoint=end, model="m", strict=False)
-            assert recalled(state, settings, None, body, aim) is not None
+            said = references_in(body)
+            assert await looked_up(state, settings, None, said, body, aim) is not None
             with pytest.raises(ClientError):
-                recalled(state, settings_for(1, keys=["a", "b"]), Key(name="b", digest=b"b"), body, aim)
+                key = Key(name="b", digest=b"b")
+                await looked_up(state, settings_for(1, keys=["a", "b"]), key, said, body, aim)
         await state.close(0.0)
 
     asyncio.run(main())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened
+import pytest
+
+from dragoman.store import LeaseLost
+from dragoman.store.conversations import LEASE
+from tests.store.opened import ALICE, BOB, DAY, Clock, item, names, opened
 
 
 def test_a_conversation_has_its_items_in_the_order_they_were_said() -> None:
@@ -33,7 +37,7 @@ def test_nothing_of_a_conversation_can_be_reached_by_another_owner() -> None:
         assert store.conversations.find(BOB, "c1") is None
         store.conversations.change(BOB, "c1", b'{"mine":"now"}')
         store.conversations.append(BOB, "c1", [item("m2")])
-        assert not store.conversations.lock(BOB, "c1", "r1", 10**9)
+        assert not store.conversations.lease(BOB, "c1", "r1")
         assert not store.conversations.delete(BOB, "c1")
         assert store.conversations.find(ALICE, "c1") == made
         assert names(store.conversations.items("c1")) == ["m1"]
@@ -43,16 +47,48 @@ def test_one_response_at_a_time_is_given_in_a_conversation() -> None:
     clock = Clock()
     with opened(clock=clock) as store:
         store.conversations.create(ALICE, "c1", b"{}", ())
-        until = int(clock.now) + 60
-        assert store.conversations.lock(ALICE, "c1", "r1", until)
-        assert store.conversations.lock(ALICE, "c1", "r1", until)
-        assert not store.conversations.lock(ALICE, "c1", "r2", until)
-        store.conversations.unlock("c1", "r2")
-        assert not store.conversations.lock(ALICE, "c1", "r2", until)
-        store.conversations.unlock("c1", "r1")
-        assert store.conversations.lock(ALICE, "c1", "r2", until)
-        clock.now += 60
-        assert store.conversations.lock(ALICE, "c1", "r3", until + 60)
+        assert store.conversations.lease(ALICE, "c1", "r1")
+        assert store.conversations.lease(ALICE, "c1", "r1")
+        assert not store.conversations.lease(ALICE, "c1", "r2")
+        store.conversations.release("c1", "r2")
+        assert not store.conversations.lease(ALICE, "c1", "r2")
+        store.conversations.release("c1", "r1")
+        assert store.conversations.lease(ALICE, "c1", "r2")
+        clock.now += LEASE
+        assert store.conversations.lease(ALICE, "c1", "r3")
+
+
+def test_leases_are_renewed_together_and_those_that_another_has_are_named() -> None:
+    clock = Clock()
+    with opened(clock=clock) as store:
+        for name in ("c1", "c2", "c3"):
+            store.conversations.create(ALICE, name, b"{}", ())
+            assert store.conversations.lease(ALICE, name, "r1")
+        clock.now += LEASE
+        assert store.conversations.lease(ALICE, "c2", "r2")
+        assert store.conversations.renew([("c1", "r1"), ("c2", "r1"), ("c3", "r1")]) == [("c2", "r1")]
+        clock.now += LEASE - 1
+        assert not store.conversations.lease(ALICE, "c1", "r3")
+        assert not store.conversations.lease(ALICE, "c2", "r3")
+
+
+@pytest.mark.parametrize("released", [False, True], ids=["still there", "gone again"])
+def test_nothing_is_added_by_whoever_lost_the_lease(released: bool) -> None:
+    clock = Clock()
+    with opened(clock=clock) as store:
+        store.conversations.create(ALICE, "c1", b"{}", ())
+        assert store.conversations.lease(ALICE, "c1", "r1")
+        clock.now += LEASE
+        # That it ran out does no harm while nobody wants it.
+        assert store.conversations.append(ALICE, "c1", [item("m1")], "r1")
+        assert store.conversations.lease(ALICE, "c1", "r2")
+        if released:
+            store.conversations.release("c1", "r2")
+        with pytest.raises(LeaseLost):
+            store.conversations.append(ALICE, "c1", [item("m2")], "r1")
+        assert names(store.conversations.items("c1")) == ["m1"]
+        # Whoever only adds an item needs no lease.
+        assert store.conversations.append(ALICE, "c1", [item("m3")])
 
 
 def test_a_deleted_conversation_stays_deleted_whatever_is_still_said_in_it() -> None:
@@ -79,17 +115,3 @@ def test_a_conversation_lasts_from_its_last_use() -> None:
         assert store.responses.item(ALICE, "m2") is None
         assert store.conversations.remove_outdated(10) == 1
         assert store.conversations.items("c1") == []
-
-
-def test_a_conversation_is_free_at_once_if_whoever_ran_a_response_in_it_is_gone() -> None:
-    clock = Clock()
-    with opened(clock=clock) as store:
-        store.conversations.create(ALICE, "c1", b"{}", [item("m1")])
-        assert store.conversations.weight("c1") == (1, len(item("m1").body))
-        store.responses.add(ALICE, kept("r1", status="queued", background=True))
-        store.responses.keep_alive(ALICE, "r1", int(clock.now) + 15)
-        until = int(clock.now) + 1800
-        assert store.conversations.lock(ALICE, "c1", "r1", until)
-        assert not store.conversations.lock(ALICE, "c1", "r2", until)
-        clock.now += 16
-        assert store.conversations.lock(ALICE, "c1", "r2", until)

@@ -39,8 +39,8 @@ def test_two_processes_see_at_once_what_the_other_one_writes(tmp_path: Path) -> 
         other.responses.add(ALICE, kept("r2", "r1"), [item("q2")], [item("a2")])
         assert names(one.responses.chain(ALICE, "r2")) == ["q1", "a1", "q2", "a2"]
         one.conversations.create(ALICE, "c1", b"{}", ())
-        assert other.conversations.lock(ALICE, "c1", "r3", 2 * 10**9)
-        assert not one.conversations.lock(ALICE, "c1", "r4", 2 * 10**9)
+        assert other.conversations.lease(ALICE, "c1", "r3")
+        assert not one.conversations.lease(ALICE, "c1", "r4")
 
 
 def test_several_writes_can_be_made_one() -> None:

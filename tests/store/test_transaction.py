@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store.transaction import Transaction
+from dragoman.store.transaction import Transaction, is_busy
 
 
 def _values(db: sqlite3.Connection) -> list[int]:
@@ -39,22 +39,30 @@ def test_one_inside_another_is_a_part_of_it() -> None:
         assert _values(db) == []
 
 
-def test_behind_a_writer_that_does_not_end_only_the_first_one_waits(tmp_path: Path) -> None:
+def test_nobody_waits_for_a_writer_that_does_not_end(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     with (
         closing(sqlite3.connect(path, isolation_level=None)) as other,
-        closing(sqlite3.connect(path, isolation_level=None, timeout=0.05)) as db,
+        closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as db,
     ):
         other.execute("CREATE TABLE kept (value INTEGER)")
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(sqlite3.OperationalError), Transaction(db):
+        with pytest.raises(sqlite3.OperationalError) as told, Transaction(db):
             pass
-        hurry = db.execute("PRAGMA busy_timeout").fetchone()[0]
+        assert is_busy(told.value)
+        assert not db.in_transaction
         other.execute("ROLLBACK")
         with Transaction(db):
             db.execute("INSERT INTO kept VALUES (1)")
-        assert hurry < 50 < db.execute("PRAGMA busy_timeout").fetchone()[0]
         assert _values(db) == [1]
+
+
+def test_what_fails_by_itself_is_not_busy() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        with pytest.raises(sqlite3.OperationalError) as told, Transaction(db):
+            db.execute("INSERT INTO nowhere VALUES (1)")
+        assert not is_busy(told.value)
+        assert not is_busy(sqlite3.IntegrityError())
 
 
 def test_what_cannot_be_committed_is_not_left_open() -> None:

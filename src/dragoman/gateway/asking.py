@@ -11,6 +11,7 @@ any other 4xx or 5xx            the error is told
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -22,11 +23,14 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.watch import Watch
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.protocols.registry import codec_of
-from dragoman.providers.order import Order
+from dragoman.providers.order import Order, Unframer
+from dragoman.providers.transport import transport_of
 from dragoman.rules.repairs import is_seal_rejection
 
 # Statuses that speak of the key that was used: another one may do better.
 _KEY_STATUSES = frozenset({401, 402, 403, 429})
+# Types of answers that no transport frames in its own way.
+_UNFRAMED = (b"application/json", b"text/event-stream")
 _COOLING = 60.0
 _LONGEST_COOLING = 3600.0
 
@@ -77,21 +81,28 @@ class Asking:
 
     async def read(self, flight: Flight) -> bytes:
         """The whole body of an answer, within the limits of time and size."""
-        pieces: list[bytes] = []
-        size, limit = 0, self._service.settings.limits.answer
-        watch, clock = self.watch, self._service.clock
+        # One buffer, because pieces of two bytes each would take thirty times their size.
+        read = bytearray()
+        await self.gather(flight, read.extend)
+        return bytes(read)
 
-        def take(piece: bytes) -> None:
+    async def gather(self, flight: Flight, take: Callable[[bytes], None], so_far: int = 0) -> int:
+        """Hand on an answer that somebody gathers, within the same limits; give how much it has come to."""
+        limit = self._service.settings.limits.answer
+        watch, clock = self.watch, self._service.clock
+        size = so_far
+
+        def measure(piece: bytes) -> None:
             nonlocal size
             watch.heard = clock()
             size += len(piece)
             if size > limit:
                 raise BadAnswer("the provider's answer is larger than the limit")
-            pieces.append(piece)
+            take(piece)
 
         watch.hearing()
-        await flight.pump(take)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        await flight.pump(measure)
+        return size
 
     def end(self) -> None:
         """End whatever is still under way."""
@@ -122,6 +133,21 @@ class Asking:
         # Whatever a provider calls the exchange is logged: not if it is a secret.
         self._record.upstream_id = named and self._service.redactor(aim.provider).clean_text(named)
         return flight
+
+
+def is_stream(flight: Flight) -> bool:
+    """Whether an answer is a stream that everybody reads."""
+    kind = header(flight.headers, b"content-type")
+    return kind is not None and kind.lower().startswith(b"text/event-stream")
+
+
+def unframer_of(question: Question, flight: Flight) -> Unframer | None:
+    """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
+    transport = question.aim.provider.transport
+    unframe = transport_of(transport).unframe if transport != "echo" and question.streams else None
+    if unframe is None or (header(flight.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
+        return None
+    return unframe()
 
 
 def _cooling(headers: HeaderList) -> float:

@@ -16,27 +16,31 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.gateway.detached import Detached
-from dragoman.gateway.keeping import Keeping, answered_in, is_said, status_of
+from dragoman.gateway.keeping import Keeping, Taken, is_said, status_of
 from dragoman.gateway.logs import Log
 from dragoman.gateway.mishaps import places
+from dragoman.gateway.patience import Patience
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import response_error
 from dragoman.protocols.registry import codec_of
-from dragoman.store import Store
+from dragoman.store import LeaseLost, Store, is_busy
+from dragoman.store.conversations import LEASE
 from dragoman.store.responses import RUNNING, Item, Kept
 from dragoman.wire.json import decode_object, encode
 
-# How often whoever runs a response comes back to it, and for how long that is believed, in seconds.
+# How often whoever runs a response comes back to it, in seconds: as long as the lease of a conversation lasts it is
+# believed to run.
 _BEAT = 2.0
-_ALIVE = 15
-# How often its end is tried to be written down.
-_TRIES = 10
+_ALIVE = LEASE
+# For how long its end is tried to be written down, and when the process ends.
+_PATIENCE, _LAST_MOMENTS = 20.0, 2.0
 # How long pieces of a stream are gathered before they are written down.
 _GATHERED = 0.1
 _STOPPED = "the gateway was stopped before the answer was complete"
@@ -53,7 +57,10 @@ class Running(Struct, frozen=True, kw_only=True):
     said: tuple[Item, ...]
     previous: str | None
     provider: str
+    # The conversation it is given in, by what name it has that for itself, and what lets others have it.
     conversation: str | None
+    holder: str
+    release: Callable[[], None]
     stream: bool
     keeping: Keeping
     request: Detached
@@ -69,8 +76,9 @@ class Running(Struct, frozen=True, kw_only=True):
 class Background:
     """What runs in this process."""
 
-    def __init__(self, most: int, log: Log) -> None:
+    def __init__(self, most: int, patience: Patience, log: Log) -> None:
         self._most = most
+        self._patience = patience
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -91,13 +99,17 @@ class Background:
         """Write a response down and run it."""
         store = running.store
         with store.transaction():
-            store.responses.add(running.owner, kept_of(running.begun, running, alive=_until()), running.context)
+            begun = Taken(running.begun, (), encode(running.begun))
+            store.responses.add(running.owner, kept_of(begun, running, alive=_until()), running.context)
             if running.stream:
                 # From now on there is a stream to listen to, if only an empty one.
                 store.events.add(running.id, 0, b"")
         task = asyncio.get_running_loop().create_task(self._run(running))
         self._tasks[running.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(running.id, None))
+        task.add_done_callback(partial(self._forget, running.id))
+
+    def _forget(self, response_id: str, _: asyncio.Task[None]) -> None:
+        self._tasks.pop(response_id, None)
 
     def cancel(self, response_id: str) -> None:
         """Stop what was cancelled, if it runs here; elsewhere it is noticed by and by."""
@@ -136,54 +148,74 @@ class Background:
                     name = type(ended_with).__name__
                     self._log.event("error", "a response in the background broke", error=name, at=places(ended_with))
             finally:
+                # It would be held by what it is told to.
+                running.request.told = None
                 await self._settle_at_last(running, pieces)
 
     async def _settle_at_last(self, running: Running, pieces: _Pieces) -> None:
         """Write down how it ended, as soon as the store can be written to: the answer is paid for."""
-        for left in reversed(range(_TRIES)):
-            try:
-                self._settle(running, pieces)
-                return
-            except sqlite3.Error as error:
-                if not left or self._stopping:
-                    self._log.event("error", "the end of a response could not be kept", why=str(error))
-                    return
-            self._beat(running)
-            await asyncio.sleep(_BEAT)
+        settle = partial(self._settle, running, pieces)
+        try:
+            await self._patience.write(settle, _LAST_MOMENTS if self._stopping else _PATIENCE)
+        except sqlite3.Error as error:
+            self._log.event("error", "the end of a response could not be kept", why=str(error))
+        except asyncio.CancelledError:
+            # Whoever cancels it while it ends does not want to wait.
+            why = self._patience.write_now(settle)
+            if why:
+                self._log.event("error", "the end of a response could not be kept", why=why)
+            raise
+        finally:
+            running.release()
 
     def _beat(self, running: Running) -> bool:
         """Come back to a response as promised; False if nobody wants it any more."""
         try:
             return running.store.responses.keep_alive(running.owner, running.id, _until())
         except sqlite3.Error as error:
-            self._log.event("warn", "a response in the background could not be looked after", why=str(error))
+            if not is_busy(error):
+                self._log.event("warn", "a response in the background could not be looked after", why=str(error))
             return True
 
     def _settle(self, running: Running, pieces: _Pieces) -> None:
         """Write down how it ended: pieces first, so that whoever sees the end has seen everything."""
-        store, response = running.store, running.keeping.response
-        if response is None:
-            failure = _failure(running.request, stopping=self._stopping)
-            if running.stream and not pieces.told:
-                pieces.take(running.fail(failure))
-            response = {**running.begun, "status": "failed", "error": response_error(failure)}
+        store, taken = running.store, running.keeping.taken
+        if taken is None:
+            taken = self._failed(running, pieces, _failure(running.request, stopping=self._stopping))
         pieces.flush(last=True)
-        answered = answered_in(response)
+        try:
+            store.responses.finish(
+                running.owner, kept_of(taken, running), taken.answered, partial(_append, running, taken)
+            )
+        except LeaseLost as error:
+            # It would stand in its conversation without having heard what was said there.
+            failure = Failure(kind=FailureKind.CONFLICT, status=409, message=str(error))
+            store.responses.finish(running.owner, kept_of(_as_failed(running, failure), running), ())
 
-        def append() -> None:
-            if running.conversation is not None and is_said(response):
-                store.conversations.append(running.owner, running.conversation, [*running.said, *answered])
+    def _failed(self, running: Running, pieces: _Pieces, failure: Failure) -> Taken:
+        if running.stream and not pieces.told:
+            pieces.take(running.fail(failure))
+        return _as_failed(running, failure)
 
-        store.responses.finish(running.owner, kept_of(response, running), answered, append)
-        if running.conversation is not None:
-            store.conversations.unlock(running.conversation, running.id)
+
+def _append(running: Running, taken: Taken) -> None:
+    """Add what was said to the conversation."""
+    if running.conversation is not None and is_said(taken.response):
+        items = [*running.said, *taken.answered]
+        running.store.conversations.append(running.owner, running.conversation, items, running.holder)
+
+
+def _as_failed(running: Running, failure: Failure) -> Taken:
+    response: JsonObject = {**running.begun, "status": "failed", "error": response_error(failure)}
+    return Taken(response, (), encode(response))
 
 
 class _Pieces:
     """A stream on its way into the store."""
 
     def __init__(self, running: Running) -> None:
-        self._running = running
+        # Not the whole of it, which knows the request that these are told to.
+        self._store, self._id = running.store, running.id
         self._held: list[bytes] = []
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -206,7 +238,7 @@ class _Pieces:
             return
         data = b"".join(self._held)
         try:
-            self._running.store.events.add(self._running.id, self._number + 1, data)
+            self._store.events.add(self._id, self._number + 1, data)
         except sqlite3.Error:
             if last:
                 raise
@@ -224,16 +256,16 @@ def _failure(request: Detached, *, stopping: bool) -> Failure:
     return Failure(kind=FailureKind.INTERNAL, status=500, message=message)
 
 
-def kept_of(response: JsonObject, running: Running, alive: int = 0) -> Kept:
+def kept_of(taken: Taken, running: Running, alive: int = 0) -> Kept:
     """A background response as it is kept."""
     return Kept(
         id=running.id,
-        status=status_of(response),
+        status=status_of(taken.response),
         previous=running.previous,
         background=True,
         provider=running.provider,
         alive=alive,
-        body=encode(response),
+        body=taken.body,
     )
 
 
@@ -260,7 +292,7 @@ def ended(store: Store, owner: bytes, kept: Kept, status: str, message: str | No
     match body.get("conversation"):
         case {"id": str(conversation)}:
             # Whoever runs it will add nothing any more.
-            store.conversations.unlock(conversation, kept.id)
+            store.conversations.release(conversation, kept.id)
     return changed if store.responses.finish(owner, changed, ()) else store.responses.find(owner, kept.id) or changed
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, WireError
 from dragoman.gateway.detached import Detached
 from dragoman.gateway.exchange import Exchange
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import RESPONSES, Place, place_of
-from dragoman.gateway.question import gist_of, receive
-from dragoman.gateway.recalling import items_of, named_in
+from dragoman.gateway.question import receive
+from dragoman.gateway.recalling import recalled_of
 from dragoman.gateway.record import Record
+from dragoman.gateway.references import items_of, named_in
+from dragoman.gateway.remembering import look
 from dragoman.gateway.service import Service
-from dragoman.gateway.state import owner_of, recalled
+from dragoman.gateway.state import looked_up, owner_of
 from dragoman.gateway.stored import item_shown
 from dragoman.http.server import Request
 from dragoman.mint import random_token
@@ -28,32 +33,46 @@ _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "
 async def compact(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
     """Answer with what stands for a conversation: what its user said, and one compaction."""
     body = await receive(request, service.settings.limits.body)
-    _, record.asked = gist_of(body)
+    size = len(body)
+    looked = await beside_loop(partial(look, body, place), size)
+    record.asked = looked.model
     aim = service.routes.aim(record.asked, place.protocol)
     native = aim.endpoint.protocol == RESPONSES
-    before = recalled(service.state, service.settings, key, body, aim)
-    if before is not None:
+    found = await looked_up(service.state, service.settings, key, looked.said, body, aim)
+    if found is not None and looked.said is not None:
+        size += found.size
+        before = await beside_loop(partial(recalled_of, body, looked.said, found), size)
         body = before.body
     if native:
         await pass_on(service, request, place, record, owner=owner_of(key), body=body)
         return
+    items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size)
+    detached = Detached(request, request.path)
+    await Exchange(service, detached, place_of("/v1/responses"), record).say(key, asked)
+    answer = detached.answer
+    if detached.status == 200:
+        answer = await beside_loop(partial(_told, items, answer), size + len(answer), paid=True)
+    request.respond(detached.status, detached.answer_headers, answer)
+
+
+def _asked(body: bytes, *, recalled: bool) -> tuple[JsonList, bytes]:
+    """The items that are to be compacted, and the request for it."""
     wire = decode_object(body)
     items = _items(wire.get("input"))
     asked: JsonObject = {name: value for name, value in wire.items() if name not in _OTHERS}
     asked |= {"input": [*items, _TRIGGER], "store": False}
-    if before is None and wire.get("previous_response_id") is not None:
+    if not recalled and wire.get("previous_response_id") is not None:
         # Without a store it leads nowhere, which the library tells.
         asked["previous_response_id"] = wire["previous_response_id"]
-    detached = Detached(request, request.path)
-    await Exchange(service, detached, place_of("/v1/responses"), record).say(key, encode(asked))
-    answer = detached.answer
-    if detached.status == 200:
-        response = decode_object(answer)
-        if response.get("status") != "completed":
-            # This endpoint has no word for half a summary, and its client is about to forget the rest.
-            raise BadAnswer("the provider gave no complete summary of the conversation")
-        answer = encode(_compacted(items, response))
-    request.respond(detached.status, detached.answer_headers, answer)
+    return items, encode(asked)
+
+
+def _told(items: JsonList, answer: bytes) -> bytes:
+    response = decode_object(answer)
+    if response.get("status") != "completed":
+        # This endpoint has no word for half a summary, and its client is about to forget the rest.
+        raise BadAnswer("the provider gave no complete summary of the conversation")
+    return encode(_compacted(items, response))
 
 
 def _items(said: JsonValue) -> JsonList:

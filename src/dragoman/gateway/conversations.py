@@ -5,8 +5,11 @@ Which provider will is not known when one is made. `x-dragoman-provider` names o
 
 from __future__ import annotations
 
+from functools import partial
+
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import Place
 from dragoman.gateway.question import receive
@@ -33,16 +36,20 @@ async def serve_conversation(service: Service, request: Request, place: Place, r
     store, owner = service.state.store, owner_of(key)
     _, *below = place.rest.strip("/").split("/")
     named = request.header(b"x-dragoman-provider") is not None
-    found = store.conversations.find(owner, below[0]) if store is not None and below and not named else None
+    patience, found = service.state.patience, None
+    if store is not None and below and not named:
+        found = await patience.read(partial(store.conversations.find, owner, below[0]))
     if store is None or named or (below and found is None):
         await _elsewhere(service, request, place, record, owner, below)
         return
     raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
-    body = decode_object(raw) if raw.strip() else {}
+    body = await beside_loop(partial(decode_object, raw), len(raw)) if raw.strip() else {}
     if found is None:
-        reply(service, request, record, _object(_created(service.settings, store, owner, body)))
+        answering = partial(_created, service.settings, store, owner, body)
     else:
-        reply(service, request, record, _answer(service.settings, store, owner, found, request, body, below[1:]))
+        answering = partial(_answer, service.settings, store, owner, found, request, body, below[1:])
+    changes = request.method in ("POST", "DELETE")
+    reply(service, request, record, await (patience.write if changes else patience.read)(answering))
 
 
 async def _elsewhere(
@@ -97,10 +104,10 @@ def _answer(
             raise ClientError(404, "there is nothing at this path of a conversation")
 
 
-def _created(settings: Settings, store: Store, owner: bytes, body: JsonObject) -> Conversation:
+def _created(settings: Settings, store: Store, owner: bytes, body: JsonObject) -> JsonObject:
     conversation = "conv_" + random_token(48)
     items = _items(settings, store, owner, conversation, body) if body.get("items") is not None else ()
-    return store.conversations.create(owner, conversation, _metadata(body), items)
+    return _object(store.conversations.create(owner, conversation, _metadata(body), items))
 
 
 def _one(store: Store, found: Conversation, item_id: str) -> Item:

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
+
+from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway import headers
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, RESPONSES, Place
-from dragoman.gateway.question import gist_of, receive
+from dragoman.gateway.question import receive
+from dragoman.gateway.recalling import Found, recalled_of
 from dragoman.gateway.record import Record
+from dragoman.gateway.remembering import Look, look
 from dragoman.gateway.replies import JSON, id_header, losses_header, route_header
 from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
-from dragoman.gateway.state import owner_of, recalled
+from dragoman.gateway.state import looked_up, owner_of
 from dragoman.gateway.watch import Watch
 from dragoman.gateway.whole import is_envelope
 from dragoman.http.server import Request
@@ -32,8 +38,8 @@ from dragoman.wire.json import decode_object, encode
 
 # On counts of ours: `tokenizer` or `calibrated` (docs/token-counting.md).
 ESTIMATED = b"x-dragoman-estimate"
-# Larger bodies are counted beside the loop, so that others do not wait for them.
-_LARGE = 128 * 1024
+# To count what was said takes longer than to translate it.
+_WEIGHT = 2
 _ANSWER_LIMIT = 1024 * 1024
 _UNKNOWN_PATH = (404, 405)
 
@@ -71,25 +77,30 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 async def count_tokens(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
     """Answer `count_tokens` and `input_tokens`."""
     body = await receive(request, service.settings.limits.body)
-    _, record.asked = gist_of(body)
+    looked = await beside_loop(partial(look, body, place), len(body))
+    record.asked = looked.model
     aim = service.routes.aim(record.asked, place.protocol)
     record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
+    found, size = None, len(body)
     if place.protocol == RESPONSES:
-        before = recalled(service.state, service.settings, key, body, aim)
-        body = body if before is None else before.body
-    translated = _translated(body, place.protocol, aim, renamed=aim.model != record.asked)
-    record.losses = translated.losses
+        found = await looked_up(service.state, service.settings, key, looked.said, body, aim)
+        size += 0 if found is None else found.size
+    asks = aim.provider.counts_tokens and aim.endpoint.protocol in _PATHS
+    ready = await beside_loop(partial(_ready, body, looked, found, place.protocol, aim, asks=asks), _WEIGHT * size)
+    record.losses = ready.translated.losses
     answered = None
-    if aim.provider.counts_tokens and aim.endpoint.protocol in _PATHS:
-        status, answered = await _asked(service, request, place, record, aim, translated, owner_of(key))
+    if asks:
+        status, answered = await _asked(service, request, place, record, aim, ready, owner_of(key))
         if answered is not None and status != 200:
             _refuse(service, request, place, record, aim, status, answered)
             return
     counted = _count_in(answered) if answered is not None else None
     marks = []
     if counted is None:
-        _check_references(translated.body, place)
-        local = await _counted(translated.body, aim.model)
+        local = ready.count
+        if local is None:
+            counting = partial(_counted, ready.translated.body, place.protocol, aim.model)
+            local = await beside_loop(counting, _WEIGHT * size)
         answered, counted = None, local.tokens
         marks = [(ESTIMATED, local.by.encode())]
     told: JsonObject = {"input_tokens": counted}
@@ -112,6 +123,28 @@ async def count_tokens(service: Service, request: Request, place: Place, record:
     )
 
 
+class _Ready(Struct, frozen=True):
+    """A request as it would be sent, the body that asks for a count of it, and ours where nobody is asked."""
+
+    translated: TranslatedRequest
+    asked: bytes
+    count: Count | None
+
+
+def _ready(body: bytes, looked: Look, found: Found | None, source: str, aim: Aim, *, asks: bool) -> _Ready:
+    """Everything that looks at a request's body, in one go."""
+    if found is not None and looked.said is not None:
+        body = recalled_of(body, looked.said, found).body
+    translated = _translated(body, source, aim, renamed=aim.model != looked.model)
+    if not asks:
+        return _Ready(translated, b"", _counted(translated.body, source, aim.model))
+    target = aim.endpoint.protocol
+    if source == target:
+        return _Ready(translated, translated.body, None)
+    wire = decode_object(translated.body)
+    return _Ready(translated, encode({name: wire[name] for name in _COUNTED[target] if name in wire}), None)
+
+
 def _translated(body: bytes, source: str, aim: Aim, *, renamed: bool) -> TranslatedRequest:
     """The request as the provider would get it, so that what is counted is what would be sent."""
     target = aim.endpoint.protocol
@@ -132,23 +165,21 @@ async def _asked(
     place: Place,
     record: Record,
     aim: Aim,
-    translated: TranslatedRequest,
+    ready: _Ready,
     owner: bytes,
 ) -> tuple[int, bytes | None]:
     """The provider's own answer, or its error if the client reads that; None if an estimate must do."""
     target = aim.endpoint.protocol
     if place.protocol == target:
-        body, passed = translated.body, headers.relayed(request.headers, aim, owner)
+        passed = headers.relayed(request.headers, aim, owner)
     else:
-        wire = decode_object(translated.body)
-        body = encode({name: wire[name] for name in _COUNTED[target] if name in wire})
-        passed = headers.written(translated.headers)
+        passed = headers.written(ready.translated.headers)
     order = Order(
         provider=aim.provider,
         endpoint=aim.endpoint,
         model=aim.model,
         stream=False,
-        body=body,
+        body=ready.asked,
         headers=passed,
         key=service.rotation(aim.provider).next(),
         path=_PATHS[target],
@@ -190,21 +221,14 @@ def _refuse(
     request.respond(status, told, service.redactor(aim.provider).clean(body))
 
 
-def _check_references(body: bytes, place: Place) -> None:
-    """Refuse to count without what a provider keeps and did not count: agents compact by the number."""
-    if place.protocol == RESPONSES:
-        wire = decode_object(body)
+def _counted(body: bytes, source: str, model: str) -> Count:
+    """A count of ours; not without what a provider keeps and did not count: agents compact by the number."""
+    wire = decode_object(body)
+    if source == RESPONSES:
         for name in ("previous_response_id", "conversation"):
             if wire.get(name) is not None:
                 raise ClientError(400, "the provider keeps what is referred to, and did not count it", param=name)
-
-
-async def _counted(body: bytes, model: str) -> Count:
-    """A count of ours."""
-    wire = decode_object(body)
-    if len(body) < _LARGE:
-        return count_request(wire, model)
-    return await asyncio.to_thread(count_request, wire, model)
+    return count_request(wire, model)
 
 
 def _count_in(answer: bytes) -> int | None:

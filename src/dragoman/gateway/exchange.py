@@ -1,9 +1,10 @@
 """One exchange, edge to provider and back, from the top.
 
-    bytes ─▶ receive ─▶ gist, route, recall, put (translate or repair) ─▶ ask ─▶ provider
+    bytes ─▶ receive ─▶ look, route, recall, put (translate or repair) ─▶ ask ─▶ provider
     bytes ◀─ telling (streams) or whole, kept first ◀─────────────────────────── provider
 
 Whatever happens, the client gets an answer in its own protocol, the provider's call is ended and the record is kept.
+Nothing here is held by what it holds, so that all of it is gone with its end.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
 from dragoman.config.settings import Key
-from dragoman.errors import BadAnswer, ConfigError, DragomanError, Truncated, UpstreamError
+from dragoman.errors import BadAnswer, ConfigError, DragomanError, TimedOut, Truncated, UpstreamError
 from dragoman.gateway import replies
-from dragoman.gateway.asking import Asking, Refusal
+from dragoman.gateway.asking import Asking, Refusal, is_stream, unframer_of
 from dragoman.gateway.detached import Detached
 from dragoman.gateway.keeping import Keeping
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import Place
-from dragoman.gateway.question import Question, able, asks_strictness, gist_of, put, receive
+from dragoman.gateway.patience import NotKept
+from dragoman.gateway.question import Question, able, asks_strictness, receive
 from dragoman.gateway.record import Record
-from dragoman.gateway.remembering import Remembering
+from dragoman.gateway.remembering import Remembering, look
 from dragoman.gateway.replies import EVENT_STREAM, JSON
 from dragoman.gateway.replying import Replying
 from dragoman.gateway.service import Service
@@ -32,29 +34,22 @@ from dragoman.gateway.state import owner_of, unreadable
 from dragoman.gateway.telling import EMPTY, Cut, State, Telling, Unspoken
 from dragoman.gateway.watch import Overstayed
 from dragoman.gateway.whole import relayed_answer, report_comment
-from dragoman.http.flight import Flight, header
+from dragoman.http.flight import Flight
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Unframer
-from dragoman.providers.transport import transport_of
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine, TranslatedResponse, translate_failure, translate_response
 from dragoman.wire.json import encode
 
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
-# Types of answers that no transport frames in its own way.
-_UNFRAMED = (b"application/json", b"text/event-stream")
 # What is told of a client that went away; nobody receives it.
 _GONE = 499
 # How an event stream begins.
 _EVENTS = (b"data:", b"event:", b":")
-# Bytes of a request beyond which it is translated in a thread.
-_LARGE = 2 * 1024 * 1024
-# One such request takes forty times its size while it is translated, and more threads would not be any faster.
-_LARGE_WORK = ThreadPoolExecutor(2, "large")
 
 
 class Exchange:
@@ -108,28 +103,32 @@ class Exchange:
         await self._said(key, await receive(self._request, self._service.settings.limits.body))
 
     async def _said(self, key: Key | None, body: bytes) -> None:
-        service, record = self._service, self._record
-        gist, record.asked = gist_of(body)
-        aim = able(service.routes.aim(record.asked, self._place.protocol), gist)
+        service, record, remembering = self._service, self._record, self._remembering
+        size = len(body)
+        looked = await beside_loop(partial(look, body, self._place), size)
+        record.asked = looked.model
+        aim = able(service.routes.aim(record.asked, self._place.protocol), looked.gist)
         record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
         strict = service.settings.server.strict or aim.strict or (key is not None and key.strict)
         strict = strict or asks_strictness(self._request)
         renamed = aim.model != record.asked
-        body = self._remembering.recall(key, body, gist, aim)
-        if len(body) > _LARGE:
-            # Others are served meanwhile.
-            putting = partial(
-                put, self._request, self._place, body, gist, aim, renamed=renamed, strict=strict, owner=owner_of(key)
-            )
-            question = await asyncio.get_running_loop().run_in_executor(_LARGE_WORK, putting)
-        else:
-            question = put(
-                self._request, self._place, body, gist, aim, renamed=renamed, strict=strict, owner=owner_of(key)
-            )
+        found = await remembering.recall(key, body, looked, aim)
+        putting = partial(
+            remembering.put,
+            self._request,
+            body,
+            looked,
+            found,
+            aim,
+            renamed=renamed,
+            strict=strict,
+            owner=owner_of(key),
+        )
+        question = await beside_loop(putting, size if found is None else size + found.size)
         record.stream = question.stream
         self._replying.question = question
-        question = self._remembering.begin(key, question)
-        if self._remembering.in_background:
+        question = await remembering.begin(key, question)
+        if remembering.in_background:
             await self._leave(question)
         else:
             await self._answer(question)
@@ -148,7 +147,7 @@ class Exchange:
             finally:
                 service.finish(its_record)
 
-        begun = self._remembering.leave(question, detached, run)
+        begun = await self._remembering.leave(question, detached, run)
         record.losses = question.translated.losses
         if question.stream:
             headers = self._replying.headers(question, [], EVENT_STREAM)
@@ -166,27 +165,19 @@ class Exchange:
         if isinstance(answered, Refusal):
             self._replying.refuse(question, answered)
             return
-        unframer = self._unframer(question, answered)
+        unframer = unframer_of(question, answered)
         # The answer's content type decides how it is read, not what was asked (S12).
-        if unframer is None and not _is_stream(answered):
+        if unframer is None and not is_stream(answered):
             await self._answer_whole(question, answered)
         elif question.stream:
             await self._answer_stream(question, answered, unframer)
         else:
             await self._answer_collected(question, answered, unframer)
 
-    def _unframer(self, question: Question, flight: Flight) -> Unframer | None:
-        """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
-        transport = question.aim.provider.transport
-        unframe = transport_of(transport).unframe if transport != "echo" and question.streams else None
-        if unframe is None or (header(flight.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
-            return None
-        return unframe()
-
     # Answers.
 
     async def _answer_stream(self, question: Question, flight: Flight, unframer: Unframer | None) -> None:
-        service, keeping = self._service, self._remembering.keeping
+        service, remembering = self._service, self._remembering
         translator = self._translator(question, collect=False)
         self._telling = telling = Telling(
             self._request,
@@ -199,31 +190,34 @@ class Exchange:
             clock=service.clock,
             unframer=unframer,
             changed=self._changed(question),
-            keep=keeping.ending if keeping is not None else None,
+            keeper=remembering if remembering.keeping is not None else None,
+            report=_report if self._replying.full_report and not question.relay else None,
+            # What is only passed on is nowhere gathered.
+            limit=None if question.relay else service.settings.limits.answer,
         )
         try:
-            await telling.tell(
-                flight, lambda blocks: self._go_on(question, blocks), lambda: self._report(question, translator)
-            )
+            await telling.tell(flight, partial(self._go_on, question))
         finally:
             self._note(translator)
 
     async def _answer_collected(self, question: Question, flight: Flight, unframer: Unframer | None) -> None:
         """A stream for a client that did not ask for one."""
         translator = self._translator(question, collect=True)
-        await self._gather(translator, flight, unframer)
+        size = await self._gather(translator, flight, unframer, 0)
         while translator.paused:
             flight, unframer = await self._go_on(question, translator.resume or ())
             translator.go_on()
-            await self._gather(translator, flight, unframer)
-        self._conclude(question, flight, translator)
+            size = await self._gather(translator, flight, unframer, size)
+        await self._conclude(question, flight, translator, size)
 
-    def _conclude(self, question: Question, flight: Flight, translator: StreamTranslator, told: bytes = b"") -> None:
-        """Tell at once a stream that was read to its end."""
+    async def _conclude(
+        self, question: Question, flight: Flight, translator: StreamTranslator, size: int, told: bytes = b""
+    ) -> None:
+        """Tell at once a stream of this size that was read to its end."""
         if translator.paused:
             raise BadAnswer("the provider paused in an answer that cannot be resumed")
         try:
-            body = told + translator.close()
+            body = told + await beside_loop(translator.close, size, paid=True)
         except DragomanError:
             raise BadAnswer("the provider's answer could not be read") from None
         losses = self._note(translator)
@@ -234,14 +228,16 @@ class Exchange:
             body = changed(body)
         elif question.relay:
             body = self._remembering.named(body)
-        self._remembering.keep(question, body)
+        await self._remembering.keep(question, body)
         self._replying.send(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
 
-    async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None) -> None:
-        watch, clock = self._asking.watch, self._service.clock
+    async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None, size: int) -> int:
+        """Read a stream to its end, which nobody is told before; give how much has come so far."""
+        watch = self._asking.watch
 
         def take(chunk: bytes) -> None:
-            watch.heard = clock()
+            nonlocal size
+            size += len(chunk)
             if translator.finished:
                 return
             translator.feed(unframer.feed(chunk) if unframer is not None else chunk)
@@ -250,10 +246,10 @@ class Exchange:
             if translator.finished:
                 watch.ending()
 
-        watch.hearing()
         # Whether the story of a cut stream was complete is the translator's to say (S10).
         with suppress(Truncated, Cut, Overstayed):
-            await flight.pump(take)
+            await self._asking.gather(flight, take, size)
+        return size
 
     async def _go_on(
         self, question: Question, blocks: tuple[JsonObject, ...], *, stream: bool = True
@@ -265,8 +261,8 @@ class Exchange:
         answered = await self._asking.ask(question, codec.resume_request(question.translated.body, blocks))
         if isinstance(answered, Refusal):
             raise Unspoken(self._replying.failure_in(question, answered))
-        unframer = self._unframer(question, answered)
-        if stream is not (unframer is not None or _is_stream(answered)):
+        unframer = unframer_of(question, answered)
+        if stream is not (unframer is not None or is_stream(answered)):
             raise BadAnswer("the provider went on in another form than it began")
         return answered, unframer
 
@@ -277,32 +273,34 @@ class Exchange:
         if raw.lstrip().startswith(_EVENTS):
             # A stream that its content type does not call one; whoever asks the provider directly can read it.
             translator = self._translator(question, collect=not question.stream)
-            self._conclude(question, flight, translator, translator.feed(raw))
+            told = await beside_loop(partial(translator.feed, raw), len(raw), paid=True)
+            await self._conclude(question, flight, translator, len(raw), told)
             return
         source = question.aim.endpoint.protocol
         if question.relay and not question.stream:
-            self._record.usage, failure = relayed_answer(raw, codec_of(source))
+            reading = partial(relayed_answer, raw, codec_of(source))
+            self._record.usage, failure = await beside_loop(reading, len(raw), paid=True)
             if failure is not None:
                 self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))
             else:
                 raw = self._remembering.named(raw)
-                self._remembering.keep(question, raw)
+                await self._remembering.keep(question, raw)
                 self._replying.send(question, flight.headers, [JSON], raw, ())
             return
         earlier: list[bytes] = []
-        told = self._translated(question, raw, earlier)
-        while told.resume is not None and len(earlier) < RESUMES:
+        answer = await self._translated(question, raw, earlier)
+        while answer.resume is not None and len(earlier) < RESUMES:
             earlier.append(raw)
-            flight, _ = await self._go_on(question, told.resume, stream=False)
+            flight, _ = await self._go_on(question, answer.resume, stream=False)
             raw = await self._asking.read(flight)
-            told = self._translated(question, raw, earlier)
-        self._record.usage = told.usage
-        if told.failure is not None:
-            raise Unspoken(told.failure)
+            answer = await self._translated(question, raw, earlier)
+        self._record.usage = answer.usage
+        if answer.failure is not None:
+            raise Unspoken(answer.failure)
         kind = EVENT_STREAM if question.stream else [JSON]
-        body = self._remembering.named(told.body) if question.relay else told.body
-        self._remembering.keep(question, body)
-        self._replying.send(question, flight.headers, kind, body, told.losses)
+        body = self._remembering.named(answer.body) if question.relay else answer.body
+        await self._remembering.keep(question, body)
+        self._replying.send(question, flight.headers, kind, body, answer.losses)
 
     def _changed(self, question: Question) -> Callable[[bytes], bytes] | None:
         """What must be done to the frames of a relayed stream, if anything must."""
@@ -311,17 +309,22 @@ class Exchange:
         keeping = self._remembering.keeping
         return keeping.named if keeping is not None and question.relay else None
 
-    def _translated(self, question: Question, raw: bytes, earlier: list[bytes]) -> TranslatedResponse:
+    async def _translated(self, question: Question, raw: bytes, earlier: list[bytes]) -> TranslatedResponse:
+        translating = partial(
+            translate_response,
+            raw,
+            source=question.aim.endpoint.protocol,
+            target=question.client,
+            request=question.translated,
+            stream=question.stream,
+            mint=self._service.mint,
+            earlier=earlier,
+        )
+        size = len(raw) + sum(map(len, earlier))
+        if size > self._service.settings.limits.answer:
+            raise BadAnswer("the provider's answer is larger than the limit")
         try:
-            return translate_response(
-                raw,
-                source=question.aim.endpoint.protocol,
-                target=question.client,
-                request=question.translated,
-                stream=question.stream,
-                mint=self._service.mint,
-                earlier=earlier,
-            )
+            return await beside_loop(translating, size, paid=True)
         except DragomanError:
             raise BadAnswer("the provider's answer could not be read") from None
 
@@ -335,12 +338,6 @@ class Exchange:
             limit=self._service.settings.limits.event,
             resumes=RESUMES,
         )
-
-    def _report(self, question: Question, translator: StreamTranslator) -> bytes:
-        """The full ledger, for a client that asked for it, at the end of a stream."""
-        if not self._replying.full_report or question.relay:
-            return b""
-        return report_comment((*self._record.losses, *translator.losses))
 
     def _note(self, translator: StreamTranslator) -> Sequence[LossLine]:
         """Keep what a stream told beside its text."""
@@ -361,30 +358,36 @@ class Exchange:
         failure = replies.failure_of(error)
         telling = self._telling
         if telling is not None and telling.state is not State.HOLDING:
-            telling.fail(failure or Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error)))
+            failure = failure or Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
+            if isinstance(error, TimedOut) and self._request.paused:
+                # It was the client that stood still, and it would not read this either.
+                self._record.failure = failure.kind.value
+                self._request.abort()
+            else:
+                telling.fail(failure)
             return
         if failure is None:
             # The client's own words could not be translated: the library says where.
             failure = translate_failure(error, target=self._place.protocol).failure
-        self._fail(failure or EMPTY)
+        self._fail(failure or EMPTY, final=isinstance(error, NotKept))
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: Failure, *, final: bool = False) -> None:
         """An HTTP error, with what the provider said about trying again."""
         flight = self._asking.flight
-        self._replying.fail(failure, flight.headers if flight is not None else [])
+        self._replying.fail(failure, flight.headers if flight is not None else [], final=final)
 
     def _cancelled(self) -> None:
         """The client went away, or the gateway is shutting down under it."""
         telling, record = self._telling, self._record
         record.status, record.failure = record.status or _GONE, "cancelled"
         if self._service.draining:
-            if telling is not None and telling.state is State.FLOWING:
+            if telling is not None and telling.state in (State.FLOWING, State.SETTLING):
                 telling.fail(_SHUTTING_DOWN)
             elif not self._request.started:
                 self._fail(_SHUTTING_DOWN)
             record.failure = "shutdown"
 
 
-def _is_stream(flight: Flight) -> bool:
-    kind = header(flight.headers, b"content-type")
-    return kind is not None and kind.lower().startswith(b"text/event-stream")
+def _report(record: Record, translator: StreamTranslator) -> bytes:
+    """The full ledger, for a client that asked for it, at the end of a stream."""
+    return report_comment((*record.losses, *translator.losses))

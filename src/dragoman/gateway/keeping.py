@@ -1,4 +1,9 @@
-"""Keeping: an answer that can be referred to later is written down before its client learns of its end."""
+"""Keeping: an answer that can be referred to later is written down before its client learns of its end.
+
+whole, ending     what is to be written of an answer, in bytes: they look at it, perhaps in a thread
+write             writes it, all or nothing; while the store is busy it is called again
+lost              the end of a stream whose answer could not be written down
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,12 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError, WireError
 from dragoman.gateway.logs import Log
-from dragoman.gateway.recalling import Recalled, items_of, named_in
+from dragoman.gateway.recalling import Recalled
+from dragoman.gateway.references import items_of, named_in
+from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store import Store
+from dragoman.protocols.openai_responses.failure import failed_frames
+from dragoman.store import Store, is_busy
 from dragoman.store.responses import Item, Kept
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.spans import object_members, replaced, value_end, with_member
@@ -27,7 +35,7 @@ _nothing_before = re.compile(rb'"previous_response_id"\s*:\s*null').sub
 class Task(Struct, frozen=True, kw_only=True):
     """What is to be kept: `response_id` is the answer's, "" where its provider keeps it.
 
-    `native` says that it does: then only who made it is noted.
+    `native` says that it does: then only who made it is noted. `holder` is by what name it has its conversation.
     """
 
     store: Store
@@ -36,6 +44,20 @@ class Task(Struct, frozen=True, kw_only=True):
     response_id: str
     provider: str
     native: bool = False
+    holder: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything of the answer is written down."""
+        return self.recalled is None or self.recalled.keeps or self.recalled.conversation is not None
+
+
+class Taken(Struct, frozen=True):
+    """An answer as it is to be kept: as a value, its items, and as JSON."""
+
+    response: JsonObject
+    answered: tuple[Item, ...]
+    body: bytes
 
 
 class Keeping:
@@ -47,79 +69,110 @@ class Keeping:
         # What goes in place of the provider's id in a relayed answer, as JSON: one that keeps nothing may give the same
         # id twice.
         self._ours = encode(task.response_id)
-        # Whether it is written down whose a response is that its provider keeps.
+        # The id of a response that its provider keeps, whether it is noted whose that is, and whether the next frame is
+        # soon enough to try.
+        self._name: str | None = None
         self._noted = False
+        self._tries = True
         # What it does not know of its request, because that was sent as one that refers to nothing.
         before = task.recalled.previous if task.recalled is not None else None
         self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
         # The answer, once it is there.
-        self.response: JsonObject | None = None
+        self.taken: Taken | None = None
 
     def named(self, out: bytes) -> bytes:
         """Whole frames, or a whole answer, on the relay: of a provider that keeps nothing, under the names kept here.
 
         Of one that does, whose the response is gets written down as soon as its id is known: its client may hang up and
-        come back for the rest.
+        come back for the rest. A busy store gets it with a later frame.
         """
         recalled = self._task.recalled
         if self._task.native:
-            if not self._noted and (name := _name_in(out)):
-                self._noted = True
-                self._note(name)
+            if self._name is None:
+                self._name = _name_in(out)
+            if self._name is not None and not self._noted and self._tries:
+                self._note()
             return out
         if recalled is None or not recalled.keeps:
             return out
         out = renamed(out, self._ours) if self._task.response_id else out
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
 
-    def _note(self, response_id: str) -> None:
-        task = self._task
+    def _note(self) -> None:
+        """Note whose a response is; what hinders that is told with the answer's end."""
         try:
-            task.store.responses.note(task.owner, response_id, task.provider)
+            self._write_name()
         except sqlite3.Error as error:
-            self._log.event("error", "an answer could not be kept", why=str(error))
+            # A store that fails is not tried with every frame.
+            self._tries = is_busy(error)
 
-    def whole(self, body: bytes) -> None:
-        """Keep a whole answer."""
-        self._keep(_object(body))
+    def _write_name(self) -> None:
+        task = self._task
+        if self._name is not None and not self._noted:
+            task.store.responses.note(task.owner, self._name, task.provider)
+            self._noted = True
 
-    def ending(self, frames: bytes) -> None:
-        """Keep the answer that the last frames of a stream hold."""
+    def whole(self, body: bytes) -> Taken | None:
+        """What there is to be kept of a whole answer."""
+        return _taken(_object(body))
+
+    def ending(self, frames: bytes) -> Taken | None:
+        """What there is to be kept of the last frames of a stream."""
         for event in reversed(_events(frames)):
             if event.get("type") in LAST:
                 response = event.get("response")
-                self._keep(response if isinstance(response, dict) else None)
-                return
+                return _taken(response if isinstance(response, dict) else None)
+        return None
 
-    def _keep(self, response: JsonObject | None) -> None:
-        self.response = response
-        if response is not None and (self._task.recalled is None or not self._task.recalled.background):
-            try:
-                self._write(response)
-            except sqlite3.Error as error:
-                # The answer is paid for, and most clients never refer to it: it is told, and a reference is refused.
-                self._log.event("error", "an answer could not be kept", why=str(error))
+    def write(self, taken: Taken | None) -> None:
+        """Write an answer down; one in the background is written by whoever runs it."""
+        if self.taken is not None:
+            return
+        recalled = self._task.recalled
+        if taken is None:
+            self._write_name()
+        elif recalled is None or not recalled.background:
+            self._write(taken)
+        self.taken = taken
 
-    def _write(self, response: JsonObject) -> None:
+    def _write(self, taken: Taken) -> None:
         task, recalled = self._task, self._task.recalled
         store, owner = task.store, task.owner
-        named = response.get("id")
+        named = taken.response.get("id")
         response_id = task.response_id or (named if isinstance(named, str) else "")
-        answered = answered_in(response)
         said, conversation = (recalled.said, recalled.conversation) if recalled is not None else ((), None)
 
         def append() -> None:
-            if conversation is not None and is_said(response):
-                store.conversations.append(owner, conversation, [*said, *answered])
+            if conversation is not None and is_said(taken.response):
+                store.conversations.append(owner, conversation, [*said, *taken.answered], task.holder)
 
         if not response_id or (recalled is not None and not recalled.keeps):
             append()
         elif task.native or recalled is None:
-            store.responses.note(owner, response_id, task.provider, [item.id for item in answered], append)
+            store.responses.note(owner, response_id, task.provider, [item.id for item in taken.answered], append)
         else:
-            kept = _kept(response_id, task.provider, response, recalled.previous)
-            if not store.responses.add(owner, kept, recalled.context, answered, append):
+            kept = Kept(
+                id=response_id,
+                status=status_of(taken.response),
+                previous=recalled.previous,
+                background=False,
+                provider=task.provider,
+                alive=0,
+                body=taken.body,
+            )
+            if not store.responses.add(owner, kept, recalled.context, taken.answered, append):
                 self._log.event("warn", "a provider gave the same id to two responses", provider=task.provider)
+
+    def lost(self, frames: bytes, failure: Failure) -> bytes:
+        """The end of a stream that is told in place of its last frames, numbered as the first of them."""
+        events = _events(frames)
+        numbers = [number for event in events if isinstance(number := event.get("sequence_number"), int)]
+        responses = [response for event in events if isinstance(response := event.get("response"), dict)]
+        return failed_frames(failure, responses[-1] if responses else {}, [], min(numbers, default=0))
+
+
+def _taken(response: JsonObject | None) -> Taken | None:
+    return None if response is None else Taken(response, answered_in(response), encode(response))
 
 
 def answered_in(response: JsonObject) -> tuple[Item, ...]:
@@ -129,18 +182,6 @@ def answered_in(response: JsonObject) -> tuple[Item, ...]:
     if status_of(response) != "completed":
         bodies = [body for body in bodies if named_in(body).type != "compaction"]
     return items_of(bodies)
-
-
-def _kept(response_id: str, provider: str, response: JsonObject, previous: str | None) -> Kept:
-    return Kept(
-        id=response_id,
-        status=status_of(response),
-        previous=previous,
-        background=False,
-        provider=provider,
-        alive=0,
-        body=encode(response),
-    )
 
 
 def is_said(response: JsonObject) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -13,9 +12,9 @@ from dragoman.errors import ClientError
 from dragoman.gateway.background import Running
 from dragoman.gateway.detached import Detached
 from dragoman.gateway.keeping import Keeping, Task
+from dragoman.gateway.leases import Leases
 from dragoman.gateway.question import Question
 from dragoman.gateway.routes import shown
-from dragoman.mint import random_token
 from dragoman.model.events import Failed
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -44,33 +43,37 @@ def kept_question(question: Question, task: Task) -> Question:
     return replace(question, translated=translated)
 
 
-def reserve(task: Task, seconds: float) -> Callable[[], None]:
+def reserve(task: Task, leases: Leases) -> Callable[[], None]:
     """Have a conversation alone until the answer is there; give what lets others have it."""
     recalled, conversations = task.recalled, task.store.conversations
     assert recalled is not None and recalled.conversation is not None
-    conversation, name = recalled.conversation, task.response_id or random_token(24)
+    conversation = recalled.conversation
     if conversations.find(task.owner, conversation) is None:
         # Its provider keeps it, and its order.
-        return lambda: None
+        return _nothing
     busy = ClientError(
         409,
         f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
         param="conversation",
         code="conversation_locked",
     )
-    if not conversations.lock(task.owner, conversation, name, int(time.time() + seconds)):
+    if not leases.take(task.owner, conversation, task.holder):
         raise busy
-
-    def unlock() -> None:
-        # Where the store fails the conversation is free again when its time has passed.
-        with suppress(sqlite3.Error):
-            conversations.unlock(conversation, name)
-
-    if conversations.weight(conversation) != recalled.found:
+    release = partial(leases.release, conversation, task.holder)
+    try:
+        same = conversations.weight(conversation) == recalled.found
+    except BaseException:
+        release()
+        raise
+    if not same:
         # Another one was given since this one looked: it must not be answered without that.
-        unlock()
+        release()
         raise busy
-    return unlock
+    return release
+
+
+def _nothing() -> None:
+    """Nobody was kept waiting."""
 
 
 def begun_of(question: Question, task: Task) -> JsonObject:
@@ -89,6 +92,7 @@ def running_of(
     keeping: Keeping,
     request: Detached,
     exchange: Callable[[], Awaitable[None]],
+    release: Callable[[], None],
     mint: Mint,
 ) -> Running:
     """A response that is to run in the background."""
@@ -107,6 +111,8 @@ def running_of(
         previous=recalled.previous,
         provider=task.provider,
         conversation=recalled.conversation,
+        holder=task.holder,
+        release=release,
         stream=question.stream,
         keeping=keeping,
         request=request,

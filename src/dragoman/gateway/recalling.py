@@ -10,21 +10,16 @@ that leads nowhere is refused before anybody is asked: there is never an answer 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dragoman.errors import ClientError
+from dragoman.gateway.references import References, items_of, named_in, references_in, referred_in
 from dragoman.gateway.routes import shown
-from dragoman.mint import random_token
-from dragoman.protocols.openai_responses.shapes import ID_PREFIXES
 from dragoman.store import Store
 from dragoman.store.responses import RUNNING, Item, Kept
 from dragoman.wire.spans import object_members, with_member, without
-
-_NULL = Raw(b"null")
-
 
 # What can be kept of one request: to write more items than these would make everybody else wait.
 _MOST_ITEMS = 10_000
@@ -71,49 +66,22 @@ class Recalled(Struct, frozen=True, kw_only=True):
         return (*self.before, *self.said) if self.conversation is not None else self.said
 
 
-class _Referring(Struct):
-    """What a request may refer with."""
+class Found(Struct, frozen=True, kw_only=True):
+    """What was found of it: `before` is said before the input, if anything is, and `own` is the input itself.
 
-    input: Raw = _NULL
-    previous_response_id: Raw = _NULL
-    conversation: Raw = _NULL
-    background: Raw = _NULL
-    store: Raw = _NULL
+    `kept` is all that is kept of a conversation.
+    """
 
+    before: list[Item] | None
+    kept: tuple[int, int]
+    own: list[bytes]
+    cut: frozenset[str]
+    background: bool
 
-class _Named(Struct):
-    """As much of an item as tells what it is."""
-
-    id: str | None = None
-    type: str | None = None
-    role: str | None = None
-
-
-class _Loose(Struct):
-    """The same of an item that says them otherwise than its protocol does."""
-
-    id: Raw = _NULL
-    type: Raw = _NULL
-    role: Raw = _NULL
-
-
-class _Filled(Struct):
-    """What an item holds that its provider looks up by the id if it is missing."""
-
-    encrypted_content: Raw = _NULL
-    content: Raw = _NULL
-    result: Raw = _NULL
-
-
-# Items that a provider takes for a reference where they have an id, and nothing of these.
-_LOOKED_UP = {"reasoning": ("encrypted_content", "content"), "image_generation_call": ("result",)}
-
-_REFERRING = msgspec.json.Decoder(_Referring)
-_NAMED = msgspec.json.Decoder(_Named)
-_LOOSE = msgspec.json.Decoder(_Loose)
-_FILLED = msgspec.json.Decoder(_Filled)
-_LIST = msgspec.json.Decoder(list[Raw])
-_TEXT = msgspec.json.Decoder(str)
+    @property
+    def size(self) -> int:
+        """How many bytes there are to be put together."""
+        return self.kept[1] + sum(map(len, self.own))
 
 
 def recall(
@@ -130,21 +98,32 @@ def recall(
     `native` is said of a provider that keeps state of its own, `shared` if several owners have theirs there. `limit` is
     how many bytes a request may have.
     """
-    if native and shared:
-        check_own(store, owner, body)
-    return _recall(store, owner, body, _Room(limit), native=native) if store is not None else None
+    said = references_in(body)
+    found = look_up(store, owner, said, len(body), native=native, shared=shared, limit=limit)
+    return None if said is None or found is None else recalled_of(body, said, found)
 
 
-def _recall(store: Store, owner: bytes, body: bytes, room: _Room, *, native: bool) -> Recalled | None:
-    try:
-        said = _REFERRING.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # Whoever reads the request tells what is wrong with it.
+def look_up(
+    store: Store | None,
+    owner: bytes,
+    said: References | None,
+    size: int,
+    *,
+    native: bool = False,
+    shared: bool = False,
+    limit: int = _LARGEST,
+) -> Found | None:
+    """What there is in the store of what a request of this size refers to; see `recall`."""
+    if said is None:
         return None
-    previous, conversation = _text(said.previous_response_id), _conversation(said.conversation)
+    if native and shared:
+        check_own(store, owner, said)
+    if store is None:
+        return None
+    room = _Room(limit)
+    previous, conversation, keeps, background = said.previous, said.conversation, said.keeps, said.background
     if previous is not None and conversation is not None:
         raise ClientError(400, "previous_response_id and conversation exclude each other", param="previous_response_id")
-    keeps, background = bytes(said.store) != b"false", bytes(said.background) == b"true"
     if background and not keeps and not native:
         raise ClientError(
             400, "a response in the background has to be stored", param="background", code="unsupported_parameter"
@@ -152,8 +131,8 @@ def _recall(store: Store, owner: bytes, body: bytes, room: _Room, *, native: boo
     kept = _before(store, owner, previous, conversation, room, native=native)
     before = None if kept is None else _as_compacted(kept)
     # A reference alone is input enough.
-    inputs = [] if said.input == _NULL and before is not None else _inputs(said.input)
-    resolved = _resolved(store, owner, inputs, room, native=native) if inputs is not None else None
+    inputs = [] if said.silent and before is not None else said.inputs
+    resolved = _resolved(store, owner, inputs, said.referred, room, native=native) if inputs is not None else None
     if native and before is None and resolved is None:
         return None
     if inputs is None or (before is None and resolved is None and not keeps and not background):
@@ -163,38 +142,45 @@ def _recall(store: Store, owner: bytes, body: bytes, room: _Room, *, native: boo
             400, "in a conversation that is kept here this provider runs nothing in the background", param="background"
         )
     own = resolved or inputs
-    room.take((len(own), 0 if before is None else len(body)), "input")
+    room.take((len(own), 0 if before is None else size), "input")
     cut = {"background"} if background and not native else set()
     if before is not None:
         cut |= {"input", "previous_response_id", "conversation"}
     elif resolved is not None:
         cut.add("input")
-    return Recalled(
-        body=_rewritten(body, [item.body for item in before or ()] + own, cut),
-        before=tuple(before or ()),
-        found=(len(kept or ()), sum(len(item.body) for item in kept or ())),
-        said=items_of(own) if keeps or conversation is not None else (),
-        keeps=keeps,
+    return Found(
+        before=before,
+        kept=(len(kept or ()), sum(len(item.body) for item in kept or ())),
+        own=own,
+        cut=frozenset(cut),
         background=background and not native,
-        previous=previous,
-        conversation=conversation,
     )
 
 
-def check_own(store: Store | None, owner: bytes, body: bytes) -> None:
+def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
+    """The request with what was found in place of its references."""
+    before = found.before or ()
+    return Recalled(
+        body=_rewritten(body, [item.body for item in before] + found.own, found.cut),
+        before=tuple(before),
+        found=found.kept,
+        said=items_of(found.own) if said.keeps or said.conversation is not None else (),
+        keeps=said.keeps,
+        background=found.background,
+        previous=said.previous,
+        conversation=said.conversation,
+    )
+
+
+def check_own(store: Store | None, owner: bytes, said: References) -> None:
     """Refuse a reference to what a provider keeps unless it is known that this owner made it."""
-    try:
-        said = _REFERRING.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return
-    previous, conversation = _text(said.previous_response_id), _conversation(said.conversation)
+    previous, conversation = said.previous, said.conversation
     if previous is not None and (store is None or store.responses.find(owner, previous) is None):
         raise _no_response(previous)
     if conversation is not None and (store is None or store.conversations.find(owner, conversation) is None):
         raise _no_conversation(conversation)
-    for item in _inputs(said.input) or ():
-        reference = _referred(item) or _looked_up(item)
-        if reference is not None and (store is None or store.responses.item(owner, reference) is None):
+    for reference in (*said.referred.values(), *said.looked_up):
+        if store is None or store.responses.item(owner, reference) is None:
             raise _no_item(reference)
 
 
@@ -264,17 +250,6 @@ def _no_item(item_id: str, param: str = "input") -> ClientError:
     return ClientError(404, f"Item with id {shown(item_id)} not found.", param=param)
 
 
-def _inputs(said: Raw) -> list[bytes] | None:
-    """The items of an input; None if there is none that could be taken apart."""
-    raw = bytes(said)
-    if raw[:1] == b'"':
-        return [b'{"type":"message","role":"user","content":' + raw + b"}"]
-    try:
-        return [bytes(item) for item in _LIST.decode(raw)]
-    except msgspec.DecodeError:
-        return None
-
-
 def added(
     store: Store,
     owner: bytes,
@@ -288,97 +263,37 @@ def added(
 
     What is said there goes on without being looked at again, so that nothing of others may be referred to in it.
     """
-    for body in bodies:
-        reference = _referred(body)
-        if reference is not None and not elsewhere and store.responses.item(owner, reference) is None:
+    referred = {place: name for place, body in enumerate(bodies) if (name := referred_in(body)) is not None}
+    for reference in referred.values():
+        if not elsewhere and store.responses.item(owner, reference) is None:
             raise _no_item(reference, param="items")
     room = _Room(limit)
     # One that is longer could never be answered in.
     room.take(store.conversations.weight(conversation), "items")
-    said = _resolved(store, owner, bodies, room, native=True) or bodies
+    said = _resolved(store, owner, bodies, referred, room, native=True) or bodies
     room.take((len(said), sum(map(len, bodies))), "items")
     return items_of(said)
 
 
-def _resolved(store: Store, owner: bytes, inputs: Sequence[bytes], room: _Room, *, native: bool) -> list[bytes] | None:
+def _resolved(
+    store: Store, owner: bytes, inputs: Sequence[bytes], referred: Mapping[int, str], room: _Room, *, native: bool
+) -> list[bytes] | None:
     """The items with those in place of references; None if there is no reference, or none that is ours to resolve."""
-    found: list[bytes] = []
+    found = list(inputs)
     changed = False
-    for item in inputs:
-        reference = _referred(item)
-        if reference is not None:
-            # Of an item that a provider keeps there is only the id.
-            kept = store.responses.item(owner, reference)
-            if not kept and not native:
-                raise _no_item(reference)
-            changed = changed or bool(kept)
-            room.take((0, len(kept or b"")), "input")
-            item = kept or item
-        found.append(item)
+    for place, reference in referred.items():
+        # Of an item that a provider keeps there is only the id.
+        kept = store.responses.item(owner, reference)
+        if not kept and not native:
+            raise _no_item(reference)
+        changed = changed or bool(kept)
+        room.take((0, len(kept or b"")), "input")
+        found[place] = kept or found[place]
     return found if changed else None
 
 
-def _referred(item: bytes) -> str | None:
-    """The id that an item refers to, if it is a reference; its type may be left out."""
-    named = named_in(item)
-    is_reference = named.type == "item_reference" or (named.type is None and named.role is None)
-    return named.id if is_reference else None
-
-
-def _looked_up(item: bytes) -> str | None:
-    """The id by which a provider that keeps items would complete this one."""
-    named = named_in(item)
-    wanted = _LOOKED_UP.get(named.type or "")
-    if wanted is None or named.id is None:
-        return None
-    filled = _FILLED.decode(item)
-    held = {"encrypted_content": filled.encrypted_content, "content": filled.content, "result": filled.result}
-    return None if any(_holds(held[name]) for name in wanted) else named.id
-
-
-def _holds(said: Raw) -> bool:
-    raw = bytes(said)
-    return _LIST.decode(raw) != [] if raw[:1] == b"[" else raw not in (b"null", b'""')
-
-
-def named_in(item: bytes) -> _Named:
-    """The id and the type of an item, as far as it has any that can be read."""
-    try:
-        return _NAMED.decode(item)
-    except (msgspec.DecodeError, UnicodeError):
-        pass
-    try:
-        # One that is not read must not hide the others.
-        loose = _LOOSE.decode(item)
-    except (msgspec.DecodeError, UnicodeError):
-        return _Named()
-    return _Named(_text(loose.id), _text(loose.type), _text(loose.role))
-
-
-def items_of(bodies: Sequence[bytes]) -> tuple[Item, ...]:
-    """Items as they are kept: each under its own id, or one that is made for it."""
-    found: list[Item] = []
-    for body in bodies:
-        named = named_in(body)
-        found.append(Item(named.id or ID_PREFIXES.get(named.type or "", "msg_") + random_token(32), body))
-    return tuple(found)
-
-
-def _rewritten(body: bytes, items: Sequence[bytes], cut: set[str]) -> bytes:
+def _rewritten(body: bytes, items: Sequence[bytes], cut: frozenset[str]) -> bytes:
     if not cut:
         return body
     rest = without(body, [member.whole for member in object_members(body) if member.key in cut])
     return with_member(rest, "input", b"[" + b",".join(items) + b"]") if "input" in cut else rest
-
-
-def _text(said: Raw) -> str | None:
-    try:
-        return _TEXT.decode(said) or None
-    except (msgspec.DecodeError, UnicodeError):
-        return None
-
-
-def _conversation(said: Raw) -> str | None:
-    if (raw := bytes(said)).startswith(b"{"):
-        return named_in(raw).id or None
-    return _text(said)

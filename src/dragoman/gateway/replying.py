@@ -117,8 +117,11 @@ class Replying:
             return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
         return failure
 
-    def fail(self, failure: Failure, provider_headers: HeaderList) -> None:
-        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it."""
+    def fail(self, failure: Failure, provider_headers: HeaderList, *, final: bool = False) -> None:
+        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it.
+
+        `final` says that to ask again would cost the same again.
+        """
         record, question = self._record, self.question
         extra: HeaderList = []
         if question is not None:
@@ -137,9 +140,10 @@ class Replying:
             return
         told = replies.told(failure, self._place.protocol, record.id)
         record.failure, record.status = failure.kind.value, told.status
-        own = allowed.written(told.headers)
+        said = {**told.headers, "x-should-retry": "false"} if final else told.headers
+        own = allowed.written(said)
         # What the table says about trying again goes before what the provider said.
-        kept = [pair for pair in extra if pair[0].decode("latin-1") not in told.headers] if own else extra
+        kept = [pair for pair in extra if pair[0].decode("latin-1") not in said] if own else extra
         self._request.respond(told.status, [*kept, *own], told.body)
 
     def _is_overflow_for_codex(self, question: Question, failure: Failure) -> bool:

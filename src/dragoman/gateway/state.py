@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.background import Background
+from dragoman.gateway.large_work import beside_loop, share_interpreter
+from dragoman.gateway.leases import Leases
 from dragoman.gateway.logs import Log
 from dragoman.gateway.paths import RESPONSES
+from dragoman.gateway.patience import Patience
 from dragoman.gateway.question import check_references_said_once
-from dragoman.gateway.recalling import Recalled, check_own, recall
+from dragoman.gateway.recalling import Found, check_own, look_up
+from dragoman.gateway.references import References
 from dragoman.gateway.routes import Aim
-from dragoman.store import MEMORY, Store, open_store
+from dragoman.store import MEMORY, Store, is_busy, open_store
 
 
 class State:
@@ -22,7 +27,10 @@ class State:
         self.storage = storage
         self._log = log
         self.store: Store | None = open_store(storage.path or MEMORY, storage.days) if storage.keep else None
-        self.background = Background(storage.background, log)
+        self.patience = Patience(log)
+        self.leases = Leases(self.store, log)
+        self.background = Background(storage.background, self.patience, log)
+        share_interpreter()
 
     def sweep(self) -> None:
         """Forget some of what is out of date, if it is time to look."""
@@ -30,11 +38,14 @@ class State:
             try:
                 self.store.sweep()
             except sqlite3.Error as error:
-                self._log.event("warn", "what is out of date could not be removed", why=str(error))
+                # A busy one is looked at again with the next step.
+                if not is_busy(error):
+                    self._log.event("warn", "what is out of date could not be removed", why=str(error))
 
     async def close(self, patience: float) -> None:
         """End what runs, within some seconds, and let go of the file."""
         await self.background.finish(patience)
+        self.leases.close()
         if self.store is not None:
             self.store.close()
 
@@ -58,25 +69,33 @@ def several_owners(settings: Settings) -> bool:
     return settings.several_owners or sum(key.owner is None for key in settings.keys) > 1
 
 
-def recalled(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> Recalled | None:
+async def looked_up(
+    state: State, settings: Settings, key: Key | None, said: References | None, body: bytes, aim: Aim
+) -> Found | None:
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
-    if aim.keeps_responses and several_owners(settings):
-        check_references_said_once(body)
-    return recall(
+    shared = several_owners(settings)
+    if shared and aim.keeps_responses:
+        await beside_loop(partial(check_references_said_once, body), len(body))
+    looking = partial(
+        look_up,
         state.store,
         owner_of(key),
-        body,
+        said,
+        len(body),
         native=aim.keeps_responses,
-        shared=several_owners(settings),
+        shared=shared,
         limit=settings.limits.body,
     )
+    return await state.patience.read(looking)
 
 
-def check_references(state: State, settings: Settings, key: Key | None, body: bytes, aim: Aim) -> None:
+async def check_references(
+    state: State, settings: Settings, key: Key | None, said: References | None, body: bytes, aim: Aim
+) -> None:
     """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
-    if aim.keeps_responses and several_owners(settings):
-        check_references_said_once(body)
-        check_own(state.store, owner_of(key), body)
+    if said is not None and aim.keeps_responses and several_owners(settings):
+        await beside_loop(partial(check_references_said_once, body), len(body))
+        await state.patience.read(partial(check_own, state.store, owner_of(key), said))
 
 
 def keepers(settings: Settings) -> list[str]:

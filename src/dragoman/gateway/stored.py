@@ -10,16 +10,18 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from urllib.parse import parse_qs
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.background import broken, ended, looked_after, shown_of
 from dragoman.gateway.keeping import LAST
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import Place
-from dragoman.gateway.recalling import named_in
 from dragoman.gateway.record import Record
+from dragoman.gateway.references import named_in
 from dragoman.gateway.replies import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
@@ -45,21 +47,22 @@ _numbers_of = re.compile(rb'"sequence_number":(\d+)\}\n').findall
 async def serve_response(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:
     """Answer what is asked of a stored response."""
     _, response_id, *below = place.rest.strip("/").split("/")
-    store, owner = service.state.store, owner_of(key)
-    kept = store.responses.find(owner, response_id) if store is not None else None
+    state, owner = service.state, owner_of(key)
+    store, patience = state.store, state.patience
+    kept = await patience.read(partial(store.responses.find, owner, response_id)) if store is not None else None
     if store is None or kept is None or not kept.body:
         await _elsewhere(service, request, place, record, owner, response_id, kept)
         return
-    kept = looked_after(store, owner, kept)
+    kept = await patience.write(partial(looked_after, store, owner, kept)) if _is_broken(kept) else kept
     match request.method, below:
         case "GET" | "HEAD", []:
             if _flag(request, "stream") and request.method == "GET":
                 await _listen(service, request, record, store, owner, kept)
                 return
-            reply(service, request, record, shown_of(kept))
+            await _show(service, request, record, kept)
         case "DELETE", []:
-            service.state.background.cancel(response_id)
-            store.responses.delete(owner, response_id)
+            state.background.cancel(response_id)
+            await patience.write(partial(store.responses.delete, owner, response_id))
             reply(service, request, record, {"id": response_id, "object": "response", "deleted": True})
         case "POST", ["cancel"]:
             if not kept.background:
@@ -67,19 +70,34 @@ async def serve_response(service: Service, request: Request, place: Place, recor
                     400, "Only a response that runs in the background can be cancelled.", param="response_id"
                 )
             if kept.status in RUNNING:
-                kept = ended(store, owner, kept, "cancelled")
-                service.state.background.cancel(response_id)
-            reply(service, request, record, shown_of(kept))
+                kept = await patience.write(partial(ended, store, owner, kept, "cancelled"))
+                state.background.cancel(response_id)
+            await _show(service, request, record, kept)
         case "GET" | "HEAD", ["input_items"]:
-            before = store.responses.chain(owner, kept.previous) if kept.previous is not None else []
-            if before is None:
-                raise ClientError(
-                    404, "Of what this response went on from, something is not there any more.", param="response_id"
-                )
-            items = [*before, *store.responses.items(response_id, SAID)]
-            reply(service, request, record, paged(items, request, default_order="desc"))
+            items = await patience.read(partial(_input_items, store, owner, kept))
+            listing = partial(paged, items, request, default_order="desc")
+            reply(service, request, record, await beside_loop(listing, sum(len(item.body) for item in items)))
         case _:
             raise ClientError(404, f"there is no path {shown(place.rest)} here")
+
+
+def _is_broken(kept: Kept) -> bool:
+    return broken(kept.status, kept.alive)
+
+
+async def _show(service: Service, request: Request, record: Record, kept: Kept) -> None:
+    """Send a response as it stands."""
+    send(service, request, record, await beside_loop(lambda: encode(shown_of(kept)), len(kept.body)))
+
+
+def _input_items(store: Store, owner: bytes, kept: Kept) -> list[Item]:
+    """What was said to get a response, oldest first."""
+    before = store.responses.chain(owner, kept.previous) if kept.previous is not None else []
+    if before is None:
+        raise ClientError(
+            404, "Of what this response went on from, something is not there any more.", param="response_id"
+        )
+    return [*before, *store.responses.items(kept.id, SAID)]
 
 
 async def _elsewhere(
@@ -94,9 +112,7 @@ async def _elsewhere(
     """Ask the provider that keeps the response, if there is one and the response may be this client's."""
     store = service.state.store
     missing = ClientError(404, f"Response with id {shown(response_id)} not found.", param="response_id")
-    if kept is None and (
-        several_owners(service.settings) or (store is not None and store.responses.known(response_id))
-    ):
+    if kept is None and (several_owners(service.settings) or await _is_anybodys(service, store, response_id)):
         raise missing
     known = [kept.provider] if kept is not None else keepers(service.settings)
     if not known:
@@ -110,18 +126,29 @@ async def _elsewhere(
         raise
 
 
+async def _is_anybodys(service: Service, store: Store | None, response_id: str) -> bool:
+    if store is None:
+        return False
+    return await service.state.patience.read(partial(store.responses.known, response_id))
+
+
 def reply(service: Service, request: Request, record: Record, body: JsonObject) -> None:
     """Send an object that is kept here."""
+    send(service, request, record, encode(body))
+
+
+def send(service: Service, request: Request, record: Record, body: bytes) -> None:
+    """Send what is kept here, as JSON."""
     record.status = 200
     headers = [JSON, id_header(record.dialect, record.id), *service.guard.greeting(request)]
-    request.respond(200, headers, encode(body))
+    request.respond(200, headers, body)
 
 
 async def _listen(service: Service, request: Request, record: Record, store: Store, owner: bytes, kept: Kept) -> None:
     """Tell the stream of a background response from a place on, until it ends."""
     if not kept.background:
         raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
-    if not store.events.streamed(kept.id):
+    if not await service.state.patience.read(partial(store.events.streamed, kept.id)):
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
     after = _whole(request, "starting_after", -1)
     record.stream = True
@@ -173,12 +200,9 @@ async def _follow(
     last: _Last,
 ) -> None:
     heartbeat, number, quiet = codec_of(record.dialect).heartbeat, 0, service.clock()
+    patience = service.state.patience
     while True:
-        stands = store.responses.stands(owner, response_id)
-        if stands is not None and broken(*stands) and (kept := store.responses.find(owner, response_id)) is not None:
-            stands = looked_after(store, owner, kept).status, 0
-        running = stands is not None and stands[0] in RUNNING
-        pieces = store.events.after(response_id, number)
+        running, pieces = await patience.read(partial(_looked_at, store, owner, response_id, number))
         for piece, data in pieces:
             number = piece
             last.number = max([last.number, *map(int, _numbers_of(data))])
@@ -189,14 +213,36 @@ async def _follow(
                 quiet = service.clock()
         if not running and not pieces:
             if not last.over:
-                request.write(_ending(store.responses.find(owner, response_id), last.number + 1))
+                kept = await patience.read(partial(store.responses.find, owner, response_id))
+                request.write(_ending(kept, last.number + 1))
             request.end()
             return
         if service.clock() - quiet > service.settings.timeouts.keep_alive:
             request.write(heartbeat)
             quiet = service.clock()
-        await request.drained()
+        if request.paused and not await _reads_on(request, service.settings.timeouts.idle):
+            record.failure = "timeout"
+            request.abort()
+            return
         await asyncio.sleep(_LOOK if running else 0)
+
+
+def _looked_at(store: Store, owner: bytes, response_id: str, number: int) -> tuple[bool, list[tuple[int, bytes]]]:
+    """Whether a response still runs, and the next pieces of its stream."""
+    stands = store.responses.stands(owner, response_id)
+    if stands is not None and broken(*stands) and (kept := store.responses.find(owner, response_id)) is not None:
+        stands = looked_after(store, owner, kept).status, 0
+    return stands is not None and stands[0] in RUNNING, store.events.after(response_id, number)
+
+
+async def _reads_on(request: Request, seconds: float) -> bool:
+    """Wait for a listener that does not read; False if it did not for so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await request.drained()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _is_end(data: bytes) -> bool:

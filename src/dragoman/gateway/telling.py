@@ -3,9 +3,17 @@
     state      a piece of the provider's stream arrives                        a keep-alive is due
     HOLDING    opening events are held; content commits the status ─▶ FLOWING  commits ─▶ FLOWING
                an error first is a real HTTP error (S1) ─▶ raises `Unspoken`
-    FLOWING    what is ready goes out in one write; the end ─▶ OVER            the client's own heartbeat
+    FLOWING    what is ready goes out in one write; the end ─▶ OVER,           the client's own heartbeat
+               or SETTLING if it is to be kept and the store does not take it at once
+    SETTLING   held, as the last frames are: on the relay it belongs to them   the client's own heartbeat
     OVER       on the relay what still comes belongs to the ending;            nothing
                in translation it is ignored
+
+    SETTLING, and                   what becomes of the last frames
+    the store takes the answer      they are told ─▶ OVER
+    it fails, or stays busy         they are not; the stream ends in its error form ─▶ OVER
+    the client hangs up             the store is tried once more
+    the gateway stops               likewise; told if it took the answer, else the error form ─▶ OVER
 
 The pieces come straight from the reading callback; nothing waits in between. A client that reads slowly pauses the
 provider's socket.
@@ -13,11 +21,12 @@ provider's socket.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from dragoman.errors import DragomanError, Truncated
+from dragoman.errors import BadAnswer, DragomanError, Truncated
 from dragoman.gateway.record import Record
 from dragoman.gateway.redaction import Redactor
 from dragoman.gateway.watch import Overstayed, Watch
@@ -41,7 +50,24 @@ class State(Enum):
 
     HOLDING = "holding"
     FLOWING = "flowing"
+    SETTLING = "settling"
     OVER = "over"
+
+
+class Keeper(Protocol):
+    """Who writes an answer down before its client knows its end."""
+
+    def keep_now(self, frames: bytes, *, at_last: bool = False) -> bool:
+        """Write down the answer that the last frames hold, without waiting; whether that is done."""
+        ...
+
+    async def settle(self, frames: bytes) -> None:
+        """Write it down as soon as that can be done; raises if it cannot."""
+        ...
+
+    def lost(self, frames: bytes, failure: Failure) -> bytes:
+        """The end of the stream in its error form, in place of these frames."""
+        ...
 
 
 class Unspoken(DragomanError):
@@ -72,7 +98,9 @@ class Telling:
         clock: Callable[[], float],
         unframer: Unframer | None = None,
         changed: Callable[[bytes], bytes] | None = None,
-        keep: Callable[[bytes], None] | None = None,
+        keeper: Keeper | None = None,
+        report: Callable[[Record, StreamTranslator], bytes] | None = None,
+        limit: int | None = None,
     ) -> None:
         self._request = request
         self._translator = translator
@@ -80,23 +108,37 @@ class Telling:
         # What becomes of frames before they are told.
         self._changed = changed
         # Gets the last frames before the client does.
-        self._keep = keep
+        self._keeper = keeper
+        # What may follow the last frame.
+        self._report = report
         self._headers = headers
         self._relay = relay
         self._redactor = redactor
         self._record = record
         self._watch = watch
         self._clock = clock
+        self._heartbeat = translator.heartbeat
         self._unframer = unframer
+        # How many bytes may still come of an answer that is gathered on its way.
+        self._room = limit
         self._held: list[bytes] = []
-        self._ending: Callable[[], bytes] = bytes
         self.state = State.HOLDING
 
-    async def tell(self, flight: Flight, again: Again, ending: Callable[[], bytes]) -> None:
-        """Hand on the whole stream; `again` resumes one that paused, `ending` gives what may follow its last frame."""
-        request, watch, translator = self._request, self._watch, self._translator
-        self._ending = ending
+    async def tell(self, flight: Flight, again: Again) -> None:
+        """Hand on the whole stream; `again` resumes one that paused."""
+        request, watch = self._request, self._watch
         watch.alive = self._keep_alive
+        try:
+            await self._hear_all(flight, again)
+            if self.state is State.SETTLING:
+                await self._settle()
+        finally:
+            request.on_pause = request.on_resume = None
+            watch.alive = None
+        self._finish()
+
+    async def _hear_all(self, flight: Flight, again: Again) -> None:
+        translator = self._translator
         try:
             await self._hear(flight)
             while translator.paused:
@@ -104,15 +146,13 @@ class Telling:
                 translator.go_on()
                 await self._hear(flight)
             self._close()
-        except (Cut, Overstayed):
+        except (Cut, Overstayed, Truncated):
+            # Whether the story of a cut stream was complete is the translator's to say (S10).
             self._close()
-        except Truncated:
-            # Whether the story was complete is the translator's to say (S10).
-            self._close()
-        finally:
-            request.on_pause = request.on_resume = None
-            watch.alive = None
-        self._finish()
+        except DragomanError:
+            # Whatever comes behind the last frame does no harm to an answer that is complete.
+            if self.state is not State.SETTLING:
+                raise
 
     async def _hear(self, flight: Flight) -> None:
         request = self._request
@@ -134,6 +174,10 @@ class Telling:
         now = self._watch.heard = self._clock()
         if self._unframer is not None and not framed:
             chunk = self._unframer.feed(chunk)
+        if self._room is not None:
+            self._room -= len(chunk)
+            if self._room < 0:
+                raise BadAnswer("the provider's answer is larger than the limit")
         out = self._feed(chunk)
         translator = self._translator
         if self.state is State.FLOWING and not translator.finished:
@@ -145,11 +189,17 @@ class Telling:
 
     def fail(self, failure: Failure) -> None:
         """End the client's stream in its own error form; before anything was said this is an HTTP error."""
-        out = self._translator.fail(failure)
-        self._note(self._translator.failure or failure)
-        if self.state is State.HOLDING:
-            raise Unspoken(failure)
-        self._ends(out)
+        if self.state is State.SETTLING and self._keeper is not None:
+            # The translator has told the end, which nobody has heard.
+            self._note(failure)
+            out = self._keeper.lost(b"".join(self._held), failure)
+        else:
+            out = self._translator.fail(failure)
+            self._note(self._translator.failure or failure)
+            if self.state is State.HOLDING:
+                raise Unspoken(failure)
+            if self._keeper is not None and self.state is State.FLOWING:
+                self._keeper.keep_now(out, at_last=True)
         self._write(self._redactor.clean(out))
         self.state = State.OVER
         self._request.end()
@@ -168,17 +218,51 @@ class Telling:
                     self._held.append(out)
                 return
             self._commit(now)
-        if translator.finished and self.state is State.FLOWING:
-            self._ends(out)
-        self._write(out)
-        if translator.finished and self.state is State.FLOWING:
+        if not translator.finished or self.state is not State.FLOWING:
+            self._go_on(out)
+            return
+        if self._end_with(out) and not self._relay:
+            # Nothing that still comes is for the client; only the provider's connection may end well.
+            self._finish()
+        if translator.cut_short:
+            raise Cut
+        self._watch.ending()
+
+    def _go_on(self, out: bytes) -> None:
+        """Tell what is ready, or hold it with the last frames."""
+        if self.state is State.SETTLING:
+            self._held.append(out)
+        else:
+            self._write(out)
+
+    def _end_with(self, out: bytes) -> bool:
+        """Tell the last frames, if what they hold is kept or need not be; whether that is so."""
+        if self._keeper is None or self._keeper.keep_now(out):
+            self._write(out)
             self.state = State.OVER
-            if not self._relay:
-                # Nothing that still comes is for the client; only the provider's connection may end well.
+            return True
+        self._held = [out]
+        self.state = State.SETTLING
+        return False
+
+    async def _settle(self) -> None:
+        """Tell the last frames as soon as what they hold is kept."""
+        assert self._keeper is not None
+        self._watch.settling()
+        frames = b"".join(self._held)
+        try:
+            await self._keeper.settle(frames)
+        except asyncio.CancelledError:
+            if self._keeper.keep_now(frames, at_last=True):
+                self._tell_held(frames)
                 self._finish()
-            if translator.cut_short:
-                raise Cut
-            self._watch.ending()
+            raise
+        self._tell_held(frames)
+
+    def _tell_held(self, frames: bytes) -> None:
+        self._held = []
+        self._write(frames)
+        self.state = State.OVER
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
@@ -209,24 +293,20 @@ class Telling:
                 raise Unspoken(failure or EMPTY)
             self._commit(self._clock())
         if self.state is State.FLOWING:
-            self._ends(out)
-        self._write(out)
-        self.state = State.OVER
-
-    def _ends(self, out: bytes) -> None:
-        if self._keep is not None:
-            self._keep(out)
+            self._end_with(out)
+        else:
+            self._go_on(out)
 
     def _finish(self) -> None:
         if not self._request.ended:
-            self._write(self._ending())
+            self._write(self._report(self._record, self._translator) if self._report is not None else b"")
             self._request.end()
 
     def _keep_alive(self) -> None:
         if self.state is State.HOLDING:
             self._commit(self._clock())
-        if self.state is State.FLOWING:
-            self._write(self._translator.heartbeat)
+        if self.state is State.FLOWING or self.state is State.SETTLING:
+            self._write(self._heartbeat)
             self._request.flush()
 
     def _note(self, failure: Failure) -> None:

@@ -4,7 +4,8 @@ phase     what may take how long
 WAITING   the provider's status and headers: `first_byte`
 HEARING   the next bytes of its answer: `idle`; beside it a silent client gets a keep-alive
 ENDING    the answer is whole, its connection may still end well: a moment
-always    the exchange as a whole: `total`
+SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
+always    the exchange as a whole: `total`, but for SETTLING
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Phase(Enum):
     WAITING = "waiting"
     HEARING = "hearing"
     ENDING = "ending"
+    SETTLING = "settling"
 
 
 class Overstayed(TimedOut):
@@ -83,12 +85,18 @@ class Watch:
         """The answer is whole."""
         self._enter(Phase.ENDING)
 
+    def settling(self) -> None:
+        """The answer is being kept, and nothing is waited for of the provider."""
+        self._flight = None
+        self._enter(Phase.SETTLING)
+
     def stop(self) -> None:
         """Nothing is waited for any more."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
         self._flight = None
+        self.phase = Phase.WAITING
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
@@ -108,6 +116,8 @@ class Watch:
                 words = f"the provider fell silent for {timeouts.idle:g} s"
             case Phase.ENDING:
                 return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
+            case Phase.SETTLING:
+                return math.inf, TimedOut("nothing is waited for")
         if total <= due:
             return total, TimedOut(f"the exchange took longer than {timeouts.total:g} s")
         return due, TimedOut(words)
@@ -117,6 +127,8 @@ class Watch:
         # than needed, and looks again then.
         soonest = _LINGER if self.phase is Phase.ENDING else self._soonest
         due = min(now + soonest, self._started + self._timeouts.total, limit)
+        if self.phase is Phase.SETTLING:
+            due = now + self._timeouts.keep_alive
         if self.alive is not None and self.phase is not Phase.ENDING:
             due = min(due, self.told + self._timeouts.keep_alive)
         if self._handle is not None:
@@ -130,11 +142,11 @@ class Watch:
     def _look(self) -> None:
         self._handle = None
         flight = self._flight
-        if flight is None:
+        if flight is None and self.phase is not Phase.SETTLING:
             return
         now = self._loop.time()
         due, error = self._due()
-        if now >= due:
+        if now >= due and flight is not None:
             self._flight = None
             flight.abort(error)
             return

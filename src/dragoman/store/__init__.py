@@ -8,11 +8,14 @@
 
 Everything belongs to an owner, the key it was made with, and to nobody else: every question names one. Everything ends
 at its time. Calls are short and synchronous: a row is written before its client learns of it, so that a process may be
-killed at any moment. What the rows mean to a client is the gateway's to know.
+killed at any moment. None of them waits for another process: they fail as busy, to be tried again. What the rows mean
+to a client is the gateway's to know.
 """
 
 from __future__ import annotations
 
+from dragoman.store.conversations import LeaseLost
 from dragoman.store.database import MEMORY, Store, open_store
+from dragoman.store.transaction import is_busy
 
-__all__ = ["MEMORY", "Store", "open_store"]
+__all__ = ["MEMORY", "LeaseLost", "Store", "is_busy", "open_store"]

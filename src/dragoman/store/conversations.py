@@ -7,8 +7,16 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from dragoman.errors import DragomanError
 from dragoman.store.responses import SAID, Item, add_items
 from dragoman.store.transaction import Transaction
+
+# How long a conversation is had alone unless that is renewed, in seconds: whoever was killed has it no longer.
+LEASE = 10
+
+
+class LeaseLost(DragomanError):
+    """Another response was given in the conversation since this one's lease had run out."""
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -71,19 +79,25 @@ class Conversations:
             )
         ]
 
-    def append(self, owner: bytes, conversation_id: str, items: Sequence[Item]) -> bool:
-        """Add items at the end; False for one that was deleted meanwhile, which stays so."""
+    def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
+        """Add items at the end; False for one that was deleted meanwhile, which stays so.
+
+        Of a `holder` only if nobody has taken the lease since, else `LeaseLost`: that it ran out does no harm.
+        """
         with Transaction(self._db):
-            known = self._db.execute(
-                "UPDATE conversations SET expires = ? WHERE id = ? AND owner = ?",
-                (self._expiry(), conversation_id, owner),
-            ).rowcount
-            if known:
-                last = self._db.execute(
-                    "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
-                ).fetchone()
-                add_items(self._db, owner, conversation_id, SAID, items, start=last[0] + 1)
-            return bool(known)
+            row = self._db.execute(
+                "SELECT busy FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
+            ).fetchone()
+            if row is None:
+                return False
+            if holder is not None and row[0] != holder:
+                raise LeaseLost("another response was given in the conversation meanwhile")
+            self._db.execute("UPDATE conversations SET expires = ? WHERE id = ?", (self._expiry(), conversation_id))
+            last = self._db.execute(
+                "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
+            ).fetchone()
+            add_items(self._db, owner, conversation_id, SAID, items, start=last[0] + 1)
+            return True
 
     def remove(self, conversation_id: str, item_id: str) -> bool:
         """Take an item out of a conversation that was found."""
@@ -92,25 +106,37 @@ class Conversations:
                 self._db.execute("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id)).rowcount
             )
 
-    def lock(self, owner: bytes, conversation_id: str, response_id: str, until: int) -> bool:
-        """Reserve a conversation for one response; False while another one is being given in it."""
+    def lease(self, owner: bytes, conversation_id: str, holder: str) -> bool:
+        """Have a conversation alone for a while; False while another one has it."""
         with Transaction(self._db):
             return bool(
                 self._db.execute(
                     "UPDATE conversations SET busy = ?, busy_until = ?"
-                    " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?"
-                    # Whoever ran it in the background is gone.
-                    " OR EXISTS (SELECT 1 FROM promises WHERE holder = busy AND until < ?))",
-                    (response_id, until, conversation_id, owner, response_id, self._now(), self._now()),
+                    " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?)",
+                    (holder, self._now() + LEASE, conversation_id, owner, holder, self._now()),
                 ).rowcount
             )
 
-    def unlock(self, conversation_id: str, response_id: str) -> None:
+    def renew(self, leases: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Have conversations for longer, each with its holder; give those that somebody else has by now."""
+        lost: list[tuple[str, str]] = []
+        until = self._now() + LEASE
+        with Transaction(self._db):
+            for conversation_id, holder in leases:
+                renewed = self._db.execute(
+                    "UPDATE conversations SET busy_until = ? WHERE id = ? AND busy = ?",
+                    (until, conversation_id, holder),
+                ).rowcount
+                if not renewed:
+                    lost.append((conversation_id, holder))
+        return lost
+
+    def release(self, conversation_id: str, holder: str) -> None:
         """Let others have their turn."""
         with Transaction(self._db):
             self._db.execute(
                 "UPDATE conversations SET busy = '', busy_until = 0 WHERE id = ? AND busy = ?",
-                (conversation_id, response_id),
+                (conversation_id, holder),
             )
 
     def delete(self, owner: bytes, conversation_id: str) -> bool:

@@ -22,6 +22,8 @@ _PATIENCE = 5.0
 # Outdated rows are removed so many at a time, and looked for so often, in seconds.
 _SWEEP = 10
 _SWEEP_EVERY = 60.0
+# How many bytes are written to see whether anything can be: more than fits into what is free in a page.
+_PROBE = 64 * 1024
 
 
 class Store:
@@ -46,6 +48,12 @@ class Store:
         if removed < _SWEEP:
             self._swept = now
         return removed
+
+    def probe(self) -> None:
+        """Write something that needs room, and take it back: to see whether that can be done again."""
+        # On its own, since only what was committed is known to have had room.
+        self._db.execute("INSERT OR REPLACE INTO events (holder, number, data) VALUES ('', 0, zeroblob(?))", (_PROBE,))
+        self._db.execute("DELETE FROM events WHERE holder = ''")
 
     def transaction(self) -> Transaction:
         """Several writes that are one."""
@@ -92,6 +100,8 @@ def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -
         # What was deleted is not to be found in the file either.
         db.execute("PRAGMA secure_delete = ON")
         migrate(db)
+        # From now on a lock is never waited for: whoever is served by the same loop would wait with it.
+        db.execute("PRAGMA busy_timeout = 0")
     except (OSError, sqlite3.Error) as error:
         if db is not None:
             db.close()

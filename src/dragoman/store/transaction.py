@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 
-# How long, in milliseconds, a process waits for another one that writes: nobody is served meanwhile. If that was in
-# vain, the next ones hardly wait at all, until one gets through.
-_PATIENCE, _HURRY = 2000, 20
+# Another connection has what is wanted, and will let go of it: of the file, or of one kept in memory.
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether the same may be tried again, because only another process was in the way."""
+    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
 
 
 class Transaction:
     """All or nothing; the right to write is taken first, so that nobody else's write comes between.
 
-    Inside another one it is a part of that.
+    It waits for nobody: while another process writes it fails with an error that `is_busy`. Inside another one it is a
+    part of that.
     """
 
     __slots__ = ("_db", "_outermost")
@@ -23,14 +28,8 @@ class Transaction:
 
     def __enter__(self) -> None:
         if not self._db.in_transaction:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                    self._db.execute(f"PRAGMA busy_timeout = {_HURRY}")
-                raise
+            self._db.execute("BEGIN IMMEDIATE")
             self._outermost = True
-            self._db.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if not self._outermost:

@@ -1,0 +1,112 @@
+"""Patience: work on the store, tried at once, and again while another process holds the file (decision 21).
+
+    the store          what is asked of it
+    takes it           is done at once, without a step of the loop in between
+    is busy            is tried again every 50 ms, by one waiter at a time while the others stand in line
+    stays so           fails after ten seconds
+    fails              fails; before anything else is to be kept, something small must be kept first
+
+Nobody waits for a lock in the loop itself: everybody else would wait with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+from dragoman.errors import ClientError
+from dragoman.gateway.logs import Log
+from dragoman.store import Store, is_busy
+
+T = TypeVar("T")
+
+# How long a busy store is waited for, and how often it is tried, in seconds.
+_PATIENCE = 10.0
+_PAUSE = 0.05
+# A store that failed before is not waited for so long.
+_LITTLE = 1.0
+
+
+class NotKept(ClientError):
+    """An answer that was to be kept could not be: it is not told, since nobody could refer to it."""
+
+    def __init__(self) -> None:
+        super().__init__(500, "the answer could not be kept, so that it is not told; ask again, or with store: false")
+
+
+class Patience:
+    """How one process comes to its store. `failed` says that the last write did."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._line = asyncio.Lock()
+        self.failed = False
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Look something up; only a process that has the file for itself can be in the way."""
+        try:
+            return work()
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                raise
+        return await self._in_line(work, _PATIENCE)
+
+    async def write(self, work: Callable[[], T], seconds: float = _PATIENCE) -> T:
+        """Write something down, which fails as a whole or not at all; what is first in the line comes first."""
+        try:
+            done = await self._tried(work, seconds)
+        except sqlite3.Error:
+            self.failed = True
+            raise
+        self.failed = False
+        return done
+
+    def write_now(self, work: Callable[[], object]) -> str:
+        """Try once, without waiting; give what hindered it, in words."""
+        try:
+            work()
+        except sqlite3.Error as error:
+            self.failed = self.failed or not is_busy(error)
+            return str(error) or "the store failed"
+        self.failed = False
+        return ""
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether somebody stands in line."""
+        return self._line.locked()
+
+    async def check(self, store: Store) -> None:
+        """Refuse what could not be kept: before anybody is asked for it, a store that failed is tried again."""
+        if self.failed:
+            try:
+                await self.write(store.probe, _LITTLE)
+            except sqlite3.Error as error:
+                self._log.event("error", "the store still fails", why=str(error))
+                raise ClientError(
+                    503, "answers cannot be kept at present; try again later, or with store: false"
+                ) from None
+
+    async def _tried(self, work: Callable[[], T], seconds: float) -> T:
+        if not self._line.locked():
+            try:
+                return work()
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    raise
+        return await self._in_line(work, seconds)
+
+    async def _in_line(self, work: Callable[[], T], seconds: float) -> T:
+        try:
+            async with asyncio.timeout(seconds), self._line:
+                while True:
+                    try:
+                        return work()
+                    except sqlite3.Error as error:
+                        if not is_busy(error):
+                            raise
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError:
+            raise sqlite3.OperationalError("another process holds the file for too long") from None

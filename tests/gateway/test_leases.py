@@ -1,0 +1,115 @@
+"""The conversations that responses of a process have for themselves, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway import leases as module
+from dragoman.gateway.leases import Leases
+from dragoman.gateway.logs import Log
+from dragoman.store import Store
+from dragoman.store.conversations import LEASE
+from tests.store.opened import ALICE, Clock, opened
+
+SHORT = 0.02
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RENEW", SHORT)
+    monkeypatch.setattr(module, "_AGAIN", SHORT / 2)
+
+
+def _made(store: Store) -> tuple[Leases, io.StringIO]:
+    store.conversations.create(ALICE, "c1", b"{}", ())
+    log = io.StringIO()
+    return Leases(store, Log(log, json=True)), log
+
+
+def test_a_lease_is_renewed_as_long_as_it_is_held() -> None:
+    clock = Clock()
+
+    async def main() -> None:
+        with opened(clock=clock) as store:
+            leases, _ = _made(store)
+            assert leases.take(ALICE, "c1", "r1")
+            for _ in range(5):
+                clock.now += LEASE - 1
+                await asyncio.sleep(3 * SHORT)
+                assert not store.conversations.lease(ALICE, "c1", "r2")
+            leases.release("c1", "r1")
+            assert store.conversations.lease(ALICE, "c1", "r2")
+            await asyncio.sleep(3 * SHORT)
+            assert leases._timer is None
+            leases.close()
+
+    asyncio.run(main())
+
+
+def test_what_another_one_took_is_not_taken_back() -> None:
+    clock = Clock()
+
+    async def main() -> None:
+        with opened(clock=clock) as store:
+            leases, _ = _made(store)
+            assert leases.take(ALICE, "c1", "r1")
+            clock.now += LEASE
+            assert store.conversations.lease(ALICE, "c1", "r2")
+            await asyncio.sleep(3 * SHORT)
+            leases.release("c1", "r1")
+            assert not store.conversations.lease(ALICE, "c1", "r3")
+            leases.close()
+
+    asyncio.run(main())
+
+
+def test_a_release_that_meets_a_busy_store_is_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+            leases, log = _made(store)
+            assert leases.take(ALICE, "c1", "r1")
+            other.execute("BEGIN IMMEDIATE")
+            leases.release("c1", "r1")
+            await asyncio.sleep(3 * SHORT)
+            other.execute("ROLLBACK")
+            async with asyncio.timeout(20):
+                while leases._over:
+                    await asyncio.sleep(SHORT)
+            assert store.conversations.lease(ALICE, "c1", "r2")
+            assert log.getvalue() == ""
+            leases.close()
+
+    asyncio.run(main())
+
+
+def test_a_store_that_fails_is_told_and_not_tried_for_ever() -> None:
+    async def main() -> None:
+        with opened() as store:
+            leases, log = _made(store)
+            assert leases.take(ALICE, "c1", "r1")
+            store._db.execute("DROP TABLE conversations")
+            leases.release("c1", "r1")
+            assert "could not be looked after" in log.getvalue()
+            assert not leases._over
+            leases.close()
+
+    asyncio.run(main())
+
+
+def test_a_process_that_ends_lets_go_of_everything() -> None:
+    async def main() -> None:
+        with opened() as store:
+            leases, _ = _made(store)
+            assert leases.take(ALICE, "c1", "r1")
+            leases.close()
+            assert store.conversations.lease(ALICE, "c1", "r2")
+
+    asyncio.run(main())

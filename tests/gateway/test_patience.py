@@ -1,0 +1,142 @@
+"""Work on the store while another process holds the file, and after it failed."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ClientError
+from dragoman.gateway import patience as module
+from dragoman.gateway.logs import Log
+from dragoman.gateway.patience import Patience
+from dragoman.store import Store
+from tests.store.opened import ALICE, kept, opened
+
+
+def _patience() -> Patience:
+    return Patience(Log(io.StringIO()))
+
+
+@contextmanager
+def _shared(path: Path) -> Iterator[tuple[Store, sqlite3.Connection]]:
+    """A store, and another process's connection to its file."""
+    file = path / "state.db"
+    with opened(file) as store, closing(sqlite3.connect(file, isolation_level=None)) as other:
+        yield store, other
+
+
+def test_what_the_store_takes_is_done_without_a_step_of_the_loop() -> None:
+    with opened() as store:
+        done = _patience().write(partial(store.responses.add, ALICE, kept("r1")))
+        # A coroutine that never waits is at its end after one step.
+        with pytest.raises(StopIteration) as ended:
+            done.send(None)
+        assert ended.value.value is True
+
+
+def test_a_busy_store_is_tried_again_while_others_go_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        with _shared(tmp_path) as (store, other):
+            patience = _patience()
+            other.execute("BEGIN IMMEDIATE")
+            writing = [
+                asyncio.ensure_future(patience.write(partial(store.responses.add, ALICE, kept(f"r{count}"))))
+                for count in range(5)
+            ]
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+            assert patience.waited_for and not any(work.done() for work in writing)
+            # Readers do not meet a writer, and do not stand in line.
+            assert await patience.read(partial(store.responses.find, ALICE, "r1")) is None
+            other.execute("ROLLBACK")
+            assert await asyncio.gather(*writing) == [True] * 5
+            assert not patience.waited_for and not patience.failed
+
+    asyncio.run(main())
+
+
+def test_one_at_a_time_tries_and_the_others_stand_in_line(tmp_path: Path) -> None:
+    async def main() -> None:
+        with _shared(tmp_path) as (store, other):
+            patience, tries, done = _patience(), [0, 0, 0], list[int]()
+
+            def work(number: int) -> None:
+                tries[number] += 1
+                store.responses.add(ALICE, kept(f"r{number}"))
+                done.append(number)
+
+            other.execute("BEGIN IMMEDIATE")
+            writing = [asyncio.ensure_future(patience.write(partial(work, number))) for number in range(3)]
+            await asyncio.sleep(0.4)
+            assert tries[0] > 2 and tries[1:] == [0, 0]
+            other.execute("ROLLBACK")
+            await asyncio.gather(*writing)
+            assert done == [0, 1, 2]
+
+    asyncio.run(main())
+
+
+def test_a_store_that_stays_busy_has_failed_and_what_is_to_be_kept_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LITTLE", 0.1)
+
+    async def main() -> None:
+        with _shared(tmp_path) as (store, other):
+            patience = _patience()
+            other.execute("BEGIN IMMEDIATE")
+            waiting = [patience.write(partial(store.responses.add, ALICE, kept("r1")), 0.2) for _ in range(3)]
+            for error in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(error, sqlite3.OperationalError)
+            assert patience.failed
+            with pytest.raises(ClientError) as told:
+                await patience.check(store)
+            assert told.value.status == 503
+            other.execute("ROLLBACK")
+            await patience.check(store)
+            assert not patience.failed
+
+    asyncio.run(main())
+
+
+def test_a_full_disk_is_a_failure_until_there_is_room_again() -> None:
+    async def main() -> None:
+        with opened() as store:
+            patience = _patience()
+            pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+            store._db.execute(f"PRAGMA max_page_count = {pages}")
+            with pytest.raises(sqlite3.OperationalError):
+                await patience.write(store.probe)
+            with pytest.raises(ClientError):
+                await patience.check(store)
+            store._db.execute("PRAGMA max_page_count = 100000")
+            await patience.check(store)
+            assert store._db.execute("SELECT count(*) FROM events").fetchone() == (0,)
+
+    asyncio.run(main())
+
+
+def test_to_look_something_up_says_nothing_about_writing() -> None:
+    async def main() -> None:
+        with opened() as store:
+            patience = _patience()
+            patience.failed = True
+            await patience.read(partial(store.responses.find, ALICE, "r1"))
+            assert patience.failed
+            assert patience.write_now(partial(store.responses.add, ALICE, kept("r1"))) == ""
+            assert not patience.failed
+            store._db.execute("DROP TABLE responses")
+            with pytest.raises(sqlite3.OperationalError):
+                await patience.read(partial(store.responses.find, ALICE, "r1"))
+            assert not patience.failed
+            assert "no such table" in patience.write_now(partial(store.responses.delete, ALICE, "r1"))
+            assert patience.failed
+
+    asyncio.run(main())
