@@ -13,6 +13,7 @@ connection, because usage may still follow (S6).
 from __future__ import annotations
 
 from enum import Enum
+from itertools import count
 
 from dragoman.errors import WireError
 from dragoman.model.events import (
@@ -99,7 +100,8 @@ class ChatStreamDecoder:
         self._target = asked.target
         self._ledger = ledger
         self._state = _FRESH
-        self._count = 0
+        # A counter of its own, which both the decoder and its calls may hold.
+        self._next_index = count().__next__
         self._run = _NONE
         self._index = -1
         # The member whose text continues the open run.
@@ -152,10 +154,6 @@ class ChatStreamDecoder:
     def broken(self, failure: Failure) -> bytes:
         """The frame by which a relayed stream tells its client that it broke off; nothing follows it."""
         return error_frame(failure)
-
-    def _next_index(self) -> int:
-        self._count += 1
-        return self._count - 1
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
         self._state = _OVER
