@@ -21,6 +21,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Limits, Settings, Timeouts
+from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -128,19 +129,19 @@ def script(received: Received) -> Reply:
     return streams(protocol) if body.get("stream") else tells(protocol)
 
 
-def _pause(protocol: str, body: dict[str, object]) -> Reply:
+def _pause(protocol: str, body: JsonObject) -> Reply:
     resumed = "Let me look" in json.dumps(body)
     said = (LAST, "end_turn") if resumed else (FIRST, "pause_turn")
     return stream(events(*said)) if body.get("stream") else whole(message(*said))
 
 
-def _flood(protocol: str, body: dict[str, object]) -> Reply:
+def _flood(protocol: str, body: JsonObject) -> Reply:
     told = frames(protocol)
     grown = next(frame for frame in told if b"Guten" in frame).replace(b"Guten", b"Guten" + FLOOD.encode())
     return stream(speaking(protocol), *[grown] * 400)
 
 
-WORDS: dict[str, Callable[[str, dict[str, object]], Reply]] = {
+WORDS: dict[str, Callable[[str, JsonObject], Reply]] = {
     "[refuse]": lambda protocol, body: refusal(protocol, 400),
     "[busy]": lambda protocol, body: refusal(protocol, 429),
     "[fail]": lambda protocol, body: stream(
@@ -312,7 +313,7 @@ def test_a_background_response_that_is_cancelled_leaves_nothing(house: House) ->
     def run() -> None:
         body = {"model": "chat/served", "input": "[silent]", "background": True, "stream": False}
         made = house.post("/v1/responses", body).json()
-        assert house.post(f"/v1/responses/{made['id']}/cancel", b"").status == 200
+        assert house.post(f"/v1/responses/{made['id']!s}/cancel", b"").status == 200
 
     _lane(house, run)
 

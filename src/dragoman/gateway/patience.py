@@ -53,10 +53,10 @@ class Patience:
                 raise
         return await self._in_line(work, _PATIENCE)
 
-    async def write(self, work: Callable[[], T], seconds: float = _PATIENCE) -> T:
+    async def write(self, work: Callable[[], T], seconds: float | None = None) -> T:
         """Write something down, which fails as a whole or not at all; what is first in the line comes first."""
         try:
-            done = await self._tried(work, seconds)
+            done = await self._tried(work, _PATIENCE if seconds is None else seconds)
         except sqlite3.Error:
             self.failed = True
             raise

@@ -1,0 +1,362 @@
+"""What is told was kept: a store that another process holds, that fails, or that has no room (decision 21)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings, Storage, Timeouts
+from dragoman.gateway import patience as module
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PATIENCE,
+    RESPONSES,
+    Answer,
+    House,
+    Received,
+    Reply,
+    running,
+    settings_for,
+    stream,
+)
+from tests.gateway.keeping_house import on_loop, store_of
+from tests.gateway.says import comes_true, question, speaking, streams, tells, turn
+from tests.sdk.digging import dig_text
+from tests.sdk.providers import stream as stream_of
+from tests.sdk.samples import events_of
+
+# Of one that is translated, and of one that is relayed by a provider that keeps nothing.
+MODELS = {"translated": "chat/served", "relayed": "responses/served"}
+
+
+def script(received: Received) -> Reply:
+    """A provider that answers at once, or holds its last words back for a while."""
+    body = received.json()
+    protocol = CHAT if received.target.endswith("/chat/completions") else RESPONSES
+    if "ticking" in json.dumps(body):
+        begun = speaking(protocol)
+        rest = stream_of(protocol, turn(protocol)).removeprefix(begun)
+        return stream(begun, *(step for _ in range(40) for step in (b": tick\n\n", 0.01)), rest)
+    return streams(protocol) if body.get("stream") else tells(protocol)
+
+
+@contextmanager
+def kept_in(path: Path, timeouts: Timeouts | None = None, keys: tuple[str, ...] = ()) -> Iterator[House]:
+    """A gateway with its store in a file."""
+
+    def settings(port: int) -> Settings:
+        made = settings_for(port, timeouts=timeouts, keys=keys)
+        providers = {
+            name: replace(provider, stores=bool(keys)) if name == "responses" else provider
+            for name, provider in made.providers.items()
+        }
+        return replace(made, providers=providers, storage=Storage(path=str(path / "state.db")))
+
+    with running(script, settings) as house:
+        yield house
+
+
+class Holder:
+    """Another process, as far as the file can tell: it writes, and does not come to an end."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(path / "state.db", isolation_level=None, check_same_thread=False)
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def let_go(self) -> None:
+        """End it."""
+        self._db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Be gone."""
+        self._db.close()
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Holder]:
+    """The file, held by somebody else."""
+    with closing(Holder(path)) as holder:
+        yield holder
+
+
+@contextmanager
+def asking(work: Callable[[], Answer]) -> Iterator[Future[Answer]]:
+    """Ask in a thread."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(work)
+
+
+def _id_in(answer: Answer) -> str:
+    named = re.search(rb'"id": ?"(resp_\w+)"', answer.body)
+    assert named is not None, answer.body
+    return named[1].decode()
+
+
+def _is_complete(answer: Answer, streaming: bool) -> bool:
+    if not streaming:
+        return answer.status == 200 and answer.json()["status"] == "completed"
+    return b"event: response.completed" in answer.body
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("way", [*MODELS])
+def test_an_answer_waits_for_a_busy_store_and_other_streams_go_on(tmp_path: Path, way: str, streaming: bool) -> None:
+    body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
+    with kept_in(tmp_path) as house, held(tmp_path) as holder:
+        with asking(lambda: house.post("/v1/responses", body)) as told:
+            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            other = house.post(
+                PATHS[MESSAGES], {**question(MESSAGES, CHAT, stream=True), "metadata": {"user_id": "ticking"}}
+            )
+            assert other.status == 200
+            # What is not to be kept goes on as well.
+            assert house.post("/v1/responses", {**body, "store": False}).status == 200
+            assert not told.done()
+            holder.let_go()
+            answer = told.result(PATIENCE)
+        assert _is_complete(answer, streaming)
+        assert house.get(f"/v1/responses/{_id_in(answer)}").json()["status"] == "completed"
+
+
+def test_a_client_that_waits_for_its_last_frames_gets_signs_of_life(tmp_path: Path) -> None:
+    body = json.dumps({"model": "chat/served", "input": "Hello.", "stream": True}).encode()
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+    with kept_in(tmp_path, Timeouts(keep_alive=0.05)) as house, held(tmp_path) as holder:
+        with house.connect() as connection:
+            connection.sendall(head.encode() + body)
+            heard = b""
+            while heard.count(b"\n:") < 4:
+                heard += connection.recv(65536)
+            assert b"response.completed" not in heard
+            holder.let_go()
+            rest = read_answer_after(connection)
+        assert b"event: response.completed" in rest and b"[DONE]" in rest
+
+
+def read_answer_after(connection: socket.socket) -> bytes:
+    """What still comes."""
+    heard = b""
+    while piece := connection.recv(65536):
+        heard += piece
+    return heard
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("way", [*MODELS])
+def test_what_cannot_be_kept_is_not_told(
+    tmp_path: Path, way: str, streaming: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.3)
+    monkeypatch.setattr(module, "_LITTLE", 0.05)
+    body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
+    with kept_in(tmp_path) as house, held(tmp_path) as holder:
+        answer = house.post("/v1/responses", body)
+        assert not _is_complete(answer, streaming)
+        if streaming:
+            last = events_of(answer.body)[-1]
+            assert (answer.status, last["type"]) == (200, "response.failed")
+            assert "could not be kept" in dig_text(last, "response", "error", "message")
+            numbers = [event["sequence_number"] for event in events_of(answer.body)]
+            assert numbers == list(range(len(numbers)))
+        else:
+            assert (answer.status, answer.header("x-should-retry")) == (500, "false")
+            assert "could not be kept" in answer.body.decode()
+        # From now on nobody is asked for what could not be kept either.
+        asked = len(house.provider.received)
+        assert house.post("/v1/responses", body).status == 503
+        assert len(house.provider.received) == asked
+        assert house.post("/v1/responses", {**body, "store": False}).status == 200
+        holder.let_go()
+        again = house.post("/v1/responses", body)
+        assert _is_complete(again, streaming)
+        assert house.get(f"/v1/responses/{_id_in(again)}").status == 200
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+def test_a_disk_without_room_is_told_and_asked_again_when_there_is(tmp_path: Path, streaming: bool) -> None:
+    body = {"model": "chat/served", "input": "word " * 20_000, "stream": streaming}
+    with kept_in(tmp_path) as house:
+        db = store_of(house)._db
+        pages = on_loop(house, lambda: db.execute("PRAGMA page_count").fetchone()[0])
+        on_loop(house, lambda: db.execute(f"PRAGMA max_page_count = {pages + 1}").fetchone())
+        answer = house.post("/v1/responses", body)
+        assert not _is_complete(answer, streaming)
+        assert house.post("/v1/responses", body).status == 503
+        on_loop(house, lambda: db.execute("PRAGMA max_page_count = 100000").fetchone())
+        again = house.post("/v1/responses", body)
+        assert _is_complete(again, streaming)
+        assert house.get(f"/v1/responses/{_id_in(again)}").status == 200
+
+
+CHANGES: dict[str, Callable[[House, str, str], Answer]] = {
+    "a conversation": lambda house, response, conversation: house.post("/v1/conversations", {}),
+    "items": lambda house, response, conversation: house.post(
+        f"/v1/conversations/{conversation}/items", {"items": [{"role": "user", "content": "x"}]}
+    ),
+    "a deletion": lambda house, response, conversation: house.ask("DELETE", f"/v1/responses/{response}", b""),
+    "a response in the background": lambda house, response, conversation: house.post(
+        "/v1/responses", {"model": "chat/served", "input": "x", "background": True}
+    ),
+    "a response in a conversation": lambda house, response, conversation: house.post(
+        "/v1/responses", {"model": "chat/served", "input": "x", "conversation": conversation}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", [*CHANGES])
+@pytest.mark.parametrize("stays", [False, True], ids=["for a while", "for too long"])
+def test_a_change_waits_for_a_busy_store(
+    tmp_path: Path, change: str, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kept_in(tmp_path) as house:
+        response = _id_in(house.post("/v1/responses", {"model": "chat/served", "input": "x"}))
+        conversation = str(house.post("/v1/conversations", {}).json()["id"])
+        monkeypatch.setattr(module, "_PATIENCE", 0.3 if stays else PATIENCE)
+        asked = len(house.provider.received)
+        with held(tmp_path) as holder, asking(lambda: CHANGES[change](house, response, conversation)) as told:
+            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            assert house.get(f"/v1/responses/{response}").status == 200
+            if stays:
+                assert told.result(PATIENCE).status == 500
+                assert len(house.provider.received) == asked
+            else:
+                assert not told.done()
+                holder.let_go()
+                assert told.result(PATIENCE).status == 200
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["busy", "free again"])
+def test_a_client_that_hangs_up_while_its_answer_is_kept(tmp_path: Path, free: bool) -> None:
+    body = json.dumps({"model": "chat/served", "input": "ticking", "stream": True}).encode()
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
+    with kept_in(tmp_path) as house, held(tmp_path) as holder:
+        patience = house.app.service.state.patience
+        with house.connect() as connection:
+            connection.sendall(head.encode() + body)
+            heard = b""
+            while b"response.created" not in heard:
+                heard += connection.recv(65536)
+            assert comes_true(lambda: patience.waited_for, PATIENCE)
+            if free:
+                # Held up in the line, so that only the last try can have kept it.
+                on_loop(house, lambda: setattr(module, "_PAUSE", 60.0))
+                time.sleep(0.2)
+                holder.let_go()
+        try:
+            assert comes_true(lambda: house.server.busy == 0, PATIENCE)
+        finally:
+            module._PAUSE = 0.05
+        response_id = heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
+        if not free:
+            holder.let_go()
+        found = on_loop(house, lambda: store_of(house).responses.known(f"resp_{response_id}"))
+        assert (found, "could not be kept" in house.log.getvalue()) == (free, not free)
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["busy", "free again"])
+def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool) -> None:
+    body = {"model": "chat/served", "input": "Hello.", "stream": True}
+    with kept_in(tmp_path) as house, held(tmp_path) as holder:
+        with asking(lambda: house.post("/v1/responses", body)) as told:
+            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+
+            def stop() -> None:
+                house.app.service.draining = True
+                if free:
+                    holder.let_go()
+                house.server.cancel_all()
+
+            on_loop(house, stop)
+            answer = told.result(PATIENCE)
+        assert _is_complete(answer, streaming=True) is free
+        assert free or events_of(answer.body)[-1]["type"] == "response.failed"
+        with closing(sqlite3.connect(tmp_path / "state.db")) as db:
+            assert db.execute("SELECT count(*) FROM responses").fetchone() == (int(free),)
+
+
+def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_path: Path) -> None:
+    keys = ("sk-alice-0123456789abcdef", "sk-bob-0123456789abcdef")
+    body = {"model": "responses/served", "input": "Hello.", "stream": True}
+    with kept_in(tmp_path, keys=keys) as house, held(tmp_path) as holder:
+        alice = {"authorization": f"Bearer {keys[0]}"}
+        with asking(lambda: house.post("/v1/responses", body, **alice)) as told:
+            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            assert not told.done()
+            # A provider that was told not to keep it has nothing that could be noted.
+            assert house.post("/v1/responses", {**body, "store": False}, **alice).status == 200
+            holder.let_go()
+            answer = told.result(PATIENCE)
+        assert _is_complete(answer, streaming=True)
+        owner = house.app.service.settings.keys[0].digest
+        noted = on_loop(house, lambda: store_of(house).responses.find(owner, _id_in(answer)))
+        assert noted is not None and not noted.body
+
+
+def test_a_process_that_wants_the_file_for_itself_stops_nobody(tmp_path: Path) -> None:
+    with kept_in(tmp_path) as house, closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
+        other.execute("PRAGMA busy_timeout = 100")
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        try:
+            other.execute("BEGIN EXCLUSIVE")
+            other.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            # It is in use.
+            pass
+        other.execute("PRAGMA locking_mode = NORMAL")
+        other.execute("SELECT count(*) FROM responses").fetchone()
+        answer = house.post("/v1/responses", {"model": "chat/served", "input": "x"})
+        assert house.get(f"/v1/responses/{_id_in(answer)}").status == 200
+
+
+def test_every_answer_of_a_crowd_that_was_told_can_be_fetched(tmp_path: Path) -> None:
+    """Another process writes again and again while many are answered."""
+    over = threading.Event()
+
+    def write() -> None:
+        with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None, timeout=PATIENCE)) as db:
+            while not over.is_set():
+                db.execute("BEGIN IMMEDIATE")
+                over.wait(0.02)
+                db.execute("ROLLBACK")
+                time.sleep(0.005)
+
+    with kept_in(tmp_path) as house, ThreadPoolExecutor(9) as pool:
+        writing = pool.submit(write)
+        try:
+            asked = [
+                pool.submit(
+                    house.post, "/v1/responses", {"model": model, "input": f"{count}", "stream": bool(count % 2)}
+                )
+                for count in range(12)
+                for model in MODELS.values()
+            ]
+            answers = [told.result(PATIENCE) for told in asked]
+        finally:
+            over.set()
+        writing.result(PATIENCE)
+        for count, answer in enumerate(answers):
+            assert _is_complete(answer, streaming=bool(count // 2 % 2))
+            assert house.get(f"/v1/responses/{_id_in(answer)}").json()["status"] == "completed"
+
+
+def test_the_loop_never_waits_for_a_lock(tmp_path: Path) -> None:
+    async def timeout(house: House) -> int:
+        await asyncio.sleep(0)
+        return int(store_of(house)._db.execute("PRAGMA busy_timeout").fetchone()[0])
+
+    with kept_in(tmp_path) as house:
+        assert house.run(timeout(house)) == 0
