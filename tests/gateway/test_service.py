@@ -79,6 +79,18 @@ def test_a_changed_configuration_serves_the_next_request() -> None:
         assert len(house.provider.received) == 1
 
 
+def test_item_10_a_changed_configuration_remembers_whose_connections_are_not_used_again() -> None:
+    with running() as house:
+
+        async def change() -> bool:
+            old = house.app.service
+            new = Service(old.settings, old.metrics, old.log, old.state, former=old)
+            await new.close()
+            return new.client.reuse is old.client.reuse
+
+        assert house.run(change())
+
+
 def test_item_12_a_changed_configuration_remembers_which_keys_rest() -> None:
     seen: list[str | None] = []
 

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from dragoman.errors import ClientError, StrictError, WireError
 from dragoman.gateway import headers
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Place
 from dragoman.gateway.routes import Aim, shown
 from dragoman.http.coding import BodyDecoder
@@ -101,8 +102,8 @@ async def receive(request: Request, limit: int) -> bytes:
         return raw
     undoing = BodyDecoder(raw, coding, limit)
     if not undoing.step():
-        # A step is what the loop may do for one body. To be joined with what else is done beside it (large_work).
-        await asyncio.get_running_loop().run_in_executor(None, undoing.run)
+        # A step is what the loop may do for one body.
+        await beside_loop(undoing.run, limit)
     return undoing.body()
 
 

@@ -50,7 +50,11 @@ class Service:
         self.proxies = networks(settings.server.trusted_proxies)
         self.routes = Routes(settings)
         self.mint = system_mint()
-        self.client = Client(connect_timeout=settings.timeouts.connect, connections=settings.limits.connections)
+        self.client: Client = Client(
+            connect_timeout=settings.timeouts.connect,
+            connections=settings.limits.connections,
+            reuse=former.client.reuse if former is not None else None,
+        )
         self.draining = False
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         rotations = former._rotations if former is not None else {}

@@ -40,7 +40,7 @@ class Client:
         self._connections = connections
         self._idle = idle
         self._tls = Tls(context)
-        self._reuse = reuse or Reuse()
+        self.reuse = reuse or Reuse()
         self._proxies = Proxies(os.environ if proxies is None else proxies)
         self._pools: dict[Origin, tuple[Pool, Proxy | None]] = {}
         self._closed = False
@@ -70,7 +70,7 @@ class Client:
             context = tls.context() if origin.scheme == "https" else None
             return dial(Route(origin, proxy, context), seconds, lambda end: Connection(pool, end))
 
-        pool = Pool(connect, most=self._connections, idle=self._idle, origin=origin, reuse=self._reuse)
+        pool = Pool(connect, most=self._connections, idle=self._idle, origin=origin, reuse=self.reuse)
         if self._closed:
             pool.close()
         self._pools[origin] = (pool, proxy)
