@@ -244,7 +244,8 @@ class Connection(asyncio.Protocol):
         receiver.received += len(data)
         receiver.last = self._loop.time()
         self._barren += len(data)
-        self._early = self.reused and (self._early if self._headed else self._unsent())
+        if self.reused and not self._headed:
+            self._early = self._unsent()
         broken = False
         try:
             self._parser.feed_data(data)

@@ -17,35 +17,35 @@ class Pieces:
         self.size = 0
         self._kept: list[bytes] = []
         # The small pieces since the last one that was kept.
-        self._small = bytearray()
+        self._small: bytearray | None = None
 
     def append(self, piece: bytes) -> None:
         """Add a piece."""
         self.size += len(piece)
-        if len(piece) < SMALL and self._kept:
+        if not self._kept or len(piece) >= SMALL:
+            self._keep_small()
+            self._kept.append(piece)
+        elif self._small is None:
+            self._small = bytearray(piece)
+        else:
             self._small += piece
             if len(self._small) >= BLOCK:
                 self._keep_small()
-        else:
-            if self._small:
-                self._keep_small()
-            self._kept.append(piece)
 
     def take(self) -> bytes:
         """All that came, as one; nothing is left."""
-        if self._small:
-            self._keep_small()
+        self._keep_small()
         kept = self._kept
-        whole = kept[0] if len(kept) == 1 else b"".join(kept)
         self.clear()
-        return whole
+        return kept[0] if len(kept) == 1 else b"".join(kept)
 
     def clear(self) -> None:
         """Forget what came."""
         self.size = 0
         self._kept = []
-        self._small = bytearray()
+        self._small = None
 
     def _keep_small(self) -> None:
-        self._kept.append(bytes(self._small))
-        self._small = bytearray()
+        if self._small is not None:
+            self._kept.append(bytes(self._small))
+            self._small = None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import array
 import fcntl
+import sys
 import termios
+
+NONE = bytes(4)
 
 
 def unarrived(descriptor: int) -> int:
     """How many bytes that a socket took have not arrived at the other side; 0 where the system does not tell."""
-    count = array.array("i", [0])
     try:
-        fcntl.ioctl(descriptor, termios.TIOCOUTQ, count)
+        count = fcntl.ioctl(descriptor, termios.TIOCOUTQ, NONE)
     except (OSError, ValueError):
         # Closed, or no such question.
         return 0
-    return max(count[0], 0)
+    return int.from_bytes(count, sys.byteorder)
