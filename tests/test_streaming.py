@@ -308,3 +308,17 @@ def test_a_relay_that_skims_hears_an_error_among_deltas(protocol: str) -> None:
 def test_three_newlines_are_passed_on_as_three_newlines(protocol: str, size: int, stream: bytes) -> None:
     translator = StreamTranslator(source=protocol, target=protocol)
     assert b"".join(translator.feed(stream[at : at + size]) for at in range(0, len(stream), size)) == stream
+
+
+@pytest.mark.parametrize("target", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("source", [codec.name for codec in PROTOCOLS])
+def test_an_error_of_megabytes_is_told_by_its_beginning(source: str, target: str) -> None:
+    words = "no room for this " * 200_000
+    error: dict[str, object] = {"type": "error", "error": {"type": "overloaded_error", "message": words}}
+    if source == "openai-responses":
+        error = {"type": "error", "code": "server_error", "message": words, "param": None, "sequence_number": 0}
+    translator = StreamTranslator(source=source, target=target)
+    told = translator.feed(sse(error, named=source != "openai-chat")) + translator.close()
+    assert translator.failure is not None
+    assert b"no room for this" in told
+    assert len(told) < 64 * 1024

@@ -39,7 +39,7 @@ from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Codec, Mint, StreamDecoder
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.compaction import as_compaction
-from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.serial import Serializer, Sink
 from dragoman.rules.stops import StopStage
@@ -51,6 +51,8 @@ DEFAULT_LIMIT = 64 * 1024 * 1024
 _LINE_FEED = 0x0A
 # Half a frame that is longer is read as any other.
 _SKIMMED = 256 * 1024
+# What a provider's own error may come to on the relay.
+_LONGEST_FAILURE = 256 * 1024
 
 
 class StreamTranslator:
@@ -318,9 +320,9 @@ class _Source:
             if isinstance(event, UsageReported):
                 self.usage = event.usage
             elif isinstance(event, Failed):
-                self.failure = event.failure
+                self.failure = bounded(event.failure)
                 self.over = True
-                return events[: position + 1]
+                return [*events[:position], Failed(self.failure)]
             elif kind is Ended:
                 self.over = True
                 return events[: position + 1]
@@ -416,13 +418,16 @@ class _Relay:
         self._broken = False
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
-        last = events[-1] if events else None
-        if isinstance(last, Failed) and last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native:
-            # Not the provider's own error frame but bytes nobody can read: they are not passed on.
+        last, held = events[-1] if events else None, self._held
+        if isinstance(last, Failed) and (
+            (last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native)
+            or len(held) + len(chunk) > _LONGEST_FAILURE
+        ):
+            # Not the provider's own error frame but bytes nobody can read, or so many that nobody searches them for
+            # secrets: they are not passed on.
             self._broken = True
-            self._held.clear()
+            held.clear()
             return self._decoder.broken(last.failure)
-        held = self._held
         if not held and (chunk.endswith(b"\n\n") or isinstance(last, Failed | Ended)):
             return chunk
         # A blank line may be cut between two reads; what was searched before is not searched again.

@@ -40,8 +40,8 @@ _PAGE, _LARGEST_PAGE = 20, 100
 _LOOK = 0.1
 _DELETED = "the response was deleted before it was complete"
 _UNREADABLE = "what is kept of the response could not be read; ask for it again"
-_number_of = re.compile(rb'"sequence_number":(\d+)\}\s*\Z').search
-_numbers_of = re.compile(rb'"sequence_number":(\d+)\}\n').findall
+_number_of = re.compile(rb'"sequence_number":(\d{1,18})\}\s*\Z').search
+_numbers_of = re.compile(rb'"sequence_number":(\d{1,18})\}\n').findall
 
 
 async def serve_response(service: Service, request: Request, place: Place, record: Record, key: Key | None) -> None:

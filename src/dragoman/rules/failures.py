@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
@@ -21,6 +22,29 @@ from dragoman.wire.json import decode_lenient, encode_text
 ENDED_EARLY = "upstream stream ended unexpectedly"
 
 _MESSAGE_LIMIT = 500
+# What an error may say, and each of its names; it is searched for secrets, which takes its time.
+_LONGEST_MESSAGE = 16 * 1024
+_LONGEST_NAME = 200
+
+
+def bounded(failure: Failure) -> Failure:
+    """The same failure, cut to what an error may say."""
+    fields = failure.extras.fields if failure.extras is not None else {}
+    size = len(failure.message) + (len(encode_text(fields)) if fields else 0)
+    if (
+        size <= _LONGEST_MESSAGE
+        and max(map(len, (failure.native, failure.code or "", failure.param or ""))) <= _LONGEST_NAME
+    ):
+        return failure
+    return replace(
+        failure,
+        message=failure.message[:_LONGEST_MESSAGE],
+        native=failure.native[:_LONGEST_NAME],
+        code=failure.code and failure.code[:_LONGEST_NAME],
+        param=failure.param and failure.param[:_LONGEST_NAME],
+        extras=failure.extras if size <= _LONGEST_MESSAGE else None,
+    )
+
 
 # What a status means where no word says more; one that is not here keeps its status.
 STATUS_KINDS: dict[int, FailureKind] = {
