@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Mapping
 
 import pytest
 
 from dragoman.config.settings import Settings
+from dragoman.gateway.asking import Asking
+from dragoman.gateway.record import Record
+from dragoman.http.flight import HeaderList
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
     PATHS,
     PROTOCOLS,
     RESPONSES,
+    House,
     Received,
     Reply,
     running,
@@ -246,3 +251,52 @@ def test_pitfall_191_the_error_of_the_only_provider_is_never_replaced_by_a_summa
         told = house.post("/v1/messages", question(MESSAGES, CHAT))
         assert failure_of(MESSAGES, told)["message"] == "slow down, this is the reason"
         assert told.header("x-dragoman-route") == f"{NAMES[CHAT]}/served; dialect={CHAT}"
+
+
+class Crumbs:
+    """A provider's answer that comes two bytes at a time."""
+
+    status = 200
+    headers: HeaderList
+
+    def __init__(self, count: int) -> None:
+        self.headers = []
+        self._count = count
+
+    async def head(self) -> None: ...
+
+    async def read(self, limit: int) -> bytes:
+        raise AssertionError("it is pumped")
+
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        for count in range(self._count):
+            take(b"%02d" % (count % 100))
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def abort(self, error: Exception) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> None:
+    # Two-byte chunks: 8 MiB cost 227 MiB.
+    count = 250_000
+
+    async def read(house: House) -> tuple[int, int]:
+        record = Record(request_id="req_1", dialect=CHAT, path="", started=house.app.service.clock())
+        asking = Asking(house.app.service, record)
+        tracemalloc.start()
+        try:
+            body = await asking.read(Crumbs(count))
+            return len(body), tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+            asking.end()
+
+    with running() as house:
+        size, peak = house.run(read(house))
+    assert size == 2 * count
+    assert peak < 4 * size

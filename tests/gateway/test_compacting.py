@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, whole
+from dragoman.config.settings import Limits, Settings
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, running, settings_for, whole
 from tests.gateway.keeping_house import ALICE, BOB, create, error_in, keeping
 from tests.gateway.says import STOPS, model_of, streams, tells
 from tests.sdk.digging import Object, dig_objects, dig_text
@@ -129,3 +130,14 @@ def test_half_a_summary_is_an_error_where_nothing_could_say_that_it_is_half() ->
     with keeping([whole({**reply, "choices": [{**choice, "finish_reason": "length"}]})]) as house:
         made = house.post("/v1/responses/compact", {"model": model_of(CHAT), "input": SAID})
         assert error_in(made)[0] == 502
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_limits_answer_holds_for_a_summary_on_its_way(stream: bool) -> None:
+    def settings(port: int) -> Settings:
+        return settings_for(port, limits=Limits(answer=10_000))
+
+    with running([streams(CHAT, "x" * 20_000)], settings) as house:
+        body = {"model": model_of(CHAT), "input": [*SAID, {"type": "compaction_trigger"}], "stream": stream}
+        told = house.post("/v1/responses", body)
+    assert (told.status, "larger than the limit" in told.body.decode()) == (502, True)

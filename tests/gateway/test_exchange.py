@@ -294,6 +294,30 @@ def test_an_answer_beyond_the_limit_is_a_502(client: str) -> None:
         assert house.post(PATHS[client], question(client, CHAT)).status == 502
 
 
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("streaming", [False, True], ids=["collected", "translated"])
+def test_limits_answer_holds_for_a_stream_that_is_gathered(client: str, streaming: bool) -> None:
+    def settings(port: int) -> Settings:
+        return settings_for(port, limits=Limits(answer=10_000))
+
+    if streaming and client == CHAT:
+        pytest.skip("what is only passed on is nowhere gathered")
+    with running([streams(CHAT, "x" * 20_000)], settings) as house:
+        told = house.post(PATHS[client], question(client, CHAT, stream=streaming))
+    # Nothing was said before it was too much.
+    assert told.status == 502
+    assert "larger than the limit" in message_of(client, told)
+
+
+def test_limits_answer_does_not_end_a_stream_that_is_only_passed_on() -> None:
+    def settings(port: int) -> Settings:
+        return settings_for(port, limits=Limits(answer=10_000))
+
+    with running([streams(CHAT, "x" * 20_000)], settings) as house:
+        told = house.post(PATHS[CHAT], question(CHAT, CHAT, stream=True))
+    assert (told.status, b"[DONE]" in told.body) == (200, True)
+
+
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_187_a_page_as_an_error_keeps_its_status_and_never_its_form(client: str, provider: str) -> None:
     page = whole(PAGE, 500, content_type="text/html")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from dragoman.config.settings import Storage
+from dragoman.config.settings import Storage, Timeouts
 from dragoman.gateway.stored import item_shown
 from dragoman.store.responses import Item
-from tests.gateway.harness import RESPONSES, House, whole
+from tests.gateway.harness import PATIENCE, RESPONSES, House, whole
 from tests.gateway.keeping_house import (
     ALICE,
     BOB,
@@ -26,6 +28,7 @@ from tests.gateway.keeping_house import (
     text_of,
     told,
 )
+from tests.gateway.says import comes_true
 from tests.sdk.digging import Object, dig_objects
 from tests.sdk.samples import events_of
 
@@ -434,3 +437,30 @@ def test_a_null_id_is_none() -> None:
         "content": [{"type": "input_text", "text": "x"}],
         "status": "completed",
     }
+
+
+def test_a_listener_that_stops_reading_is_cut_off() -> None:
+    with keeping(timeouts=Timeouts(idle=0.4)) as house:
+        made = create(house, background=True)
+        assert ended(house, made["id"])["status"] == "completed"
+        store = store_of(house)
+
+        def stream_of_it() -> None:
+            frame = b'event: x\ndata: {"sequence_number":1}\n\n: ' + b"x" * 1_000_000 + b"\n\n"
+            for number in range(1, 30):
+                store._db.execute("INSERT INTO events VALUES (?, ?, ?)", (made["id"], number, frame))
+
+        on_loop(house, stream_of_it)
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", house.port))
+            connection.settimeout(PATIENCE)
+            head = f"GET /v1/responses/{made['id']}?stream=true HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+            connection.sendall(head.encode())
+            assert comes_true(lambda: house.server.busy == 1, PATIENCE)
+            assert comes_true(lambda: house.server.busy == 0, PATIENCE)
+            heard = bytearray()
+            with contextlib.suppress(ConnectionError):
+                while got := connection.recv(1_000_000):
+                    heard += got
+        assert not heard.endswith(b"0\r\n\r\n")

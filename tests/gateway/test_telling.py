@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Coroutine
@@ -554,3 +555,33 @@ def test_half_an_event_inside_a_stream_is_never_passed_on(client: str, provider:
         answer = house.post(PATHS[client], question(client, provider, stream=True))
     assert half not in answer.body
     assert stream_failure(client, answer.body)["message"]
+
+
+def _silent_client(house: House, path: str, body: object) -> socket.socket:
+    """A client that asks for much and reads nothing."""
+    data = json.dumps(body).encode()
+    connection = socket.socket()
+    # As little as the system allows, so that it is soon noticed.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", house.port))
+    connection.settimeout(20)
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(data)}\r\n\r\n"
+    connection.sendall(head.encode() + data)
+    return connection
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES])
+def test_a_client_that_stops_reading_is_cut_off_without_another_word(client: str) -> None:
+    piece = next(frame for frame in frames(CHAT) if b"Guten" in frame).replace(b"Guten", b"x" * 65536)
+    with running([stream(speaking(CHAT), *[piece] * 400, 30.0)], patient(idle=0.5)) as house:
+        with _silent_client(house, PATHS[client], question(client, CHAT, stream=True)) as connection:
+            assert comes_true(lambda: len(house.provider.received) == 1, 20)
+            assert comes_true(lambda: house.server.busy == 0, 20)
+            heard = bytearray()
+            with contextlib.suppress(ConnectionError):
+                while got := connection.recv(1_000_000):
+                    heard += got
+        assert b"fell silent" not in heard
+        assert not heard.endswith(b"0\r\n\r\n")
+        (line,) = log_lines(house)
+        assert line["failure"] == "timeout"

@@ -152,6 +152,32 @@ def test_a_response_whose_process_was_killed_has_failed(house: Served, holding: 
         assert again[-1]["type"] == "response.failed"
 
 
+def test_a_conversation_whose_worker_was_killed_is_free_within_seconds(house: Served, holding: Holding) -> None:
+    conversation = house.post("/v1/conversations", {}).json()["id"]
+    body = {"model": MODEL, "input": "wait", "conversation": conversation}
+    with house.send("/v1/responses", body):
+        holding.gate.reached()
+        assert house.post("/v1/responses", {**body, "input": "Hello."}).status == 409
+        # As long as its worker lives it stays reserved, also beyond the time of one lease.
+        with closing(sqlite3.connect(_file(house))) as db:
+            first = db.execute("SELECT busy_until FROM conversations").fetchone()[0]
+            until = time.monotonic() + PATIENCE
+            while db.execute("SELECT busy_until FROM conversations").fetchone()[0] == first:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        _started_anew(house, kill=True)
+    until = time.monotonic() + PATIENCE
+    while (told := house.post("/v1/responses", {**body, "input": "Hello."})).status == 409:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert told.status == 200
+    with closing(sqlite3.connect(_file(house))) as db:
+        (left,) = db.execute("SELECT busy_until FROM conversations").fetchone()
+    assert left == 0
+    items = {**house.get(f"/v1/conversations/{conversation!s}/items").json()}
+    assert len(dig_objects(items, "data")) == 2
+
+
 def test_every_worker_knows_what_the_other_one_made(pair: Served) -> None:
     before: object = None
     for count in range(1, 9):
