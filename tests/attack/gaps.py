@@ -75,8 +75,8 @@ class Ticking:
 
 
 def _messages(size: int) -> list[dict[str, str]]:
-    one = {"role": "user", "content": "Hi."}
-    return [one] * (size // len(json.dumps(one, separators=(",", ":"))))
+    two = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Ho."}]
+    return two * (size // len(json.dumps(two, separators=(",", ":"))))
 
 
 def _bodies() -> Iterator[tuple[str, str, dict[str, object]]]:
@@ -87,6 +87,11 @@ def _bodies() -> Iterator[tuple[str, str, dict[str, object]]]:
     yield "200 KiB of tiny messages", "/v1/messages", {**asked, "messages": _messages(200 * 1024)}
     yield "just under 2 MiB of tiny messages", "/v1/messages", {**asked, "messages": _messages(2 * MEBIBYTE - 4096)}
     yield "just over 2 MiB of tiny messages", "/v1/messages", {**asked, "messages": _messages(2 * MEBIBYTE + 4096)}
+    yield (
+        "256 KiB of tiny items, stored",
+        "/v1/responses",
+        {"model": "chat/served", "input": _messages(MEBIBYTE // 4 + 4096)},
+    )
     for size in (1, 30):
         said = [{"role": "user", "content": text * (size * 1_000_000 // len(text))}]
         yield f"a count of {size} MB", "/v1/messages/count_tokens", {**asked, "messages": said}
