@@ -429,6 +429,19 @@ def test_a_call_that_begins_after_the_total_is_ended_at_once() -> None:
     assert "took longer than 30 s" in str(flight.errors[0])
 
 
+def test_a_client_whose_answer_is_being_kept_gets_signs_of_life_and_nothing_is_ended() -> None:
+    loop, watch, flight, heart = by_hand(structs.replace(LONG, keep_alive=15.0, idle=20.0, total=30.0))
+    watch.ending()
+    watch.settling()
+    loop.wait(50.0)
+    # How long that may take is the store's own limit.
+    assert (heart.beats, flight.errors) == (3, [])
+    watch.stop()
+    loop.wait(50.0)
+    assert heart.beats == 3
+    assert not loop.timers
+
+
 def test_a_watch_leaves_no_timer_behind() -> None:
     for end in (Watch.stop, Watch.ending):
         loop, watch, flight, _ = by_hand(LONG)

@@ -77,10 +77,15 @@ class EchoFlight:
         """End the call: whoever waits on it gets this error."""
         if self._error is None:
             self._error = error
-        self.close()
+        self._stop()
 
     def close(self) -> None:
         """Say nothing more."""
+        # An error that was raised knows the frames it went through, and those know this flight.
+        self._error = None
+        self._stop()
+
+    def _stop(self) -> None:
         self._over.set()
         self._going.set()
 
