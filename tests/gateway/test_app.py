@@ -278,3 +278,20 @@ def test_every_answer_has_an_id_of_its_own(house: House) -> None:
     ids = {house.post("/v1/messages", question(MESSAGES, CHAT)).header("request-id") for _ in range(20)}
     assert len(ids) == 20
     assert dig_text({"id": next(iter(ids))}, "id").startswith("req_")
+
+
+@pytest.mark.parametrize(
+    "host", ["x/#@127.0.0.1", "127.0.0.1/healthz#", "127.0.0.1?/healthz", "healthz", "127.0.0.1\\@x"]
+)
+def test_pitfall_440_no_host_opens_another_path(host: str) -> None:
+    with running(settings=lambda port: settings_for(port, keys=["a-key-that-nobody-has"])) as house:
+        for path in (
+            "/v1/models",
+            "/metrics",
+            "/v1/files/../healthz",
+            "//healthz/../metrics",
+            "/healthz/%2e%2e/metrics",
+        ):
+            answer = house.get(path, host=host)
+            assert answer.status in (400, 401, 403), (path, answer)
+        assert not house.provider.received

@@ -56,7 +56,7 @@ def test_item_9_the_clients_address_when(case: str) -> None:
     assert told(peer, *forwarded) == address
 
 
-def test_without_trusted_proxies_nobody_is_believed() -> None:
+def test_pitfall_587_without_trusted_proxies_nobody_is_believed() -> None:
     assert told("127.0.0.1", "198.51.100.7", proxies=()) == "127.0.0.1"
     assert told("::ffff:203.0.113.9", "198.51.100.7", proxies=()) == "203.0.113.9"
 

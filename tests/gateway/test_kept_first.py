@@ -114,7 +114,9 @@ def _is_complete(answer: Answer, streaming: bool) -> bool:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("way", [*MODELS])
-def test_an_answer_waits_for_a_busy_store_and_other_streams_go_on(tmp_path: Path, way: str, streaming: bool) -> None:
+def test_pitfall_438_an_answer_waits_for_a_busy_store_and_other_streams_go_on(
+    tmp_path: Path, way: str, streaming: bool
+) -> None:
     body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
         with asking(lambda: house.post("/v1/responses", body)) as told:

@@ -209,7 +209,7 @@ def test_a_stream_goes_on_under_the_configuration_it_began_with(house: Served, p
     assert is_finished(CHAT, told.body)
 
 
-def test_keys_that_came_with_a_change_do_not_go_with_another(house: Served) -> None:
+def test_pitfall_445_keys_that_came_with_a_change_do_not_go_with_another(house: Served) -> None:
     refused = len(house.process.events(f"{REFUSED}: the new one has errors"))
     _replace(house, config(house.provider.port))
     house.process.log.wait(REFUSED, refused + 1)
