@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.arguments import Wrapping, is_complete, or_empty, to_object, unwrapped
+from dragoman.rules.arguments import Completeness, Wrapping, is_complete, or_empty, to_object, unwrapped
 from dragoman.wire.json import decode, encode_text
 from tests.rules.vectors import objects, text
 
@@ -117,3 +117,10 @@ def test_completeness_agrees_with_the_standard_reader(source: str) -> None:
     except ValueError:
         expected = False
     assert is_complete(source) == expected
+
+
+@given(st.lists(st.sampled_from(['{"a":', "[1]", "}", "{}", '"x', '"', "\\", "1", " ", ",", "true"]), max_size=12))
+def test_completeness_of_pieces_is_that_of_their_text(pieces: list[str]) -> None:
+    completeness = Completeness()
+    for count in range(1, len(pieces) + 1):
+        assert completeness.of(pieces[:count]) == is_complete("".join(pieces[:count]))

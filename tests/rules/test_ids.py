@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.rules import ids
 from dragoman.rules.ids import ANTHROPIC, CHAT, MISTRAL_LIKE, RESPONSES, IdRule, call_id, legacy_call_id, object_suffix
 from tests.rules.vectors import objects
 
@@ -57,3 +58,9 @@ def test_a_legacy_call_is_named_by_its_function_and_position() -> None:
     assert legacy_call_id("f", 3) == legacy_call_id("f", 3)
     assert len({legacy_call_id("f", 3), legacy_call_id("f", 4), legacy_call_id("g", 3)}) == 3
     assert all(rule.pattern.fullmatch(legacy_call_id("f", 3)) for rule in (ANTHROPIC, CHAT, RESPONSES))
+
+
+def test_long_ids_are_not_remembered() -> None:
+    before = ids._remembered.cache_info().currsize
+    assert len({ids.call_id("x" * 1000 + str(number), ids.CHAT) for number in range(50)}) == 50
+    assert ids._remembered.cache_info().currsize == before

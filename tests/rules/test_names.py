@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.rules import names
 from dragoman.rules.names import flatten, wire_name, wire_name_taken
 from tests.rules.vectors import objects, text
 
@@ -50,3 +51,9 @@ def test_different_names_stay_different(names: list[str]) -> None:
 
 def test_a_lone_surrogate_gets_a_name_too() -> None:
     assert PATTERN.fullmatch(wire_name("a\ud800"))
+
+
+def test_long_names_are_not_remembered() -> None:
+    before = names._remembered.cache_info().currsize
+    assert len({wire_name("x" * 1000 + str(number)) for number in range(50)}) == 50
+    assert names._remembered.cache_info().currsize == before

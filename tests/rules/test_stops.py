@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.rules.stops import StopScanner
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
+from dragoman.rules.stops import StopScanner, watched
 
 STOPS = st.lists(st.text(alphabet="ab\n", max_size=5), max_size=4).map(tuple)
 
@@ -64,3 +66,19 @@ def test_nothing_is_said_after_a_hit() -> None:
     assert scanner.feed("c") == ""
     assert scanner.close() == ""
     assert scanner.matched == "!"
+
+
+def test_very_many_stop_strings_are_looked_for_at_once() -> None:
+    stops = tuple(f"stop {number}." for number in range(1000))
+    scanner = StopScanner(stops)
+    assert scanner.feed("say " + "stop 1" * 5000) + scanner.feed("000. stop 99") == "say " + "stop 1" * 5000 + "000. "
+    assert scanner.feed("9. more") == ""
+    assert scanner.matched == "stop 999."
+
+
+def test_more_stop_strings_than_anybody_needs_are_reported() -> None:
+    ledger = Ledger()
+    assert watched(("a", "b"), ledger) == ("a", "b")
+    assert not len(ledger)
+    assert watched(("a", "b" * 20_000, "c"), ledger) == ("a",)
+    assert [(loss.feature, loss.at) for loss in ledger.losses] == [(Feature.STOP_SEQUENCES, "stop[1]")]
