@@ -458,8 +458,10 @@ _skip_line_ends = re.compile(rb"[\r\n]*+").match
 
 def _frame_end(data: bytes, start: int) -> int:
     """Where the frame ends that begins here, with all line ends behind it: they belong to no frame that follows."""
-    blank = start if data[start] == _LINE_FEED else data.find(b"\n\n", start)
-    following = _skip_line_ends(data, blank)
+    end = start + 1 if data[start] == _LINE_FEED else data.find(b"\n\n", start) + 2
+    if data[end : end + 1] != b"\n":
+        return end
+    following = _skip_line_ends(data, end)
     assert following is not None
     return following.end()
 

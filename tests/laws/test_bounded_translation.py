@@ -5,6 +5,7 @@ And what goes out is not many times what came in. `DRAGOMAN_ATTACK_SCALE` above 
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -95,6 +96,14 @@ def larger(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     elif isinstance(value, str) and SCALE > 1:
         for letter in _LETTERS:
             yield f"{letter!r} repeated", value + letter * (SIZE // len(letter))
+
+
+@pytest.fixture(autouse=True)
+def without_collector() -> Iterator[None]:
+    """The collector looks at everything that these tests keep, again and again; nothing here is its work."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
