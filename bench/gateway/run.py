@@ -12,6 +12,7 @@ import argparse
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -28,6 +29,9 @@ from bench.gateway.load import LoadError
 from bench.gateway.process import PROC, ProcessError, Served, cores
 from bench.gateway.report import PAGE, Result, Standing, tables, write
 from bench.gateway.rounds import FULL, LAYOUTS, QUICK, TOGETHER, Bench, Cost, Delay, Effort
+
+# How long, in seconds, the last lines of the log are waited for.
+_LAST_LINES = 5.0
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -124,7 +128,7 @@ def _run(plan: Plan) -> Result:
             rounds=plan.effort.rounds,
             paced_chunks_a_read=bench.paced_chunks / bench.paced_reads if bench.paced_reads else None,
             exchanges=bench.exchanges,
-            log_lines=_lines(gateway) - lines,
+            log_lines=_all_lines(gateway, lines + bench.exchanges) - lines,
             versions=_versions(with_nginx=nginx is not None),
         )
 
@@ -137,6 +141,14 @@ async def _measure(bench: Bench, plan: Plan) -> tuple[list[Cost], list[Delay]]:
 
 def _lines(served: Served) -> int:
     return served.log.read_bytes().count(b"\n")
+
+
+def _all_lines(served: Served, expected: int) -> int:
+    """How many lines it has logged in the end: they are written by a thread, a moment after what they tell."""
+    until = time.perf_counter() + _LAST_LINES
+    while _lines(served) < expected and time.perf_counter() < until:
+        time.sleep(0.01)
+    return _lines(served)
 
 
 def _versions(*, with_nginx: bool) -> dict[str, str]:

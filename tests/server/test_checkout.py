@@ -104,6 +104,14 @@ def put_program(place: Path, text: str) -> None:
     place.chmod(0o755)
 
 
+def unused_port() -> int:
+    """A port that nobody listens on: the usual one may be in use by a gateway of this user."""
+    with socket.socket() as end:
+        end.bind(("127.0.0.1", 0))
+        port: int = end.getsockname()[1]
+    return port
+
+
 def environment(checkout: Path, **more: str) -> dict[str, str]:
     """The user's environment, with keys in it."""
     home = checkout.parent
@@ -217,6 +225,7 @@ def test_item_3_modules_and_programs_of_a_checkout_are_not_run(checkout: Path, w
 
 
 def test_item_9_a_gateway_that_is_launched_has_a_key_that_nobody_else_knows(checkout: Path) -> None:
+    put_trusted(checkout, f"[server]\nport = {unused_port()}\n", environment(checkout))
     keys = set()
     for _ in range(2):
         status, out, err = run(checkout, "launch", "claude")
@@ -232,7 +241,8 @@ def test_item_9_a_gateway_that_is_launched_has_a_key_that_nobody_else_knows(chec
 
 @pytest.mark.parametrize("given", [True, False], ids=["the user's", "a new one"])
 def test_item_9_a_key_of_the_user_is_used_where_the_configuration_knows_it(checkout: Path, given: bool) -> None:
-    put_trusted(checkout, f'[keys.me]\nhash = "{hash_text(KEY)}"\n', environment(checkout))
+    text = f'[server]\nport = {unused_port()}\n[keys.me]\nhash = "{hash_text(KEY)}"\n'
+    put_trusted(checkout, text, environment(checkout))
     environ = environment(checkout, **({"DRAGOMAN_KEY": KEY} if given else {}))
     status, out, err = run(checkout, "launch", "claude", environ=environ)
     assert status == 0, err

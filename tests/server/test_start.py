@@ -144,8 +144,9 @@ def test_a_gateway_that_was_killed_can_be_started_again_at_once_in_the_same_plac
 
 @pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
 def test_a_store_that_cannot_be_opened_is_told_and_nobody_listens(tmp_path: Path, workers: str) -> None:
-    (tmp_path / "dragoman.toml").write_text(f'[storage]\npath = "{tmp_path}"\n')
-    with started(tmp_path, "--port", "0", "--workers", workers) as process:
+    file = tmp_path / "named.toml"
+    file.write_text(f'[storage]\npath = "{tmp_path}"\n')
+    with started(tmp_path, "--config", str(file), "--port", "0", "--workers", workers) as process:
         assert process.wait() == 1
         assert process.out.all() == []
         (said,) = process.log.all()
