@@ -104,7 +104,7 @@ RELOADS: dict[str, tuple[Settings, bool, Settings, str | bool]] = {
     "keys where there were none": (NONE, False, KEYED, True),
     "keys where there were none, and open": (NONE, True, KEYED, True),
     "a table where there was none": (NONE, False, REVOKED, True),
-    "a table where there was none, and open": (NONE, True, REVOKED, False),
+    "a table where there was none, and open": (NONE, True, REVOKED, True),
     "no table any more, and open": (REVOKED, True, NONE, False),
     "nothing new": (NONE, False, NONE, False),
     "a key of the command line, and still none in the file": (GIVEN, False, GIVEN, True),

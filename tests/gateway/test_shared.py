@@ -31,7 +31,7 @@ def test_a_mark_is_never_taken_back() -> None:
     assert page.closed_with(Protection()) == Protection()
     page.note(CLOSED)
     page.note(Protection())
-    found = page.closed_with(Protection(open=True))
+    found = page.closed_with(Protection(passed_over=True))
     assert (found.asks_keys, found.keys_in_file, found.several_owners) == (True, True, True)
     # A process that is closed by itself stays so.
     assert Page().closed_with(CLOSED) == CLOSED
@@ -39,7 +39,7 @@ def test_a_mark_is_never_taken_back() -> None:
 
 def test_a_table_that_nobody_has_to_obey_is_not_why_keys_are_asked_for() -> None:
     page = Page()
-    page.note(Protection(open=True, keys_in_file=True))
+    page.note(Protection(passed_over=True, keys_in_file=True))
     page.note(Protection(asks_keys=True))
     assert not page.closed_with(Protection()).keys_in_file
 

@@ -59,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
     documents.write("\n".join(shell_lines(plan, client.program, key, shell)).encode() + b"\n")
     warn_of_clear_text(address, key)
     if running is None:
-        documents.complain(f"note: no gateway is running at {address}; start it with `dragoman serve`")
+        hint = "" if options.gateway else "; start it with `dragoman serve`"
+        documents.complain(f"note: no gateway is running at {address}{hint}")
     return 0
 
 

@@ -21,7 +21,7 @@ from dragoman.config.keys import read_hash
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
-from dragoman.config.values import Kind, address_to_call
+from dragoman.config.values import Kind, address_to_call, is_loopback
 from dragoman.config.written import SERVER
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import catalogue
@@ -133,7 +133,7 @@ def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, 
         lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
     elif protection.asks_keys:
         lines.append("keys: none, and one is asked for, so that nobody gets in; make one with `dragoman key new`")
-    elif not protection.open:
+    elif is_loopback(settings.server.host):
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
         lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")

@@ -50,7 +50,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         try:
             return _read_found(self.path) if self.origin is Origin.FOUND else self.path.read_bytes()
         except OSError as error:
-            problem, remedy = f"cannot be read: {error.strerror}", "name another with --config, or create it"
+            problem, remedy = f"cannot be read: {error.strerror}", "name another, or create it"
         raise ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=str(self))])
 
 

@@ -17,6 +17,7 @@ from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.logs import Log
 from dragoman.gateway.protection import Protection, judged, protection_of, tightened
 from dragoman.gateway.shared import Page
+from dragoman.model.jsonvalue import JsonObject
 
 # How often the file is looked at. One that was found changed is read at the next look, if it rests by then: editors
 # write in several steps.
@@ -103,15 +104,15 @@ class Configuration:
         if self._quiet:
             return
         for problem in error.problems if isinstance(error, ConfigErrors) else (error,):
-            self._duty.log.event(
-                "error",
-                "the configuration was not changed: the new one has errors",
-                file=problem.file,
-                line=problem.line,
-                key=problem.key,
-                problem=problem.problem,
-                remedy=problem.remedy,
-            )
+            told: JsonObject = {
+                "file": problem.file,
+                "line": problem.line,
+                "key": problem.key,
+                "problem": problem.problem,
+                "remedy": problem.remedy,
+            }
+            said = {name: value for name, value in told.items() if value}
+            self._duty.log.event("error", "the configuration was not changed: the new one has errors", **said)
 
 
 def _fixed(settings: Settings) -> tuple[str, int, int, Storage]:

@@ -21,8 +21,8 @@ class Protection(Struct, frozen=True, kw_only=True):
     asks_keys: bool = False
     # Whether the file has `[keys]`, or had. A key of the command line is there after every reading.
     keys_in_file: bool = False
-    # Whether `--open` allowed the start. It allows nothing later.
-    open: bool = False
+    # Whether `--open` passed over a table without keys at the start.
+    passed_over: bool = False
     # Digests of all keys that were known since the start, and whether those of another process were several.
     owners: frozenset[bytes] = frozenset()
     several_elsewhere: bool = False
@@ -35,7 +35,8 @@ class Protection(Struct, frozen=True, kw_only=True):
 
 def protection_of(settings: Settings, *, open_to_all: bool = False) -> Protection:
     """What a gateway that starts with these settings asks for."""
-    return tightened(Protection(open=open_to_all), settings)
+    # What `--open` passes over is a table without keys that it was started with, and none that appears later.
+    return tightened(Protection(passed_over=open_to_all and settings.keys_table), settings)
 
 
 def protection_at_start(settings: Settings, host: str, *, open_to_all: bool) -> Protection:
@@ -59,7 +60,7 @@ def bound_host(listener: socket.socket) -> str:
 
 def tightened(protection: Protection, settings: Settings) -> Protection:
     """The protection once these settings apply: as before, or stricter."""
-    asked = bool(settings.keys) or (settings.keys_table and not protection.open)
+    asked = bool(settings.keys) or (settings.keys_table and not protection.passed_over)
     return replace(
         protection,
         asks_keys=protection.asks_keys or asked,

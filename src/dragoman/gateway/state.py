@@ -8,7 +8,7 @@ from functools import partial
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.background import Background
-from dragoman.gateway.large_work import beside_loop, share_interpreter
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.leases import Leases
 from dragoman.gateway.logs import Log
 from dragoman.gateway.paths import RESPONSES
@@ -30,7 +30,6 @@ class State:
         self.patience = Patience(log)
         self.leases = Leases(self.store, log)
         self.background = Background(storage.background, self.patience, log)
-        share_interpreter()
 
     def sweep(self) -> None:
         """Forget some of what is out of date, if it is time to look."""

@@ -22,6 +22,7 @@ from dragoman.gateway.access import Guard
 from dragoman.gateway.app import App
 from dragoman.gateway.binding import BACKLOG
 from dragoman.gateway.configuration import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.large_work import share_interpreter
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.siblings import Siblings
@@ -68,6 +69,7 @@ class Worker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
+        share_interpreter()
         self._watchdog.start()
         try:
             ready()
