@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import socket
 import sqlite3
@@ -217,7 +218,7 @@ def blocked_log() -> Cost:
         out = more / "out"
         with out.open("wb") as said:
             process = subprocess.Popen(
-                [sys.executable, "-m", "dragoman", "serve", "--config", str(house.file), "--port", "0"],
+                [sys.executable, "-P", "-m", "dragoman", "serve", "--config", str(house.file), "--port", "0"],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=theirs,
@@ -239,8 +240,9 @@ def blocked_log() -> Cost:
                 sent=2000 * 70,
                 seconds=time.monotonic() - begun,
                 cpu=cpu_of(process.pid),
-                memory=0.0,
-                others=0.0,
+                # Neither is measured here.
+                memory=math.nan,
+                others=math.nan,
                 told=f"{answered} of 2000 answered",
             )
         finally:

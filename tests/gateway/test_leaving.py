@@ -135,7 +135,7 @@ def test_a_conversation_that_a_provider_keeps_is_its_own_to_order() -> None:
         reserve(_task(store, recalled, ""), _leases(store))()
 
 
-def test_a_store_that_fails_does_not_hinder_the_answer_that_is_there() -> None:
+def test_a_release_that_meets_a_failing_store_hinders_nobody() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
 
