@@ -306,6 +306,24 @@ def test_a_background_response_that_is_cancelled_leaves_nothing(house: House) ->
     _lane(house, run)
 
 
+def test_what_is_not_there_or_in_use_leaves_nothing(house: House) -> None:
+    made = str(house.post("/v1/conversations", {}).json()["id"])
+    store = house.app.service.state.store
+    assert store is not None
+
+    async def lock() -> None:
+        assert store.conversations.lease(b"", made, "resp_another")
+
+    def run() -> None:
+        house.run(lock())
+        body = {"model": "echo/text", "input": LARGE, "conversation": made}
+        assert house.post("/v1/responses", body).status == 409
+        assert house.post("/v1/responses/resp_nobodys/cancel", {"x": LARGE}).status == 404
+        assert house.get("/v1/responses/resp_nobodys").status == 404
+
+    _lane(house, run)
+
+
 @pytest.mark.parametrize("model", ["messages/served", "chat/served", "echo/text"])
 @pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/responses/input_tokens"])
 def test_a_count_leaves_nothing(house: House, path: str, model: str) -> None:

@@ -51,14 +51,8 @@ def reserve(task: Task, leases: Leases) -> Callable[[], None]:
     if conversations.find(task.owner, conversation) is None:
         # Its provider keeps it, and its order.
         return _nothing
-    busy = ClientError(
-        409,
-        f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
-        param="conversation",
-        code="conversation_locked",
-    )
     if not leases.take(task.owner, conversation, task.holder):
-        raise busy
+        raise _locked(conversation)
     release = partial(leases.release, conversation, task.holder)
     try:
         same = conversations.weight(conversation) == recalled.found
@@ -68,8 +62,18 @@ def reserve(task: Task, leases: Leases) -> Callable[[], None]:
     if not same:
         # Another one was given since this one looked: it must not be answered without that.
         release()
-        raise busy
+        raise _locked(conversation)
     return release
+
+
+def _locked(conversation: str) -> ClientError:
+    # Made where it is raised: an error in a name of the frame that raises it holds all that the frame knows.
+    return ClientError(
+        409,
+        f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
+        param="conversation",
+        code="conversation_locked",
+    )
 
 
 def _nothing() -> None:

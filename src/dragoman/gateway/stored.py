@@ -111,19 +111,23 @@ async def _elsewhere(
 ) -> None:
     """Ask the provider that keeps the response, if there is one and the response may be this client's."""
     store = service.state.store
-    missing = ClientError(404, f"Response with id {shown(response_id)} not found.", param="response_id")
     if kept is None and (several_owners(service.settings) or await _is_anybodys(service, store, response_id)):
-        raise missing
+        raise _missing(response_id)
     known = [kept.provider] if kept is not None else keepers(service.settings)
     if not known:
-        raise missing
+        raise _missing(response_id)
     try:
         only = known[0] if len(known) == 1 else ""
         await pass_on(service, request, place, record, owner=owner, provider=only)
     except ClientError as error:
         if error.status == 404:
-            raise missing from None
+            raise _missing(response_id) from None
         raise
+
+
+def _missing(response_id: str) -> ClientError:
+    # Made where it is raised: an error in a name of the frame that raises it holds all that the frame knows.
+    return ClientError(404, f"Response with id {shown(response_id)} not found.", param="response_id")
 
 
 async def _is_anybodys(service: Service, store: Store | None, response_id: str) -> bool:
