@@ -218,3 +218,15 @@ def test_a_hostile_model_is_scraped_from_the_running_gateway() -> None:
         found = read(house.get("/metrics").body)
     assert total(found, "dragoman_requests_total", provider="chat", status="404") == 1
     assert "dragoman_forged" not in {name for name, _ in found}
+
+
+def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
+    metrics = Metrics()
+    for model in range(200):
+        for status in range(405, 600):
+            metrics.count(record(f"m{model}", status))
+    found = read(render([metrics.snapshot()]))
+    cells = [name for name, _ in found if name == "dragoman_requests_total"]
+    assert len(cells) < 5010
+    assert total(found, "dragoman_requests_total") == 200 * 195
+    assert total(found, "dragoman_requests_total", model=OTHER, status="500") > 0

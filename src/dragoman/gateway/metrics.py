@@ -17,6 +17,8 @@ from dragoman.gateway.record import Record
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _MODELS_LIMIT = 200
+# Routes and outcomes together: a provider may invent statuses, too.
+_CELLS_LIMIT = 5000
 _LABEL_LENGTH = 120
 OTHER = "other"
 # Statuses of names that their provider does not know: those are not worth a label.
@@ -79,11 +81,7 @@ class Metrics:
         """Count one exchange that has ended."""
         model = self._bounded(record)
         key = (record.dialect, record.provider, record.served, model, record.status)
-        cell = self._cells.get(key)
-        if cell is None:
-            client, provider, dialect, _, status = key
-            cell = Cell(client=client, provider=provider, dialect=dialect, model=model, status=status)
-            self._cells[key] = cell
+        cell = self._cells.get(key) or self._new_cell(key)
         cell.requests += 1
         cell.duration.add(record.ended - record.started)
         if record.first:
@@ -102,6 +100,15 @@ class Metrics:
         if record.failure:
             failed = (record.dialect, record.provider, record.failure)
             self._failures[failed] = self._failures.get(failed, 0) + 1
+
+    def _new_cell(self, key: tuple[str, str, str, str, int]) -> Cell:
+        client, provider, dialect, model, status = key
+        if len(self._cells) >= _CELLS_LIMIT:
+            # By its class alone, and of no model: of these there are few.
+            model, status = OTHER, 100 * (status // 100)
+            key = (client, provider, dialect, model, status)
+        made = Cell(client=client, provider=provider, dialect=dialect, model=model, status=status)
+        return self._cells.setdefault(key, made)
 
     def snapshot(self) -> Snapshot:
         """The state of the counters."""
