@@ -132,3 +132,14 @@ def test_a_provider_that_cannot_list_does_not_spoil_the_list(shape: str) -> None
         if shape != "another shape":
             assert log_lines(house, "a provider's models could not be listed")
         assert PROVIDER_KEY not in house.log.getvalue()
+
+
+def test_a_list_without_end_is_told_by_its_beginning() -> None:
+    def endless(received: Received) -> Reply:
+        ids = [{"id": f"m{count}"} for count in range(20_000)]
+        return whole({"object": "list", "data": [{"id": "x" * 1000}, *ids]})
+
+    with running(endless, with_provider(models=None)) as house:
+        names = [str(model["id"]) for model in dig_objects(house.get("/v1/models").json(), "data")]
+        assert len([name for name in names if name.startswith("chat/m")]) == 5000
+        assert max(map(len, names)) < 300

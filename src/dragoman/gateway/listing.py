@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import islice
 from urllib.parse import unquote
 
 from dragoman.errors import DragomanError, TimedOut
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, Place
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import JSON, id_header
@@ -29,7 +32,10 @@ _FRESH = 300.0
 _RETRIED = 30.0
 # Agents that look for models when they start wait for three seconds.
 _PATIENCE = 2.5
-_LIMIT = 16 * 1024 * 1024
+_LIMIT = 4 * 1024 * 1024
+# So many names of a provider are told, and none that is longer.
+_MOST_NAMES = 5000
+_LONGEST_NAME = 200
 # Nobody knows when the models of others were made; both protocols take the epoch for that.
 _CREATED = 0
 _CREATED_AT = "1970-01-01T00:00:00Z"
@@ -129,14 +135,18 @@ async def models_at(service: Service, provider: Provider, endpoint: Endpoint) ->
         flight.close()
     if flight.status != 200:
         raise DragomanError(f"it answered {flight.status}{MEANINGS.get(flight.status, '')}")
-    return tuple(_ids(decode_object(body)))
+    return await beside_loop(partial(_names, body), len(body))
+
+
+def _names(body: bytes) -> tuple[str, ...]:
+    return tuple(islice(_ids(decode_object(body)), _MOST_NAMES))
 
 
 def _ids(body: Mapping[str, object]) -> Iterable[str]:
     data = body.get("data")
     for entry in data if isinstance(data, list) else ():
         name = entry.get("id") if isinstance(entry, dict) else None
-        if isinstance(name, str) and name:
+        if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME:
             yield name
 
 
