@@ -35,6 +35,8 @@ _LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-
 
 # A client's parser gives up on headers that are very long, and names from outside may be.
 _LONGEST = 200
+# So many of a provider's headers reach a client.
+_MOST_RETURNED = 64
 _UPSTREAM_IDS = (b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id")
 
 
@@ -80,7 +82,11 @@ def written(headers: Mapping[str, str]) -> HeaderList:
 
 def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
-    return [(name, value) for name, value in headers if name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES))]
+    return [
+        (name, value)
+        for name, value in headers
+        if len(value) <= _LONGEST and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
+    ][:_MOST_RETURNED]
 
 
 def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:

@@ -39,8 +39,7 @@ _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
 # Members of a query by which some servers take a request for one of another method.
 _OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
 _LONGEST_NAME = 256
-# Errors are searched for secrets, which takes its time.
-_LONGEST_ERROR = 256 * 1024
+_LONGEST_KIND = 200
 
 
 _TEXT = msgspec.json.Decoder(str)
@@ -119,18 +118,21 @@ async def _hand_over(
         raise BadAnswer("the provider answered with a redirect, which is not followed")
     own = len(aim.provider.keys) <= 1 or service.settings.server.pooled_limits
     redactor = service.redactor(aim.provider)
-    given = redactor.clean_headers(flight.headers) if flight.status >= 400 else flight.headers
+    kind = (header(flight.headers, b"content-type") or b"application/octet-stream")[:_LONGEST_KIND]
+    given = headers.returned(flight.headers, limits=own)
+    if flight.status >= 400:
+        kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
     told: HeaderList = [
-        (b"content-type", header(given, b"content-type") or b"application/octet-stream"),
+        (b"content-type", kind),
         id_header(record.dialect, record.id),
         route_header(aim.provider.name, aim.shown, aim.endpoint.protocol),
-        *headers.returned(given, limits=own),
+        *given,
         *service.guard.greeting(request),
     ]
     record.status = flight.status
     watch.hearing()
     if flight.status >= 400:
-        body = await flight.read(_LONGEST_ERROR)
+        body = await flight.read(redactor.longest)
         record.failure = "other"
         request.respond(flight.status, told, redactor.clean(body))
         return

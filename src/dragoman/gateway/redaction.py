@@ -44,6 +44,8 @@ _TAIL = rb"(?![\w-])(?:[^\s\"'\\,;)<>]|\\/)*"
 _SECRET_HEADERS = (b"authorization", b"x-amz-security-token", b"api-key", b"x-api-key", b"x-goog-api-key")
 _names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|session", re.IGNORECASE).search
 _LEARNED_LIMIT = 64
+# Bytes that are searched for one secret, and those that are searched for any number of them.
+_SEARCHED, _LEAST_SEARCHED = 256 * 1024, 16 * 1024
 
 # Options that say nothing about whose account is used.
 _OPEN_OPTIONS = frozenset({"anthropic_version", "api_version"})
@@ -96,6 +98,12 @@ class Redactor:
         _keep(self._learned, fresh)
         _keep(self._learned_hosts, [host])
         self._compile()
+
+    @property
+    def longest(self) -> int:
+        """How many bytes of an error are worth searching: what that takes grows with the number of secrets."""
+        secrets = len(self._keys) + len(self._values) + len(self._learned)
+        return max(_LEAST_SEARCHED, _SEARCHED // max(secrets, 1))
 
     def clean(self, body: bytes) -> bytes:
         """The same bytes, with blanks where secrets stood; JSON stays JSON."""

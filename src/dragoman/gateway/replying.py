@@ -29,8 +29,6 @@ from dragoman.translate import LossLine, translate_headers
 
 # Kinds of failure by which a provider refuses the gateway's own credential; they say nothing about the client's.
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
-# No error says more than this; what is longer is told by its beginning.
-_LONGEST_ERROR = 256 * 1024
 
 
 class Replying:
@@ -90,13 +88,14 @@ class Replying:
     def refuse(self, question: Question, refusal: Refusal) -> None:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
         failure = self.failure_in(question, refusal)
-        native = question.relay and len(refusal.body) <= _LONGEST_ERROR and self._is_native(question, refusal.body)
+        redactor = self._service.redactor(question.aim.provider)
+        # What is longer than is searched for secrets is told by its beginning.
+        native = question.relay and len(refusal.body) <= redactor.longest and self._is_native(question, refusal.body)
         if not native or self._is_overflow_for_codex(question, failure):
             self.fail(failure, refusal.headers)
             return
         self._record.failure, self._record.status = failure.kind.value, refusal.status
-        redactor = self._service.redactor(question.aim.provider)
-        told = self.headers(question, redactor.clean_headers(refusal.headers), [JSON])
+        told = self.headers(question, redactor.clean_headers(_few(refusal.headers)), [JSON])
         if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
             # No other key is left, and agents would try for minutes.
             told.append((b"x-should-retry", b"false"))
@@ -126,8 +125,8 @@ class Replying:
         extra: HeaderList = []
         if question is not None:
             redactor = self._service.redactor(question.aim.provider)
-            failure = replace(failure, message=redactor.clean_text(failure.message[:_LONGEST_ERROR]))
-            extra = self.headers(question, redactor.clean_headers(provider_headers), [JSON])
+            failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.longest]))
+            extra = self.headers(question, redactor.clean_headers(_few(provider_headers)), [JSON])
         else:
             extra = [
                 JSON,
@@ -164,3 +163,8 @@ class Replying:
             mint=self._service.mint,
         )
         return translator.fail(failure)
+
+
+def _few(provider_headers: HeaderList) -> HeaderList:
+    """The headers of an error that a client may get: only they are worth searching for secrets."""
+    return allowed.returned(provider_headers, limits=True)
