@@ -129,7 +129,7 @@ def test_a_file_of_a_stranger_gives_no_orders_to_the_terminal(capfd: pytest.Capt
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_of_another_user_is_told_as_such(capfd: pytest.CaptureFixture[str]) -> None:
     os.chown("dragoman.toml", 65534, 65534)
-    assert "which belongs to another user (uid 65534), is used" in said(capfd, 0, "trust")
+    assert "which belongs to another user (uid 65534), is used" in " ".join(said(capfd, 0, "trust").split())
 
 
 def on_a_terminal(folder: Path, answer: bytes, *words: str) -> tuple[int, str, str]:
@@ -205,3 +205,20 @@ def test_a_file_that_is_too_long_to_be_told_is_not_asked_about(tmp_path: Path) -
     assert QUESTION not in seen
     assert "too long to be told" in seen
     assert "dragoman trust" in seen
+
+
+def test_item_3_a_value_cannot_stand_on_the_screen_as_a_line_of_ours(tmp_path: Path) -> None:
+    forged = "sends requests for openai to https://api.openai.com/v1, with the key in $OPENAI_API_KEY"
+    path = "s.db" + " " * 70 + (" " * 78 + forged) * 8
+    Path("dragoman.toml").write_text(f'{FILE}[storage]\npath = "{path}"\n')
+    _, _, seen = on_a_terminal(tmp_path, b"n\n", "providers")
+    assert QUESTION not in seen or all(
+        not row.startswith((forged[:20], f"  {forged[:20]}")) for row in seen.splitlines()
+    )
+    Path("dragoman.toml").write_text(f'{FILE}[storage]\npath = "s.db {forged}"\n')
+    _, _, seen = on_a_terminal(tmp_path, b"n\n", "providers")
+    rows = seen.partition(QUESTION)[0].splitlines()
+    assert rows[-1].strip() == "sends openai the header x-token, with $GITHUB_TOKEN"
+    assert [row for row in rows if row.startswith("  sends requests")] == [
+        f"  sends requests for openai to {ADDRESS}, with no key"
+    ]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.config.description import describe
 from dragoman.config.written import SECTIONS
+from dragoman.providers.catalogue import catalogue
 from tests.config.support import CATALOGUE, SECRET
 
 EVIL = f"""
@@ -48,15 +49,18 @@ def test_what_a_file_would_do_is_told_in_plain_lines() -> None:
     told = describe(tomllib.loads(EVIL), CATALOGUE)
     variables = " or ".join(f"${name}" for name in CATALOGUE["openai"].env)
     local = CATALOGUE["ollama"].endpoints[0].base_url
-    assert told[0] == f"sends requests for openai to https://evil.example/v1, with the key in {variables}"
-    assert told[1:3] == ["sends openai the header x-token, with $GITHUB_TOKEN", "sends openai the header x-plain"]
+    first = told.index(f"sends requests for openai to https://evil.example/v1, with the key in {variables}")
+    assert told[first + 1 : first + 3] == [
+        "sends openai the header x-token, with $GITHUB_TOKEN",
+        "sends openai the header x-plain",
+    ]
     assert any(line.startswith("sends requests for ollama to ") and local in line for line in told)
     assert (
         "sends requests for mine to http://10.0.0.1/v1 (openai-chat), http://10.0.0.1 (anthropic-messages), "
         "with the key in ${MINE}, a key of the file"
     ) in told
     assert "may send the key of mine in clear text" in told
-    assert "sets protocol, models of mine" in told
+    assert "sets models of mine to a" in told
     assert "sends requests for none to http://127.0.0.1:1/v1, with no key" in told
     for name in ("GITHUB_TOKEN", "MINE", "LAPTOP"):
         assert f"reads ${name} from the environment" in told
@@ -67,8 +71,27 @@ def test_what_a_file_would_do_is_told_in_plain_lines() -> None:
     assert "sets server.port = 8485" in told
     assert "sets server.allowed_origins = ['https://evil.example']" in told
     assert "sets storage.path = /tmp/state.db" in told
-    assert told[-1] == "has other, which is not known here"
+    assert told[0] == "has other, which is not known here"
+    # What goes out stands last, before the question.
+    assert told[-1] == "sends requests for none to http://127.0.0.1:1/v1, with no key"
     assert SECRET not in "\n".join(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[providers.azure]\nresource = "theirs"\n', "https://theirs.openai.azure.com"),
+        (
+            '[providers.x]\ntransport = "azure"\nresource = "theirs"\napi_key = "$A"\n',
+            "https://theirs.openai.azure.com",
+        ),
+        ('[providers.vertex]\nproject = "theirs"\n', "an address that its options make"),
+        ('[providers.vertex]\nproject = "theirs"\n', "sets project of vertex to theirs"),
+    ],
+)
+def test_where_a_clouds_requests_go_is_told(text: str, words: str) -> None:
+    told = describe(tomllib.loads(text), catalogue())
+    assert any(words in line for line in told), told
 
 
 def test_a_name_cannot_pass_for_a_sentence() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
+import textwrap
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,8 +17,11 @@ from dragoman.config.parsing import parse
 from dragoman.config.trust import is_trusted, revoke, trust
 from dragoman.providers.catalogue import catalogue
 
-# More is not read by anybody who is in the middle of something else.
-_MOST_SHOWN = 5000
+# More rows than these are not on the screen any more when the question comes.
+_MOST_ROWS = 18
+# A description's lines, and the rows that go on with one: what a file says cannot begin a row of its own.
+_NARROWEST = 40
+_LINE, _GOES_ON = "  ", " " * 10
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -68,7 +73,11 @@ def _described(file: ConfigFile, content: bytes) -> str:
     owner = file.path.stat().st_uid
     whose = f", which belongs to another user (uid {owner})," if os.name == "posix" and owner != os.geteuid() else ""
     head = f"If {file.path.absolute()}{whose} is used, it"
-    return "\n".join([printable(head), *(f"  {printable(line)}" for line in describe(values, catalogue()))])
+    width = max(_NARROWEST, shutil.get_terminal_size().columns - 1)
+    rows = textwrap.wrap(printable(head), width, subsequent_indent=_GOES_ON)
+    for line in describe(values, catalogue()):
+        rows += textwrap.wrap(printable(line), width, initial_indent=_LINE, subsequent_indent=_GOES_ON)
+    return "\n".join(rows)
 
 
 def _on_a_terminal() -> bool:
@@ -77,7 +86,7 @@ def _on_a_terminal() -> bool:
 
 
 def _agreed(description: str) -> bool:
-    if len(description) > _MOST_SHOWN:
+    if description.count("\n") >= _MOST_ROWS:
         _say("dragoman.toml was found here, and is too long to be told: read it before you trust it")
         return False
     _say(f"A configuration was found in the current directory, and you have not trusted it.\n{description}")

@@ -13,21 +13,25 @@ from dragoman.config.lines import dotted
 from dragoman.config.written import NO_KEY, SECTIONS
 from dragoman.providers.catalogue import Listing
 
-# What is told in words of its own; other members of a provider's table are named.
+# What is told in words of its own; other members of a provider's table are told as they are.
 _TOLD = ("base_url", "api_key", "headers", "insecure")
+_FROM_OPTIONS = "an address that its options make"
 # Sections whose members are told as they are.
 _PLAIN = ("server", "storage", "timeouts", "limits")
 
 
 def describe(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> list[str]:
-    """One thing a line; the texts are as the file has them, and may hold what a terminal obeys."""
+    """One thing a line, what goes out last, so that it stands before the question.
+
+    The texts are as the file has them, and may hold what a terminal obeys.
+    """
     return [
-        *_providers(values, catalogue),
-        *(f"reads ${name} from the environment" for name in sorted(set(_variables(values)))),
-        *(f"leads the model {dotted((name,))} to {_target(to)}" for name, to in _table(values, "models").items()),
-        *_keys(values),
-        *_plain(values),
         *(f"has {dotted((name,))}, which is not known here" for name in values if name not in SECTIONS),
+        *_plain(values),
+        *_keys(values),
+        *(f"leads the model {dotted((name,))} to {_target(to)}" for name, to in _table(values, "models").items()),
+        *(f"reads ${name} from the environment" for name in sorted(set(_variables(values)))),
+        *_providers(values, catalogue),
     ]
 
 
@@ -35,7 +39,10 @@ def _providers(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -
     for name, table in _table(values, "providers").items():
         if not isinstance(table, dict):
             continue
-        listing, name = catalogue.get(name), dotted((name,))
+        listing, name = catalogue.get(name) or _alike(table, catalogue), dotted((name,))
+        for member, value in table.items():
+            if member not in _TOLD:
+                yield f"sets {dotted((member,))} of {name} to {value}"
         yield f"sends requests for {name} to {', '.join(_addresses(table, listing))}, with {_key(table, listing)}"
         for header, text in _table(table, "headers").items():
             # Where a header's value comes from is among the variables, too, but here is where it goes.
@@ -43,9 +50,12 @@ def _providers(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -
             yield f"sends {name} the header {dotted((header,))}{source}"
         if table.get("insecure") is True:
             yield f"may send the key of {name} in clear text"
-        more = ", ".join(dotted((member,)) for member in table if member not in _TOLD)
-        if more:
-            yield f"sets {more} of {name}"
+
+
+def _alike(table: Mapping[str, object], catalogue: Mapping[str, Listing]) -> Listing | None:
+    """What the catalogue knows of a cloud's transport, as the reading takes it for one under another name."""
+    transport = table.get("transport")
+    return next((entry for entry in catalogue.values() if entry.transport == transport != "http"), None)
 
 
 def _addresses(table: Mapping[str, object], listing: Listing | None) -> list[str]:
@@ -55,7 +65,9 @@ def _addresses(table: Mapping[str, object], listing: Listing | None) -> list[str
     if written is not None:
         return [str(written)]
     known = [endpoint.base_url for endpoint in listing.endpoints] if listing is not None else []
-    return list(dict.fromkeys(known)) or ["no address"]
+    for option, value in table.items():
+        known = [address.replace(f"{{{option}}}", str(value)) for address in known]
+    return list(dict.fromkeys(address or _FROM_OPTIONS for address in known)) or ["no address"]
 
 
 def _key(table: Mapping[str, object], listing: Listing | None) -> str:
