@@ -136,3 +136,38 @@ def test_a_fingerprint_changes_with_the_file(tmp_path: Path) -> None:
     second = fingerprint(file)
     other.replace(file)
     assert fingerprint(file) != second
+
+
+@pytest.mark.parametrize("case", ["a dangling link", "a directory", "a file"])
+def test_what_stands_at_the_users_own_place_is_read_or_refused(tmp_path: Path, case: str) -> None:
+    own = tmp_path / ".config/dragoman/dragoman.toml"
+    own.parent.mkdir(parents=True)
+    if case == "a dangling link":
+        own.symlink_to(tmp_path / "gone")
+    elif case == "a directory":
+        own.mkdir()
+    else:
+        own.write_text("[server]\n")
+    found = find_file({"HOME": str(tmp_path)})
+    assert found == ConfigFile(path=own, origin=Origin.OWN)
+    if case == "a file":
+        assert found.read() == b"[server]\n"
+    else:
+        with pytest.raises(ConfigErrors):
+            found.read()
+
+
+@pytest.mark.parametrize("origin", Origin)
+def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path, origin: Origin) -> None:
+    path = tmp_path / "pipe.toml"
+    os.mkfifo(path)
+    with pytest.raises(ConfigErrors, match="not a plain file"):
+        ConfigFile(path=path, origin=origin, again=True).read()
+
+
+def test_a_file_that_became_huge_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.toml"
+    with path.open("wb") as file:
+        file.truncate(3 * 1024**3)
+    with pytest.raises(ConfigErrors, match="larger than"):
+        ConfigFile(path=path, origin=Origin.NAMED, again=True).read()

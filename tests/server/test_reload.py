@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -252,3 +253,21 @@ def test_item_12_a_reload_remembers_which_keys_rest() -> None:
         for _ in range(3):
             assert house.post(PATHS[CHAT], asked).status == 200
     assert seen == ["Bearer sk-first-0123456789", *["Bearer sk-second-0123456789"] * 4]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_file_that_becomes_a_pipe_or_no_folder_stops_nobody(workers: str) -> None:
+    with serving(lambda received: tells(CHAT), arguments=("--workers", workers)) as house:
+        house.file.unlink()
+        os.mkfifo(house.file)
+        house.process.log.wait(REFUSED)
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        house.file.unlink()
+        house.file.mkdir()
+        house.process.send(signal.SIGHUP)
+        house.process.log.wait(REFUSED, 2)
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        house.file.rmdir()
+        house.file.write_text(config(house.provider.port, '"again" = "chat/served"\n'))
+        house.process.log.wait(CHANGED)
+        assert house.stop() == 0

@@ -24,6 +24,7 @@ FILE_VARIABLE = "DRAGOMAN_CONFIG"
 _FOLDER = "dragoman"
 # Nobody writes so much by hand, and whoever looks around must not choke on what lies there.
 LARGEST_FOUND = 1024 * 1024
+LARGEST = 16 * 1024 * 1024
 
 Fingerprint: TypeAlias = tuple[int, ...]
 
@@ -41,6 +42,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
 
     path: Path
     origin: Origin
+    # Whether it was read before. Only the first reading may be of a pipe: another one would wait for a writer.
+    again: bool = False
 
     def __str__(self) -> str:
         return str(self.path)
@@ -48,10 +51,16 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     def read(self) -> bytes:
         """All of its bytes, in one reading: what is checked and what is parsed must be the same."""
         try:
-            return _read_found(self.path) if self.origin is Origin.FOUND else self.path.read_bytes()
+            if self.origin is Origin.FOUND:
+                return _read_plain(self.path, LARGEST_FOUND)
+            return _read_plain(self.path, LARGEST) if self.again or self.is_plain() else self.path.read_bytes()
         except OSError as error:
             problem, remedy = f"cannot be read: {error.strerror}", "name another, or create it"
         raise ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=str(self))])
+
+    def is_plain(self) -> bool:
+        """Whether it is a file that can be read again, and followed."""
+        return _is_file(self.path)
 
 
 def find_file(environ: Mapping[str, str], explicit: str | Path | None = None) -> ConfigFile | None:
@@ -66,7 +75,7 @@ def find_file(environ: Mapping[str, str], explicit: str | Path | None = None) ->
     own = folder / FILE_NAME if folder is not None else None
     if _is_file(here) and not (own is not None and _are_same(here, own)):
         return ConfigFile(path=here, origin=Origin.FOUND)
-    return ConfigFile(path=own, origin=Origin.OWN) if own is not None and _is_file(own) else None
+    return ConfigFile(path=own, origin=Origin.OWN) if own is not None and _is_there(own) else None
 
 
 def config_folder(environ: Mapping[str, str]) -> Path | None:
@@ -105,6 +114,17 @@ def _is_file(path: Path) -> bool:
         return False
 
 
+def _is_there(path: Path) -> bool:
+    """Whether something has this name: what cannot be reached is no reason to go on as if there were nothing."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def _are_same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
@@ -112,14 +132,14 @@ def _are_same(one: Path, other: Path) -> bool:
         return False
 
 
-def _read_found(path: Path) -> bytes:
-    """A file that anybody may have put there: it may have become something else since it was looked for."""
+def _read_plain(path: Path, largest: int) -> bytes:
+    """A plain file of some size; whatever was put in its place since it was looked for is not waited for."""
     with io.BufferedReader(io.FileIO(str(path), opener=_open_without_waiting)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "it is not a plain file")
-        content = file.read(LARGEST_FOUND + 1)
-    if len(content) > LARGEST_FOUND:
-        raise OSError(0, f"it is larger than {LARGEST_FOUND} bytes")
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise OSError(0, f"it is larger than {largest} bytes")
     return content
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 
 from dragoman.config import written
 from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider
 from dragoman.config.environment import is_literal
-from dragoman.config.finding import ConfigFile, state_folder
+from dragoman.config.finding import ConfigFile, Origin, state_folder
 from dragoman.config.keys import SHORTEST, read_keys
 from dragoman.config.lines import dotted
 from dragoman.config.parsing import parse
@@ -21,6 +22,7 @@ from dragoman.config.settings import Limits, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
 from dragoman.config.trust import check_trust
 from dragoman.config.values import is_loopback
+from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Provider
 
@@ -86,6 +88,14 @@ def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:
     path = provider.options.get(_CREDENTIALS)
     if not path or file is None:
         return provider
+    if file.origin is Origin.FOUND and not Path(path).is_absolute():
+        # Trust is in this file and its content, and the other one may change with the next checkout.
+        raise ConfigError(
+            key=f"providers.{dotted((provider.name,))}.{_CREDENTIALS}",
+            problem="names a file beside one that was merely found",
+            remedy="write its whole path",
+            file=str(file),
+        )
     return msgspec.structs.replace(provider, options={**provider.options, _CREDENTIALS: _beside(file, path)})
 
 
@@ -152,7 +162,7 @@ def _exposed(file: ConfigFile | None, root: Table) -> Iterator[str]:
         return
     try:
         mode = file.path.stat().st_mode
-    except FileNotFoundError:
+    except OSError:
         # It was just replaced; the next reading sees the new one.
         return
     if mode & (stat.S_IRGRP | stat.S_IROTH):

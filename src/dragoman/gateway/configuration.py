@@ -15,6 +15,7 @@ from dragoman.config.finding import Fingerprint
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.logs import Log
+from dragoman.gateway.mishaps import places
 from dragoman.gateway.protection import Protection, judged, protection_of, tightened
 from dragoman.gateway.shared import Page
 from dragoman.model.jsonvalue import JsonObject
@@ -83,6 +84,11 @@ class Configuration:
             settings = judged(protection, old, new)
         except ConfigError as error:
             self._refuse(error)
+            return False
+        except Exception as error:
+            # Whatever nobody foresaw in a file or in its folders ends neither a worker nor its supervisor.
+            told: JsonObject = {"error": type(error).__name__, "at": places(error)}
+            self._duty.log.event("error", "the configuration was not changed: it could not be read", **told)
             return False
         self.settings, self.protection = settings, tightened(protection, settings)
         duty.page.note(self.protection)
