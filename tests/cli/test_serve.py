@@ -146,3 +146,10 @@ def test_a_file_that_is_empty_at_the_start_is_told(capfd: pytest.CaptureFixture[
     with taken() as port:
         first, _ = refused(capfd, "--port", str(port))
     assert "dragoman.toml is empty: everything comes from the environment" in first
+
+
+def test_a_named_file_of_no_bytes_is_not_started_with(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cut.toml"
+    file.touch()
+    (line,) = refused(capfd, "--config", str(file), "--port", "0")
+    assert "is empty: it may be half-written" in line

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
-from dragoman.config.finding import ConfigFile
+from dragoman.config.finding import ConfigFile, Origin
 from dragoman.config.keys import read_hash
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Key, Settings
@@ -64,13 +64,16 @@ def run(options: argparse.Namespace) -> int:
     _fill_standard_streams()
     file = file_to_read(options.config)
 
-    def read() -> Settings:
-        return _overridden(read_settings(file, os.environ, catalogue()), options)
+    def read(source: ConfigFile | None) -> Settings:
+        return _overridden(read_settings(source, os.environ, catalogue()), options)
 
-    fingerprint = partial(fingerprint_of, file, os.environ) if file is not None else None
+    # A pipe is read once, and says nothing later.
+    followed = file is not None and file.is_plain()
+    fingerprint = partial(fingerprint_of, file, os.environ) if file is not None and followed else None
     # Before the reading: a change in between is then seen as one.
     seen = fingerprint() if fingerprint is not None else None
-    settings = read()
+    settings = read(file)
+    _refuse_nothing(file, settings)
     protection_at_start(settings, settings.server.host, open_to_all=options.open)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
@@ -79,8 +82,22 @@ def run(options: argparse.Namespace) -> int:
     protection = protection_at_start(settings, bound_host(listener), open_to_all=options.open)
     port: int = listener.getsockname()[1]
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
-    duty = Duty(read=read, log=log, protection=protection, fingerprint=fingerprint, seen=seen)
+    again = replace(file, again=True) if file is not None else None
+    duty = Duty(read=partial(read, again), log=log, protection=protection, fingerprint=fingerprint, seen=seen)
     return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))
+
+
+def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:
+    """Refuse to start on a file of no bytes: it was cut short, and what it said of keys is not known."""
+    if file is None or file.origin is Origin.FOUND or not settings.empty or not file.is_plain():
+        return
+    if file.path.stat().st_size == 0:
+        raise ConfigError(
+            key="",
+            problem="is empty: it may be half-written",
+            remedy="write it again; one that is to say nothing has an empty [server] table",
+            file=str(file),
+        )
 
 
 def _fill_standard_streams() -> None:
