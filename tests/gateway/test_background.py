@@ -253,6 +253,36 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
         assert store.conversations.lease(ALICE, "conv_1", "resp_2")
 
 
+def test_a_promise_that_was_renewed_since_it_was_read_is_kept() -> None:
+    with opened() as store:
+        late = Kept(id="resp_1", status="in_progress", previous=None, background=True, provider="", alive=1, body=b"{}")
+        store.responses.add(ALICE, late)
+        store.responses.keep_alive(ALICE, "resp_1", int(time.time()) + 5)
+        found = looked_after(store, ALICE, late)
+        assert found.status == "in_progress" and found == store.responses.find(ALICE, "resp_1")
+
+
+def test_a_promise_that_meets_a_busy_store_is_renewed_shortly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BEAT", 60.0)
+    monkeypatch.setattr(module, "_AGAIN", 0.02)
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+            run = Run(store)
+            run.start(_forever)
+            other.execute("BEGIN IMMEDIATE")
+            await asyncio.sleep(0.1)
+            assert run.kept().status == "queued"
+            other.execute("ROLLBACK")
+            async with asyncio.timeout(20):
+                while run.kept().status == "queued":
+                    await asyncio.sleep(0.01)
+            await run.background.finish(0.0)
+
+    asyncio.run(main())
+
+
 def test_an_end_from_outside_gives_way_to_one_that_came_first() -> None:
     with opened() as store:
         first = Kept(id="r", status="completed", previous=None, background=True, provider="", alive=0, body=b"{}")

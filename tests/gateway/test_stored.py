@@ -229,15 +229,19 @@ def test_a_failure_in_the_background_is_told_to_whoever_asks(house: House) -> No
 
 
 def test_where_nobody_comes_back_to_a_response_it_has_failed(house: House) -> None:
-    made = create(house, model=SLOW, input="word " * 400, background=True, stream=False)
+    made = create(house)
     store = store_of(house)
-    # As if its process had been killed.
-    on_loop(house, lambda: store._db.execute("UPDATE promises SET until = 1 WHERE holder = ?", (made["id"],)))
+    # As if it had run in another process, which was killed.
+    on_loop(
+        house,
+        lambda: store._db.execute(
+            "UPDATE responses SET status = 'in_progress', background = 1 WHERE id = ?", (made["id"],)
+        ),
+    )
     found = told(house, f"/v1/responses/{made['id']}")
     assert found["status"] == "failed"
     error = found["error"]
     assert isinstance(error, dict) and "stopped" in str(error["message"])
-    house.ask("DELETE", f"/v1/responses/{made['id']}", b"")
 
 
 def test_a_deleted_response_stops_running_and_leaves_nothing() -> None:

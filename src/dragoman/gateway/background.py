@@ -31,16 +31,15 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import response_error
 from dragoman.protocols.registry import codec_of
 from dragoman.store import LeaseLost, Store, is_busy
-from dragoman.store.conversations import LEASE
 from dragoman.store.responses import RUNNING, Item, Kept
 from dragoman.wire.json import decode_object, encode
 
-# How often whoever runs a response comes back to it, in seconds: as long as the lease of a conversation lasts it is
-# believed to run.
-_BEAT = 2.0
-_ALIVE = LEASE
+# How often whoever runs a response comes back to it, in seconds, and how soon again if the store did not take that.
+_BEAT, _AGAIN = 2.0, 0.5
 # For how long its end is tried to be written down, and when the process ends.
 _PATIENCE, _LAST_MOMENTS = 20.0, 2.0
+# For how long it is believed to run: longer than any wait for the store and a beat.
+_ALIVE = 25
 # How long pieces of a stream are gathered before they are written down.
 _GATHERED = 0.1
 _STOPPED = "the gateway was stopped before the answer was complete"
@@ -88,6 +87,10 @@ class Background:
         """How many responses run."""
         return len(self._tasks)
 
+    def is_broken(self, response_id: str, status: str, alive: int) -> bool:
+        """Whether whoever ran a response has not come back to it as promised: what runs here has not gone anywhere."""
+        return response_id not in self._tasks and broken(status, alive)
+
     def check(self) -> None:
         """Refuse one more than may run."""
         if self._stopping:
@@ -133,9 +136,9 @@ class Background:
         running.request.told = pieces.take if running.stream else None
         work = asyncio.ensure_future(running.exchange())
         try:
-            wanted = self._beat(running)
-            while wanted and not (await asyncio.wait({work}, timeout=_BEAT))[0]:
-                wanted = self._beat(running)
+            while (pause := self._beat(running)) is not None:
+                if (await asyncio.wait({work}, timeout=pause))[0]:
+                    break
         except asyncio.CancelledError:
             # Somebody cancelled it, or the time to stop has come.
             pass
@@ -168,14 +171,15 @@ class Background:
         finally:
             running.release()
 
-    def _beat(self, running: Running) -> bool:
-        """Come back to a response as promised; False if nobody wants it any more."""
+    def _beat(self, running: Running) -> float | None:
+        """Come back to a response as promised; give when to do so again, None if nobody wants it any more."""
         try:
-            return running.store.responses.keep_alive(running.owner, running.id, _until())
+            return _BEAT if running.store.responses.keep_alive(running.owner, running.id, _until()) else None
         except sqlite3.Error as error:
-            if not is_busy(error):
-                self._log.event("warn", "a response in the background could not be looked after", why=str(error))
-            return True
+            if is_busy(error):
+                return _AGAIN
+            self._log.event("warn", "a response in the background could not be looked after", why=str(error))
+            return _BEAT
 
     def _settle(self, running: Running, pieces: _Pieces) -> None:
         """Write down how it ended: pieces first, so that whoever sees the end has seen everything."""
@@ -289,11 +293,13 @@ def ended(store: Store, owner: bytes, kept: Kept, status: str, message: str | No
         alive=0,
         body=encode(body),
     )
-    match body.get("conversation"):
-        case {"id": str(conversation)}:
-            # Whoever runs it will add nothing any more.
-            store.conversations.release(conversation, kept.id)
-    return changed if store.responses.finish(owner, changed, ()) else store.responses.find(owner, kept.id) or changed
+    with store.transaction():
+        match body.get("conversation"):
+            case {"id": str(conversation)}:
+                # Whoever runs it will add nothing any more.
+                store.conversations.release(conversation, kept.id)
+        done = store.responses.finish(owner, changed, ())
+    return changed if done else store.responses.find(owner, kept.id) or changed
 
 
 def broken(status: str, alive: int) -> bool:
@@ -302,10 +308,14 @@ def broken(status: str, alive: int) -> bool:
 
 
 def looked_after(store: Store, owner: bytes, kept: Kept) -> Kept:
-    """The same response, or its failure if whoever ran it is gone."""
-    if broken(kept.status, kept.alive):
-        return ended(store, owner, kept, "failed", _STOPPED)
-    return kept
+    """The same response, or its failure if whoever ran it is gone; one that is not has come back meanwhile."""
+    if not broken(kept.status, kept.alive):
+        return kept
+    with store.transaction():
+        stands = store.responses.stands(owner, kept.id)
+        if stands is not None and broken(*stands):
+            return ended(store, owner, kept, "failed", _STOPPED)
+    return store.responses.find(owner, kept.id) or kept
 
 
 def _until() -> int:

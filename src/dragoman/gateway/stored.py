@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
-from dragoman.gateway.background import broken, ended, looked_after, shown_of
+from dragoman.gateway.background import Background, ended, looked_after, shown_of
 from dragoman.gateway.keeping import LAST
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.passing import pass_on
@@ -53,7 +53,8 @@ async def serve_response(service: Service, request: Request, place: Place, recor
     if store is None or kept is None or not kept.body:
         await _elsewhere(service, request, place, record, owner, response_id, kept)
         return
-    kept = await patience.write(partial(looked_after, store, owner, kept)) if _is_broken(kept) else kept
+    if state.background.is_broken(kept.id, kept.status, kept.alive):
+        kept = await patience.write(partial(looked_after, store, owner, kept))
     match request.method, below:
         case "GET" | "HEAD", []:
             if _flag(request, "stream") and request.method == "GET":
@@ -79,10 +80,6 @@ async def serve_response(service: Service, request: Request, place: Place, recor
             reply(service, request, record, await beside_loop(listing, sum(len(item.body) for item in items)))
         case _:
             raise ClientError(404, f"there is no path {shown(place.rest)} here")
-
-
-def _is_broken(kept: Kept) -> bool:
-    return broken(kept.status, kept.alive)
 
 
 async def _show(service: Service, request: Request, record: Record, kept: Kept) -> None:
@@ -204,9 +201,9 @@ async def _follow(
     last: _Last,
 ) -> None:
     heartbeat, number, quiet = codec_of(record.dialect).heartbeat, 0, service.clock()
-    patience = service.state.patience
+    patience, background = service.state.patience, service.state.background
     while True:
-        running, pieces = await patience.read(partial(_looked_at, store, owner, response_id, number))
+        running, pieces = await patience.read(partial(_looked_at, store, owner, response_id, number, background))
         for piece, data in pieces:
             number = piece
             last.number = max([last.number, *map(int, _numbers_of(data))])
@@ -231,11 +228,14 @@ async def _follow(
         await asyncio.sleep(_LOOK if running else 0)
 
 
-def _looked_at(store: Store, owner: bytes, response_id: str, number: int) -> tuple[bool, list[tuple[int, bytes]]]:
+def _looked_at(
+    store: Store, owner: bytes, response_id: str, number: int, background: Background
+) -> tuple[bool, list[tuple[int, bytes]]]:
     """Whether a response still runs, and the next pieces of its stream."""
     stands = store.responses.stands(owner, response_id)
-    if stands is not None and broken(*stands) and (kept := store.responses.find(owner, response_id)) is not None:
-        stands = looked_after(store, owner, kept).status, 0
+    if stands is not None and background.is_broken(response_id, *stands):
+        kept = store.responses.find(owner, response_id)
+        stands = (looked_after(store, owner, kept).status, 0) if kept is not None else None
     return stands is not None and stands[0] in RUNNING, store.events.after(response_id, number)
 
 
