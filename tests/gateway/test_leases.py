@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway import leases as module
+from dragoman.gateway import patience
 from dragoman.gateway.leases import Leases
 from dragoman.gateway.logs import Log
 from dragoman.store import Store
@@ -18,6 +19,7 @@ from dragoman.store.conversations import LEASE
 from tests.store.opened import ALICE, Clock, opened
 
 SHORT = 0.02
+RENEW, AGAIN = module._RENEW, module._AGAIN
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +115,44 @@ def test_a_process_that_ends_lets_go_of_everything() -> None:
             assert store.conversations.lease(ALICE, "c1", "r2")
 
     asyncio.run(main())
+
+
+def test_what_is_held_here_is_taken_by_nobody_here_though_it_ran_out(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "state.db"
+
+    async def main() -> None:
+        with opened(path, clock=clock) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+            leases, _ = _made(store)
+            store.conversations.create(ALICE, "c2", b"{}", ())
+            assert leases.take(ALICE, "c1", "r1")
+            other.execute("BEGIN IMMEDIATE")
+            clock.now += LEASE
+            await asyncio.sleep(3 * SHORT)
+            other.execute("ROLLBACK")
+            # Before the next renewal is due.
+            assert not leases.take(ALICE, "c1", "r2")
+            assert leases.take(ALICE, "c2", "r2")
+            assert not store.conversations.lease(ALICE, "c1", "r3")
+            leases.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_let_go_while_the_store_was_busy_is_free_for_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+            leases, _ = _made(store)
+            assert leases.take(ALICE, "c1", "r1")
+            other.execute("BEGIN IMMEDIATE")
+            leases.release("c1", "r1")
+            other.execute("ROLLBACK")
+            assert leases.take(ALICE, "c1", "r2")
+            leases.close()
+
+    asyncio.run(main())
+
+
+def test_a_lease_outlasts_a_wait_for_the_store_and_a_renewal() -> None:
+    assert LEASE - 1 > patience._PATIENCE + RENEW + AGAIN

@@ -1,7 +1,8 @@
 """Leases: the conversations that responses of this process have for themselves.
 
-A lease lasts ten seconds and is renewed every three, all of them in one transaction: those of a process that was killed
-end by themselves. What a busy store does not take is tried again shortly: a renewal, and a release.
+A lease lasts fifteen seconds and is renewed every three, all of them in one transaction: those of a process that was
+killed end by themselves. What a busy store does not take is tried again shortly: a renewal, and a release. Until then
+what is held here is had by nobody else here, and whoever comes to the store first brings the rest with it.
 """
 
 from __future__ import annotations
@@ -24,24 +25,33 @@ class Leases:
     def __init__(self, store: Store | None, log: Log) -> None:
         self._store = store
         self._log = log
-        # The conversation and the response that has it.
-        self._held: set[tuple[str, str]] = set()
+        # Each conversation, and the response that has it.
+        self._held: dict[str, str] = {}
         self._over: set[tuple[str, str]] = set()
+        # Whether the store did not take the last renewal.
+        self._late = False
         self._timer: asyncio.TimerHandle | None = None
         self._when = 0.0
 
     def take(self, owner: bytes, conversation: str, holder: str) -> bool:
         """Have a conversation alone; False while another response is given in it."""
         assert self._store is not None
-        if not self._store.conversations.lease(owner, conversation, holder):
+        if self._held.get(conversation, holder) != holder:
             return False
-        self._held.add((conversation, holder))
+        with self._store.transaction():
+            self._let_go()
+            if self._late:
+                self._renewed()
+            if not self._store.conversations.lease(owner, conversation, holder):
+                return False
+        self._held[conversation] = holder
         self._arm(_RENEW)
         return True
 
     def release(self, conversation: str, holder: str) -> None:
         """Let others have it, now or as soon as the store takes it."""
-        self._held.discard((conversation, holder))
+        if self._held.get(conversation) == holder:
+            del self._held[conversation]
         self._over.add((conversation, holder))
         self._let_go()
         if self._over:
@@ -51,15 +61,15 @@ class Leases:
         """Have everything for longer, and let go of what is over."""
         self._timer = None
         self._let_go()
-        renewed = not self._held or self._tried(self._renewed)
-        if self._over or not renewed:
+        self._late = bool(self._held) and not self._tried(self._renewed)
+        if self._over or self._late:
             self._arm(_AGAIN)
         elif self._held:
             self._arm(_RENEW)
 
     def close(self) -> None:
         """Let go of everything, as far as the store takes it."""
-        self._over |= self._held
+        self._over |= set(self._held.items())
         self._held.clear()
         self._let_go()
         if self._timer is not None:
@@ -68,7 +78,9 @@ class Leases:
 
     def _renewed(self) -> None:
         assert self._store is not None
-        self._held.difference_update(self._store.conversations.renew(sorted(self._held)))
+        for conversation, _ in self._store.conversations.renew(sorted(self._held.items())):
+            del self._held[conversation]
+        self._late = False
 
     def _let_go(self) -> None:
         for conversation, holder in tuple(self._over):

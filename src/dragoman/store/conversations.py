@@ -11,8 +11,9 @@ from dragoman.errors import DragomanError
 from dragoman.store.responses import SAID, Item, add_items
 from dragoman.store.transaction import Transaction
 
-# How long a conversation is had alone unless that is renewed, in seconds: whoever was killed has it no longer.
-LEASE = 10
+# How long a conversation is had alone unless that is renewed, in seconds: whoever was killed has it no longer, and
+# whoever waited for a busy store has it still.
+LEASE = 15
 
 
 class LeaseLost(DragomanError):
