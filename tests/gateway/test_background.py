@@ -29,10 +29,12 @@ from dragoman.http.request import Request, Target
 from dragoman.model.failure import Failure
 from dragoman.store import Store
 from dragoman.store.responses import Kept
-from tests.gateway.harness import whole
+from tests.gateway.harness import CHAT, whole
 from tests.gateway.keeping_house import ECHO, FAILING, SLOW, create, error_in, keeping, told
 from tests.gateway.keeping_house import ended as until_ended
+from tests.gateway.says import tells
 from tests.gateway.test_detached import Silence
+from tests.sdk.samples import events_of
 from tests.store.opened import ALICE, names, opened
 
 ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": "message", "role": "assistant"}]}
@@ -453,3 +455,74 @@ def test_a_background_stream_says_who_answers_and_what_was_lost() -> None:
         answer = house.post("/v1/responses", {**body, "max_tool_calls": 3})
         assert answer.header("x-dragoman-route") == "echo/text; dialect=openai-chat"
         assert "max_tool_calls" in str(answer.header("x-dragoman-losses"))
+
+
+def _frame(kind: str, response: object, number: int = 0) -> bytes:
+    event = json.dumps({"type": kind, "response": response, "sequence_number": number})
+    return f"event: {kind}\ndata: {event}\n\n".encode()
+
+
+CREATED, COMPLETED = _frame("response.created", ANSWER), _frame("response.completed", ANSWER, 1)
+
+
+def _told(store: Store) -> bytes:
+    return b"".join(data for _, data in store.events.after("resp_1", 0))
+
+
+@pytest.mark.parametrize("pieces", [[CREATED + COMPLETED], [CREATED, COMPLETED]], ids=["in one piece", "in two"])
+def test_the_end_of_a_stream_is_told_when_it_is_kept(pieces: list[bytes]) -> None:
+    async def main(store: Store) -> None:
+        run = Run(store, stream=True)
+        seen: list[tuple[str, bytes]] = []
+
+        async def exchange() -> None:
+            run.request.start(200, [])
+            for piece in pieces:
+                if b"completed" in piece:
+                    run.keeping.write(run.keeping.ending(piece))
+                run.request.write(piece)
+            # Its provider does not hang up at once.
+            await asyncio.sleep(0.3)
+            seen.append((run.kept().status, _told(store)))
+
+        run.start(exchange)
+        await run.idle()
+        assert seen == [("in_progress", CREATED)]
+        assert (run.kept().status, _told(store)) == ("completed", CREATED + COMPLETED)
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+@pytest.mark.parametrize("pieces", [[CREATED + COMPLETED], [CREATED, COMPLETED]], ids=["in one piece", "in two"])
+def test_a_stream_whose_conversation_another_has_taken_has_one_end(pieces: list[bytes]) -> None:
+    async def main(store: Store) -> None:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        store.conversations.lease(ALICE, "conv_1", "resp_another")
+        run = Run(store, stream=True, conversation="conv_1")
+
+        async def exchange() -> None:
+            run.request.start(200, [])
+            for piece in pieces:
+                if b"completed" in piece:
+                    run.keeping.write(run.keeping.ending(piece))
+                run.request.write(piece)
+            await asyncio.sleep(0.3)
+
+        run.start(exchange)
+        await run.idle()
+        assert run.kept().status == "failed"
+        events = [json.loads(line[6:]) for line in _told(store).split(b"\n") if line.startswith(b"data: {")]
+        assert [event["type"] for event in events] == ["response.created", "error", "response.failed"]
+        assert [event["sequence_number"] for event in events] == [0, 1, 2]
+
+    with opened() as store:
+        asyncio.run(main(store))
+
+
+def test_a_stream_whose_provider_answers_as_a_whole_is_told() -> None:
+    with keeping([tells(CHAT)]) as house:
+        body = {"model": "chat/served", "input": "Hello.", "background": True, "stream": True}
+        events = [event["type"] for event in events_of(house.post("/v1/responses", body).body)]
+        assert (events[0], events[-1]) == ("response.created", "response.completed")
+        assert "response.output_text.delta" in events

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.keeping import Keeping, Task, answered_in, renamed, status_of
+from dragoman.gateway.keeping import Keeping, Task, answered_in, parted, renamed, status_of
 from dragoman.gateway.logs import Log
 from dragoman.gateway.recalling import Recalled
 from dragoman.gateway.references import items_of
@@ -254,3 +254,20 @@ def test_half_a_summary_does_not_stand_for_a_conversation() -> None:
     response: JsonObject = {"status": "incomplete", "output": [compaction, OUTPUT]}
     assert names([*answered_in(response)]) == ["msg_a"]
     assert names([*answered_in({**response, "status": "completed"})]) == ["cmp_1", "msg_a"]
+
+
+BEFORE = b'event: response.output_text.delta\ndata: {"delta":"say \\"type\\":\\"error\\"","type":"x"}\n\n: beat\n\n'
+ENDS = {
+    "completed": b'event: response.completed\ndata: {"type":"response.completed"}\n\n',
+    "without a name": b'data: {"response":{"id":"r"}, "type" : "response.incomplete"}\n\n',
+    "an error first": b'data: {"type":"error"}\n\ndata: {"type":"response.failed"}\n\n',
+}
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("end", [*ENDS])
+def test_the_frames_that_say_how_an_answer_ended_are_told_apart(end: str, line_end: bytes) -> None:
+    before, last = (frames.replace(b"\n", line_end) for frames in (BEFORE, ENDS[end] + b"data: [DONE]\n\n"))
+    assert parted(before + last) == (before, last)
+    assert parted(last) == (b"", last)
+    assert parted(before) == (b"", before)

@@ -16,13 +16,14 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.gateway.detached import Detached
-from dragoman.gateway.keeping import Keeping, Taken, is_said, status_of
+from dragoman.gateway.keeping import Keeping, Taken, is_said, parted, status_of
 from dragoman.gateway.logs import Log
 from dragoman.gateway.mishaps import places
 from dragoman.gateway.patience import Patience
@@ -182,24 +183,26 @@ class Background:
             return _BEAT
 
     def _settle(self, running: Running, pieces: _Pieces) -> None:
-        """Write down how it ended: pieces first, so that whoever sees the end has seen everything."""
-        store, taken = running.store, running.keeping.taken
+        """Write down how it ended, at once with the frames that say so."""
+        taken, last = running.keeping.taken, pieces.last
         if taken is None:
-            taken = self._failed(running, pieces, _failure(running.request, stopping=self._stopping))
-        pieces.flush(last=True)
+            failure = _failure(running.request, stopping=self._stopping)
+            taken = _as_failed(running, failure)
+            last = b"" if pieces.told else running.fail(failure)
         try:
-            store.responses.finish(
-                running.owner, kept_of(taken, running), taken.answered, partial(_append, running, taken)
-            )
+            _end(running, pieces, taken, last)
         except LeaseLost as error:
             # It would stand in its conversation without having heard what was said there.
             failure = Failure(kind=FailureKind.CONFLICT, status=409, message=str(error))
-            store.responses.finish(running.owner, kept_of(_as_failed(running, failure), running), ())
+            _end(running, pieces, _as_failed(running, failure), running.keeping.lost(last, failure))
 
-    def _failed(self, running: Running, pieces: _Pieces, failure: Failure) -> Taken:
-        if running.stream and not pieces.told:
-            pieces.take(running.fail(failure))
-        return _as_failed(running, failure)
+
+def _end(running: Running, pieces: _Pieces, taken: Taken, last: bytes) -> None:
+    store = running.store
+    with store.transaction():
+        if running.stream:
+            pieces.end(last)
+        store.responses.finish(running.owner, kept_of(taken, running), taken.answered, partial(_append, running, taken))
 
 
 def _append(running: Running, taken: Taken) -> None:
@@ -215,12 +218,13 @@ def _as_failed(running: Running, failure: Failure) -> Taken:
 
 
 class _Pieces:
-    """A stream on its way into the store."""
+    """A stream on its way into the store. Frames that say how it ended wait for that to be written down with them."""
 
     def __init__(self, running: Running) -> None:
         # Not the whole of it, which knows the request that these are told to.
-        self._store, self._id = running.store, running.id
+        self._store, self._id, self._keeping = running.store, running.id, running.keeping
         self._held: list[bytes] = []
+        self._last: list[bytes] = []
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -229,27 +233,35 @@ class _Pieces:
         """Whether there is anything."""
         return bool(self._number or self._held)
 
-    def take(self, data: bytes) -> None:
-        self._held.append(data)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_GATHERED, self.flush)
+    @property
+    def last(self) -> bytes:
+        """The frames that say how it ended, as far as they are there."""
+        return b"".join(self._last)
 
-    def flush(self, *, last: bool = False) -> None:
+    def take(self, data: bytes) -> None:
+        if self._keeping.taken is not None:
+            data, last = (b"", data) if self._last else parted(data)
+            self._last.append(last)
+        if data:
+            self._held.append(data)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(_GATHERED, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        # What a busy store does not take is tried again with the next piece.
+        with suppress(sqlite3.Error):
+            self._store.events.add(self._id, self._number + 1, b"".join(self._held))
+            self._held = []
+            self._number += 1
+
+    def end(self, last: bytes) -> None:
+        """Write down what is left of it; nothing changes here, so that it may be tried again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._held:
-            return
-        data = b"".join(self._held)
-        try:
+        if data := b"".join([*self._held, last]):
             self._store.events.add(self._id, self._number + 1, data)
-        except sqlite3.Error:
-            if last:
-                raise
-            # It is tried again with the next piece.
-            return
-        self._held = []
-        self._number += 1
 
 
 def _failure(request: Detached, *, stopping: bool) -> Failure:

@@ -61,9 +61,11 @@ class Detached(Request):
         self.told = told
 
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
-        """Take a whole reply."""
+        """Take a whole reply, be it a stream that is known as a whole."""
         self.start(status, headers)
         self.answer = body
+        if status < 400:
+            self.write(body)
         self.ended = True
 
     def start(self, status: int, headers: HeaderList) -> None:

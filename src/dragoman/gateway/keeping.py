@@ -171,6 +171,20 @@ class Keeping:
         return failed_frames(failure, responses[-1] if responses else {}, [], min(numbers, default=0))
 
 
+_ends = re.compile(rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"').search
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+def parted(frames: bytes) -> tuple[bytes, bytes]:
+    """Frames that say nothing of an answer's end, and those from the first that does; all, if there is none such."""
+    found = _ends(frames)
+    if found is None:
+        return b"", frames
+    before = ((frames.rfind(blank, 0, found.start()), len(blank)) for blank in _BLANK_LINES)
+    start = max((place + length for place, length in before if place >= 0), default=0)
+    return frames[:start], frames[start:]
+
+
 def _taken(response: JsonObject | None) -> Taken | None:
     return None if response is None else Taken(response, answered_in(response), encode(response))
 

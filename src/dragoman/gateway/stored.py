@@ -257,8 +257,9 @@ def _ending(kept: Kept | None, number: int) -> bytes:
     """The end of a stream that was never told, because the response was cancelled or deleted or its process is gone."""
     if kept is None:
         return _broken_off(_DELETED, number)
-    event: JsonObject = {"type": "response.failed", "response": shown_of(kept), "sequence_number": number}
-    return b"event: response.failed\ndata: %b\n\n%b" % (encode(event), DONE)
+    kind = f"response.{kept.status}" if f"response.{kept.status}" in LAST else "response.failed"
+    event: JsonObject = {"type": kind, "response": shown_of(kept), "sequence_number": number}
+    return b"event: %b\ndata: %b\n\n%b" % (kind.encode(), encode(event), DONE)
 
 
 def _broken_off(message: str, number: int) -> bytes:
