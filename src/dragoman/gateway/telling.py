@@ -27,6 +27,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from dragoman.errors import BadAnswer, DragomanError, Truncated
+from dragoman.gateway.keeping import parted
 from dragoman.gateway.record import Record
 from dragoman.gateway.redaction import Redactor
 from dragoman.gateway.watch import Overstayed, Watch
@@ -241,7 +242,10 @@ class Telling:
             self._write(out)
             self.state = State.OVER
             return True
-        self._held = [out]
+        # What says nothing of its end is no news that must be kept first; its error form needs a beginning, too.
+        said, last = parted(out)
+        self._write(said)
+        self._held = [last]
         self.state = State.SETTLING
         return False
 
