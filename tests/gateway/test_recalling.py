@@ -346,25 +346,57 @@ def test_references_in_a_conversation_are_looked_up_when_they_are_said() -> None
         _told(store)
         store.responses.note(ALICE, "resp_far", "second", ["msg_far"])
         far, unknown = b'{"type":"item_reference","id":"msg_far"}', b'{"id":"msg_9"}'
-        said = added(store, ALICE, "conv_1", [b'{"id":"rs_1"}', far, QUESTION], elsewhere=False)
+        said = added(store, ALICE, "conv_1", [b'{"id":"rs_1"}', far, QUESTION], native=True, shared=True)
         assert [item.body for item in said] == [REASONING, far, QUESTION]
-        assert added(store, ALICE, "conv_1", [unknown], elsewhere=True)[0].body == unknown
+        assert added(store, ALICE, "conv_1", [unknown], native=True, shared=False)[0].body == unknown
         for owner, reference in ((ALICE, unknown), (BOB, b'{"id":"rs_1"}'), (BOB, far)):
             with pytest.raises(ClientError) as told:
-                added(store, owner, "conv_1", [reference], elsewhere=False)
+                added(store, owner, "conv_1", [reference], native=False, shared=True)
             assert (told.value.status, told.value.param) == (404, "items")
         with pytest.raises(ClientError) as told:
-            added(store, ALICE, "conv_1", [QUESTION], elsewhere=False, limit=80)
+            added(store, ALICE, "conv_1", [QUESTION], native=False, shared=True, limit=80)
         assert told.value.code == "context_length_exceeded"
 
 
-TRIGGER, COMPACTION = (
-    b'{"type":"compaction_trigger"}',
-    b'{"type":"compaction","id":"cmp_1","encrypted_content":"rsv1.x"}',
+def test_what_a_provider_would_complete_is_said_in_a_conversation_by_those_whose_it_is() -> None:
+    bare, own = b'{"type":"reasoning","id":"rs_9","summary":[]}', b'{"type":"reasoning","id":"rs_1","summary":[]}'
+    with opened() as store:
+        _told(store)
+        # What was told of an answer comes back.
+        added(store, ALICE, "conv_1", [own, REASONING], native=True, shared=True)
+        with pytest.raises(ClientError) as told:
+            added(store, ALICE, "conv_1", [bare], native=True, shared=True)
+        assert (told.value.status, told.value.param) == (404, "items")
+        # Where nobody would complete it, it is as good as any.
+        for native, shared in ((False, True), (True, False)):
+            assert added(store, ALICE, "conv_1", [bare], native=native, shared=shared)[0].id == "rs_9"
+
+
+BARE = (
+    b'{"type":"reasoning","id":"x_far","summary":[]}',
+    b'{"type":"image_generation_call","id":"x_far"}',
+    b'{"type":"compaction","id":"x_far"}',
+    b'{"type":"item_reference","id":"x_far"}',
 )
 
 
-TRIGGER, COMPACTION = (
-    b'{"type":"compaction_trigger"}',
-    b'{"type":"compaction","id":"cmp_1","encrypted_content":"rsv1.x"}',
-)
+@pytest.mark.parametrize("item", BARE)
+@pytest.mark.parametrize("way", ["direct", "chain", "conversation", "reference"])
+def test_an_id_that_a_client_said_in_its_own_words_was_not_given_by_a_provider(item: bytes, way: str) -> None:
+    bodies = {
+        "direct": b'{"input":[' + item + b"]}",
+        "chain": b'{"previous_response_id":"resp_b","input":"x"}',
+        "conversation": b'{"conversation":"conv_b","input":"x"}',
+        "reference": b'{"input":[{"id":"x_far"}]}',
+    }
+    with opened() as store:
+        store.responses.note(ALICE, "resp_far", "second", ["x_far"])
+        for owner, name in ((ALICE, "a"), (BOB, "b")):
+            store.responses.add(owner, _kept(f"resp_{name}"), items_of([item]))
+            store.conversations.create(owner, f"conv_{name}", b"{}", items_of([item]))
+        with pytest.raises(ClientError) as told:
+            recall(store, BOB, bodies[way], native=True, shared=True)
+        assert (told.value.status, told.value.param) == (404, "input")
+        # Where nobody completes anything, these are words like any other, and to whom it was given they are more.
+        recall(store, BOB, bodies["chain"], shared=True)
+        recall(store, ALICE, bodies[way].replace(b"_b", b"_a"), native=True, shared=True)

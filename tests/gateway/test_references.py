@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.references import items_of, named_in, references_in, referred_in
+from dragoman.gateway.references import completed_by, items_of, named_in, references_in, referred_in, relied_on
 
 
 def test_a_request_is_taken_apart_without_a_store() -> None:
@@ -56,3 +56,35 @@ def test_only_what_says_nothing_but_its_id_is_a_reference() -> None:
     assert referred_in(b'{"id":"a","role":"user"}') is None
     assert named_in(b"7").id is None
     assert [item.id for item in items_of([b'{"id":"a"}'])] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "",
+        ',"encrypted_content":null',
+        ',"encrypted_content":""',
+        ',"encrypted_content":false',
+        ',"encrypted_content":{}',
+        ',"content":[]',
+        ',"content":[null]',
+        ',"content":[[]]',
+        ',"content":{}',
+        ',"content":0',
+    ],
+)
+def test_what_holds_nothing_of_its_own_is_completed_by_its_id(held: str) -> None:
+    item = f'{{"type":"reasoning","id":"rs_1","summary":[]{held}}}'.encode()
+    assert completed_by(item) == relied_on(item) == "rs_1"
+
+
+def test_what_says_everything_itself_relies_on_nobody() -> None:
+    for item in (
+        b'{"type":"reasoning","id":"rs_1","encrypted_content":"sealed"}',
+        b'{"type":"reasoning","id":"rs_1","content":[{"type":"reasoning_text","text":"x"}]}',
+        b'{"type":"compaction","id":"cmp_1","encrypted_content":"sealed"}',
+        b'{"type":"image_generation_call","id":"ig_1","result":"aGk="}',
+        b'{"type":"message","id":"msg_1","role":"user","content":"x"}',
+    ):
+        assert completed_by(item) is None and relied_on(item) is None
+    assert relied_on(b'{"id":"a"}') == relied_on(b'{"type":"compaction","id":"a"}') == "a"

@@ -213,3 +213,19 @@ def test_how_long_a_chain_is_can_be_told_without_reading_it() -> None:
         assert chain is not None
         assert store.responses.weight(ALICE, "r3") == (len(chain), sum(len(found.body) for found in chain))
         assert store.responses.weight(BOB, "r3") == (0, 0)
+
+
+def test_an_id_is_given_by_a_provider_and_not_by_whoever_says_it() -> None:
+    clock = Clock()
+    with opened(clock=clock, days=1) as store:
+        store.responses.note(ALICE, "r_far", "second", ["i1"])
+        store.responses.add(BOB, kept("r1"), [item("i1")], [item("i2")])
+        store.conversations.create(BOB, "c1", b"{}", [item("i1")])
+        assert store.responses.is_given(ALICE, "i1")
+        assert not store.responses.is_given(BOB, "i1") and not store.responses.is_given(BOB, "i2")
+        # One that was given to both is nobody's.
+        store.responses.note(BOB, "r_far", "second", ["i1"])
+        assert not store.responses.is_given(ALICE, "i1") and not store.responses.is_given(BOB, "i1")
+        store.responses.note(ALICE, "r_later", "second", ["i3"])
+        clock.now += 2 * DAY
+        assert not store.responses.is_given(ALICE, "i3")

@@ -123,9 +123,9 @@ def _items(settings: Settings, store: Store, owner: bytes, conversation: str, bo
         raise ClientError(400, "items is a list of objects", param="items")
     if len(items) > _MOST_ITEMS:
         raise ClientError(400, f"at most {_MOST_ITEMS} items are added at a time", param="items")
-    elsewhere = bool(keepers(settings)) and not several_owners(settings)
+    native, shared = bool(keepers(settings)), several_owners(settings)
     bodies = [encode(item) for item in items]
-    return added(store, owner, conversation, bodies, elsewhere=elsewhere, limit=settings.limits.body)
+    return added(store, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.body)
 
 
 def _metadata(body: JsonObject) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -142,11 +143,16 @@ def check_references_said_once(body: bytes) -> None:
         members = OBJECT.decode(body)
         inputs = members.get("input", _NULL)
         items = _ITEMS.decode(inputs) if bytes(memoryview(inputs)[:1]) == b"[" else []
-        for raw in map(bytes, (members.get("conversation", _NULL), *items)):
-            if raw[:1] == b"{":
-                check_said_once(raw, OBJECT.decode(raw), _TELLING)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise WireError("", "JSON in UTF-8", "references that cannot be read") from None
+    check_items_said_once(map(bytes, (members.get("conversation", _NULL), *items)))
+
+
+def check_items_said_once(items: Iterable[bytes]) -> None:
+    """The same of items, each by itself, as they were written once."""
+    for item in items:
+        if item[:1] == b"{":
+            check_said_once(item, OBJECT.decode(item), _TELLING)
 
 
 def asks_strictness(request: Request) -> bool:

@@ -4,18 +4,28 @@
     conversation           what was said in it goes before the input
     item_reference         the item itself
 
-On a provider that keeps its own state only ids that are ours are looked up; the others are its own to know. A reference
-that leads nowhere is refused before anybody is asked: there is never an answer without the context it was asked in.
+On a provider that keeps its own state only ids that are ours are looked up; the others are its own to know. Where
+several owners have theirs there, it is asked only by ids that it gave to this one: a client may say any id in words of
+its own, also in what is kept here, so that the request is judged as it goes out. A reference that leads nowhere is
+refused before anybody is asked: there is never an answer without the context it was asked in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from dragoman.errors import ClientError
-from dragoman.gateway.references import References, items_of, named_in, references_in, referred_in
+from dragoman.gateway.references import (
+    References,
+    completed_by,
+    items_of,
+    named_in,
+    references_in,
+    referred_in,
+    relied_on,
+)
 from dragoman.gateway.routes import shown
 from dragoman.store import Store
 from dragoman.store.responses import RUNNING, Item, Kept
@@ -83,6 +93,11 @@ class Found(Struct, frozen=True, kw_only=True):
         """How many bytes there are to be put together."""
         return self.kept[1] + sum(map(len, self.own))
 
+    @property
+    def bodies(self) -> list[bytes]:
+        """Everything that is said in the end."""
+        return [item.body for item in self.before or ()] + self.own
+
 
 def recall(
     store: Store | None,
@@ -100,7 +115,11 @@ def recall(
     """
     said = references_in(body)
     found = look_up(store, owner, said, len(body), native=native, shared=shared, limit=limit)
-    return None if said is None or found is None else recalled_of(body, said, found)
+    if said is None:
+        return None
+    if native and shared:
+        check_given(store, owner, relied_on_in(said, found))
+    return None if found is None else recalled_of(body, said, found)
 
 
 def look_up(
@@ -161,7 +180,7 @@ def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
     """The request with what was found in place of its references."""
     before = found.before or ()
     return Recalled(
-        body=_rewritten(body, [item.body for item in before] + found.own, found.cut),
+        body=_rewritten(body, found.bodies, found.cut),
         before=tuple(before),
         found=found.kept,
         said=items_of(found.own) if said.keeps or said.conversation is not None else (),
@@ -173,15 +192,26 @@ def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
 
 
 def check_own(store: Store | None, owner: bytes, said: References) -> None:
-    """Refuse a reference to what a provider keeps unless it is known that this owner made it."""
+    """Refuse a response or conversation that a provider keeps unless it is known that this owner made it."""
     previous, conversation = said.previous, said.conversation
     if previous is not None and (store is None or store.responses.find(owner, previous) is None):
         raise _no_response(previous)
     if conversation is not None and (store is None or store.conversations.find(owner, conversation) is None):
         raise _no_conversation(conversation)
-    for reference in (*said.referred.values(), *said.looked_up):
-        if store is None or store.responses.item(owner, reference) is None:
-            raise _no_item(reference)
+
+
+def relied_on_in(said: References, found: Found | None) -> tuple[str, ...]:
+    """The ids by which a provider that keeps items would look something up for a request as it goes out, each once."""
+    if found is None:
+        return tuple(dict.fromkeys((*said.referred.values(), *said.looked_up)))
+    return tuple(dict.fromkeys(name for body in found.bodies if (name := relied_on(body)) is not None))
+
+
+def check_given(store: Store | None, owner: bytes, names: Iterable[str]) -> None:
+    """Refuse an item that a provider would look up unless it gave the id to this owner."""
+    for name in names:
+        if store is None or not store.responses.is_given(owner, name):
+            raise _no_item(name)
 
 
 def _before(
@@ -256,17 +286,22 @@ def added(
     conversation: str,
     bodies: Sequence[bytes],
     *,
-    elsewhere: bool,
+    native: bool,
+    shared: bool,
     limit: int = _LARGEST,
 ) -> tuple[Item, ...]:
-    """Items to be said in a conversation, with those in place of references; `elsewhere` if a provider may know more.
+    """Items to be said in a conversation, with those in place of references.
 
-    What is said there goes on without being looked at again, so that nothing of others may be referred to in it.
+    `native` if there is a provider that keeps items, `shared` if several owners have theirs there. Nothing that may be
+    another's is referred to, or completed by its id; what goes to a provider is looked at again.
     """
     referred = {place: name for place, body in enumerate(bodies) if (name := referred_in(body)) is not None}
-    for reference in referred.values():
-        if not elsewhere and store.responses.item(owner, reference) is None:
-            raise _no_item(reference, param="items")
+    asked = [] if native and not shared else list(referred.values())
+    if native and shared:
+        asked += [name for body in bodies if (name := completed_by(body)) is not None]
+    for name in asked:
+        if store.responses.item(owner, name) is None:
+            raise _no_item(name, param="items")
     room = _Room(limit)
     # One that is longer could never be answered in.
     room.take(store.conversations.weight(conversation), "items")

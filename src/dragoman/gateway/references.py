@@ -67,7 +67,11 @@ class _Filled(Struct):
 
 
 # Items that a provider takes for a reference where they have an id, and nothing of these.
-_LOOKED_UP = {"reasoning": ("encrypted_content", "content"), "image_generation_call": ("result",)}
+_LOOKED_UP = {
+    "reasoning": ("encrypted_content", "content"),
+    "compaction": ("encrypted_content",),
+    "image_generation_call": ("result",),
+}
 
 _REFERRING = msgspec.json.Decoder(_Referring)
 _NAMED = msgspec.json.Decoder(_Named)
@@ -93,7 +97,7 @@ def references_in(body: bytes) -> References | None:
         inputs=inputs,
         silent=said.input == _NULL,
         referred={place: name for place, name in enumerate(named) if name is not None},
-        looked_up=tuple(name for item in inputs or () if (name := _looked_up(item)) is not None),
+        looked_up=tuple(name for item in inputs or () if (name := completed_by(item)) is not None),
     )
 
 
@@ -115,7 +119,13 @@ def referred_in(item: bytes) -> str | None:
     return named.id if is_reference else None
 
 
-def _looked_up(item: bytes) -> str | None:
+def relied_on(item: bytes) -> str | None:
+    """The id by which a provider that keeps items would look something up for this one."""
+    reference = referred_in(item)
+    return completed_by(item) if reference is None else reference
+
+
+def completed_by(item: bytes) -> str | None:
     """The id by which a provider that keeps items would complete this one."""
     named = named_in(item)
     wanted = _LOOKED_UP.get(named.type or "")
@@ -127,8 +137,12 @@ def _looked_up(item: bytes) -> str | None:
 
 
 def _holds(said: Raw) -> bool:
+    """Whether a member holds anything; of another form than text or objects it may be taken for missing."""
     raw = bytes(said)
-    return _LIST.decode(raw) != [] if raw[:1] == b"[" else raw not in (b"null", b'""')
+    if raw[:1] != b"[":
+        return raw[:1] == b'"' and raw != b'""'
+    found = _LIST.decode(raw)
+    return bool(found) and all(bytes(one)[:1] == b"{" for one in found)
 
 
 def named_in(item: bytes) -> _Named:

@@ -13,8 +13,8 @@ from dragoman.gateway.leases import Leases
 from dragoman.gateway.logs import Log
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.patience import Patience
-from dragoman.gateway.question import check_references_said_once
-from dragoman.gateway.recalling import Found, check_own, look_up
+from dragoman.gateway.question import check_items_said_once, check_references_said_once
+from dragoman.gateway.recalling import Found, check_given, check_own, look_up, relied_on_in
 from dragoman.gateway.references import References
 from dragoman.gateway.routes import Aim
 from dragoman.store import MEMORY, Store, is_busy, open_store
@@ -85,7 +85,18 @@ async def looked_up(
         shared=shared,
         limit=settings.limits.body,
     )
-    return await state.patience.read(looking)
+    found = await state.patience.read(looking)
+    if said is not None and shared and aim.keeps_responses:
+        names = await beside_loop(partial(_relied_on, said, found), 0 if found is None else found.size)
+        await state.patience.read(partial(check_given, state.store, owner_of(key), names))
+    return found
+
+
+def _relied_on(said: References, found: Found | None) -> tuple[str, ...]:
+    """The ids that a provider would look up; what was kept of other requests was not read as closely as this one."""
+    if found is not None:
+        check_items_said_once(found.bodies)
+    return relied_on_in(said, found)
 
 
 async def check_references(
@@ -95,6 +106,7 @@ async def check_references(
     if said is not None and aim.keeps_responses and several_owners(settings):
         await beside_loop(partial(check_references_said_once, body), len(body))
         await state.patience.read(partial(check_own, state.store, owner_of(key), said))
+        await state.patience.read(partial(check_given, state.store, owner_of(key), relied_on_in(said, None)))
 
 
 def keepers(settings: Settings) -> list[str]:

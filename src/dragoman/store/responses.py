@@ -247,6 +247,16 @@ class Responses:
         ).fetchone()
         return row[0] if row is not None else None
 
+    def is_given(self, owner: bytes, item_id: str) -> bool:
+        """Whether a provider that keeps items gave this id to this owner, who may say any id in words of its own."""
+        row = self._db.execute(
+            "SELECT 1 FROM items JOIN responses ON responses.id = items.holder"
+            " WHERE items.id = ? AND items.owner = ? AND items.body = x''"
+            " AND responses.owner = items.owner AND responses.expires > ?",
+            (item_id, owner, self._now()),
+        ).fetchone()
+        return row is not None
+
     def delete(self, owner: bytes, response_id: str) -> bool:
         """Forget a response and everything said in it."""
         with Transaction(self._db):
