@@ -10,6 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.config.settings import Storage
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Seal
+from dragoman.rules.seals import to_envelope
 from tests.gateway.harness import RESPONSES, Answer, House, Received, Reply
 from tests.gateway.keeping_house import ALICE, BOB, ECHO, keeping
 from tests.gateway.says import tells
@@ -17,8 +20,8 @@ from tests.sdk.digging import Object, dig_text
 
 AS_ALICE, AS_BOB = ({"authorization": f"Bearer {key}"} for key in (ALICE, BOB))
 KEEPER = "responses/served"
-PICTURE: Object = {"type": "image_generation_call", "id": "ig_alices"}
-THOUGHT: Object = {"type": "reasoning", "id": "rs_alices", "summary": []}
+PICTURE: JsonObject = {"type": "image_generation_call", "id": "ig_alices"}
+THOUGHT: JsonObject = {"type": "reasoning", "id": "rs_alices", "summary": []}
 WORDS: Object = {"role": "user", "content": "x"}
 
 
@@ -89,6 +92,17 @@ def test_what_is_sent_in_full_is_anybodys_to_send(house: House) -> None:
         assert _asked(house, input=[item, WORDS]).status == 200
     first = house.post("/v1/responses", {"model": ECHO, "input": [WORDS, sealed]}, **AS_BOB).json()
     assert _asked(house, previous_response_id=first["id"]).status == 200
+
+
+@pytest.mark.parametrize("item", [PICTURE, THOUGHT, {"id": "msg_alices"}], ids=str)
+def test_no_reference_travels_in_a_turn_that_a_chat_client_says_it_was_given(house: House, item: JsonObject) -> None:
+    said: JsonObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}
+    turn = Seal(origin=RESPONSES, kind="turn", body={"blocks": [item, said]}, model="served")
+    details = [{"type": "reasoning.encrypted", "data": to_envelope(turn)}]
+    messages = [WORDS, {"role": "assistant", "content": "hi", "reasoning_details": details}, WORDS]
+    answer = house.post("/v1/chat/completions", {"model": KEEPER, "messages": messages}, **AS_BOB)
+    assert answer.status == 200
+    assert b"alices" not in house.provider.received[0].body
 
 
 @pytest.mark.parametrize("item", [PICTURE, {"id": "msg_alices"}])

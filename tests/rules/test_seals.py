@@ -60,6 +60,14 @@ def test_chat_reasoning_is_bound_to_the_upstream_too() -> None:
         ("openai-responses", "turn", {"blocks": [{"type": "item_reference", "id": "x"}]}),
         ("openai-responses", "turn", {"blocks": [{"type": "message", "role": "developer", "content": []}]}),
         ("openai-responses", "turn", {"blocks": [{"type": "function_call_output", "call_id": "c", "output": ""}]}),
+        ("openai-responses", "turn", {"blocks": [{"id": "msg_of_somebody_else"}]}),
+        ("openai-responses", "turn", {"blocks": [{"type": None, "id": "msg_of_somebody_else"}]}),
+        ("openai-responses", "turn", {"blocks": [{"type": ["item_reference"], "id": "msg_of_somebody_else"}]}),
+        ("openai-responses", "turn", {"blocks": [{"type": "message", "Type": "item_reference", "id": "x"}]}),
+        ("openai-responses", "turn", {"blocks": [{"type": "image_generation_call", "id": "ig_of_somebody_else"}]}),
+        ("openai-responses", "turn", {"blocks": [{"type": "image_generation_call", "id": "x", "result": [[]]}]}),
+        ("openai-responses", "turn", {"blocks": [{"type": "compaction", "id": "x", "encrypted_content": ""}]}),
+        ("openai-responses", "item", {"type": "reasoning", "ID": "x", "encrypted_content": "x"}),
         ("anthropic-messages", "turn", {"blocks": [{"type": "tool_result", "tool_use_id": "t"}]}),
         ("anthropic-messages", "turn", {"blocks": ["text"]}),
         ("anthropic-messages", "turn", {}),
@@ -75,7 +83,17 @@ def test_a_turn_of_a_model_is_taken() -> None:
     assert from_envelope(to_envelope(seal)) == seal
 
 
-@pytest.mark.parametrize(("member", "opened"), [("encrypted_content", True), ("content", True), ("summary", False)])
-def test_an_item_without_its_content_is_a_reference_and_opens_nothing(member: str, opened: bool) -> None:
-    item = Seal(origin="openai-responses", kind="item", body={"type": "reasoning", "id": "rs_1", member: ["x"]})
+@pytest.mark.parametrize(
+    ("held", "opened"),
+    [
+        ({"encrypted_content": "x"}, True),
+        ({"content": [{"type": "reasoning_text", "text": "x"}]}, True),
+        ({"summary": ["x"]}, False),
+        ({"content": []}, False),
+        ({"content": [[]]}, False),
+        ({"content": {"a": 1}, "encrypted_content": True}, False),
+    ],
+)
+def test_an_item_without_its_content_is_a_reference_and_opens_nothing(held: JsonObject, opened: bool) -> None:
+    item = Seal(origin="openai-responses", kind="item", body={"type": "reasoning", "id": "rs_1", **held})
     assert opens(item, "openai-responses", "gpt", Abilities()) is opened

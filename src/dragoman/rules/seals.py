@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.model.jsonvalue import JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.envelope import Envelope, is_envelope, seal, unseal
+from dragoman.wire.members import folded
 
 LETTERS = {"anthropic-messages": "a", "openai-chat": "c", "openai-responses": "r"}
 _ORIGINS = {letter: name for name, letter in LETTERS.items()}
@@ -79,16 +80,37 @@ def _is_what_it_says(found: Envelope) -> bool:
         # A summary of ours (K1).
         return True
     allowed = _TYPES.get((found.origin, found.kind))
-    return allowed is None or found.data.get("type") in allowed
+    return allowed is None or (found.data.get("type") in allowed and not _hides(found.data))
+
+
+# What tells what a block is.
+_TELLING = frozenset({"id", "type", "role"})
+# What a block holds that its provider looks up by the id if it is missing; reasoning opens by itself, or not at all.
+_HELD = {"image_generation_call": "result", "compaction": "encrypted_content"}
 
 
 def _said_by_a_model(block: JsonValue) -> bool:
-    if not isinstance(block, dict):
+    if not isinstance(block, dict) or _hides(block):
         return False
     kind = block.get("type")
-    if kind in _NOT_SAID_BY_A_MODEL or (isinstance(kind, str) and kind.endswith("_call_output")):
+    # Without a type it would be a reference.
+    if not isinstance(kind, str) or kind in _NOT_SAID_BY_A_MODEL or kind.endswith("_call_output"):
+        return False
+    if kind in _HELD and "id" in block and not _holds(block.get(_HELD[kind])):
         return False
     return block.get("role", "assistant") == "assistant"
+
+
+def _hides(block: JsonObject) -> bool:
+    """Whether readers that take no notice of case would take a block for another."""
+    return any(folded(name) in _TELLING for name in block.keys() - _TELLING)
+
+
+def _holds(value: JsonValue) -> bool:
+    """Whether a member holds anything; of another form than text or objects it may be taken for missing."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, dict) for one in value)
+    return isinstance(value, str) and value != ""
 
 
 def opens(content: Seal, protocol: str, model: str, abilities: Abilities, upstream: str | None = None) -> bool:
@@ -109,7 +131,7 @@ def _is_reference(content: Seal) -> bool:
     An envelope is not signed, and who may read what is kept is told by those who made it.
     """
     item = content.body
-    return content.kind == "item" and not item.get("encrypted_content") and not item.get("content")
+    return content.kind == "item" and not _holds(item.get("encrypted_content")) and not _holds(item.get("content"))
 
 
 def issued_by(content: Seal, model: str, upstream: str) -> Seal:
