@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Server, Settings
+from dragoman.gateway import passing
+from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import place_of
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, RESPONSES, Reply, running, settings_for, stream, whole
 from tests.gateway.says import comes_true, failure_of, headers_named, log_lines
@@ -374,3 +379,28 @@ def test_a_form_without_a_boundary_goes_where_a_body_without_a_model_goes() -> N
             "/v1/audio/transcriptions", FORM, content_type="multipart/form-data", x_dragoman_provider="chat"
         )
         assert (told.status, house.provider.received[0].body) == (200, FORM)
+
+
+def test_a_large_body_is_looked_at_and_renamed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def watched(work: Callable[[bytes], str], body: bytes) -> str:
+        threads.append(threading.current_thread())
+        return work(body)
+
+    large = b'{"model":"chat/served","input":"' + b"a" * INLINE + b'"}'
+    monkeypatch.setattr(passing, "_model_in", partial(watched, passing._model_in))
+    with running(lambda received: whole({"ok": True})) as house:
+        for body in (EMBEDDINGS, large):
+            assert house.post("/v1/embeddings", body, content_type="application/json").status == 200
+        assert [received.body for received in house.provider.received] == [
+            body.replace(b"chat/served", b"served") for body in (EMBEDDINGS, large)
+        ]
+    assert [thread.name.startswith("large-") for thread in threads] == [False, True]
+
+
+def test_an_object_with_more_members_than_anybody_writes_is_a_400() -> None:
+    with running() as house:
+        body = b'{"model":"chat/served"' + b',"a":1' * 5000 + b"}"
+        told = house.post("/v1/embeddings", body, content_type="application/json")
+        assert (told.status, "4096 members" in str(failure_of(CHAT, told)["message"])) == (400, True)

@@ -39,10 +39,8 @@ def connect(house: Served) -> socket.socket:
     return socket.create_connection(("127.0.0.1", house.port), timeout=PATIENCE)
 
 
-def head(*lines: str) -> bytes:
-    return "\r\n".join(
-        (f"POST {PATHS[CHAT]} HTTP/1.1", "host: 127.0.0.1", "connection: close", *lines, "", "")
-    ).encode()
+def head(*lines: str, path: str = PATHS[CHAT]) -> bytes:
+    return "\r\n".join((f"POST {path} HTTP/1.1", "host: 127.0.0.1", "connection: close", *lines, "", "")).encode()
 
 
 def test_item_5_uploads_that_are_broken_off_leave_no_memory_behind(house: Served) -> None:
@@ -89,3 +87,15 @@ def test_item_4_nested_codings_hold_up_nobody(house: Served, layers: int) -> Non
         end.sendall(head(coding, f"content-length: {len(body)}") + body)
         assert house.post(PATHS[CHAT], question(CHAT, CHAT, stream=True)).status == 200
         assert read_answer(end).status == (413 if layers == 2 else 415)
+
+
+def test_a_small_request_with_millions_of_members_on_a_relayed_path_ends_nothing(house: Served) -> None:
+    body = gzip.compress(gzip.compress(b'{"model":"chat/served"' + b',"a":1' * 5_500_000 + b"}"))
+    assert len(body) < 400
+    with connect(house) as end:
+        lines = ("content-type: application/json", "content-encoding: gzip, gzip", f"content-length: {len(body)}")
+        end.sendall(head(*lines, path="/v1/embeddings") + body)
+        # It once stood still for so long that it was taken for dead, and ended.
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT, stream=True)).status == 200
+        assert read_answer(end).status == 400
+    assert house.process.running

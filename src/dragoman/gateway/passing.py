@@ -10,12 +10,14 @@ to the provider that `x-dragoman-provider` names, else to the only one of the pa
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from dragoman.errors import BadAnswer, ClientError, DragomanError
 from dragoman.gateway import headers
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, Place, is_plain, is_relayed
 from dragoman.gateway.question import check_said_once, receive
 from dragoman.gateway.record import Record
@@ -66,7 +68,7 @@ async def pass_on(
     if body is None:
         body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     kind = request.header(b"content-type") or b""
-    aim, body = _aim(service, request, place, body, kind, provider)
+    aim, body = await _aim(service, request, place, body, kind, provider)
     record.provider, record.model, record.served = aim.provider.name, aim.shown, aim.endpoint.protocol
     passed = headers.relayed(request.headers, aim, owner)
     if body and kind:
@@ -156,20 +158,32 @@ async def _hand_over(
     request.end()
 
 
-def _aim(service: Service, request: Request, place: Place, body: bytes, kind: bytes, known: str) -> tuple[Aim, bytes]:
+async def _aim(
+    service: Service, request: Request, place: Place, body: bytes, kind: bytes, known: str
+) -> tuple[Aim, bytes]:
     """Whom a request of another path goes to, and its body with the model's name as known there."""
-    field = field_span(body, kind, "model") if body and is_form(kind) else None
-    name = _model_in(body) if _is_json(body, kind) else "" if field is None else _form_model(body, field)
+    name, field = await beside_loop(partial(_named, body, kind), len(body))
     if name:
         aim = service.routes.aim(name, place.protocol)
         _check_family(aim.provider, place)
-        if aim.model != name and field is not None:
-            body = replace_value(body, field, aim.model.encode())
-        elif aim.model != name:
-            body = replace_text(body, "model", aim.model)
+        if aim.model != name:
+            body = await beside_loop(partial(_renamed, body, field, aim.model), len(body))
         return _in_family(aim, place), body
     provider = _provider(service, request, place, known)
     return _in_family(Aim(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), place), body
+
+
+def _named(body: bytes, kind: bytes) -> tuple[str, Span | None]:
+    """The model that a body names, "" if none, and where that stands in a form."""
+    field = field_span(body, kind, "model") if body and is_form(kind) else None
+    if field is not None:
+        return _form_model(body, field), field
+    return _model_in(body) if _is_json(body, kind) else "", None
+
+
+def _renamed(body: bytes, field: Span | None, model: str) -> bytes:
+    """The same body with another model's name, in its form's field or in its object."""
+    return replace_text(body, "model", model) if field is None else replace_value(body, field, model.encode())
 
 
 def _is_json(body: bytes, kind: bytes) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 from msgspec import Raw
 
-from dragoman.wire.spans import object_members
+from dragoman.wire.spans import object_members, too_many_members
 
 OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 # What a member has beside its name and at least one byte of a value: quotes, colon and comma.
@@ -20,13 +20,17 @@ _AROUND = 4
 _SHORTEST = 2
 # Longer ones are looked through faster than written again.
 _SHORT = 4096
+# An object that anybody decides by has a few dozen members; each of them is looked at here.
+MOST_MEMBERS = 4096
 
 
 def ambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> str | None:
     """The name in a body that is one of these twice, or one of them in other letters; `members` is what the body says.
 
-    The body begins with its object, and ends with it.
+    The body begins with its object, and ends with it. One with more members than anybody writes is refused.
     """
+    if len(members) > MOST_MEMBERS:
+        raise too_many_members(MOST_MEMBERS)
     for name in members.keys() - names:
         if folded(name) in names:
             return name
@@ -41,7 +45,8 @@ def ambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> 
         if body == b"{" + b", ".join(pairs) + b"}":
             return None
     said: set[str] = set()
-    for member in object_members(body, walked=members):
+    # Those that repeat a name are not in `members`, and may be any number.
+    for member in object_members(body, walked=members, most=MOST_MEMBERS):
         if member.key in said and member.key in names:
             return member.key
         said.add(member.key)

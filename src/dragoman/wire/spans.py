@@ -85,9 +85,14 @@ def value_end(body: bytes, start: int) -> int:
 
 
 def object_members(
-    body: bytes, start: int = 0, end: int | None = None, *, walked: dict[str, Raw] | None = None
+    body: bytes,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    walked: dict[str, Raw] | None = None,
+    most: int | None = None,
 ) -> list[Member]:
-    """The members of the object that begins at `start`, duplicates too.
+    """The members of the object that begins at `start`, duplicates too; more than `most` are refused.
 
     `end`, if known, saves looking for it, and `walked`, what msgspec found there, saves walking over it again.
     """
@@ -105,7 +110,14 @@ def object_members(
             value_start = at
             at = _value_end(body, value_start, lengths[key])
         found.append(Member(key, member.start(1) - 1, value_start, at))
+        if most is not None and len(found) > most:
+            raise too_many_members(most)
     return found
+
+
+def too_many_members(most: int) -> WireError:
+    """The error about an object with more than so many members."""
+    return WireError("", f"an object of at most {most} members", "more")
 
 
 def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[Span]:
