@@ -97,5 +97,22 @@ def test_a_small_request_with_millions_of_members_on_a_relayed_path_ends_nothing
         end.sendall(head(*lines, path="/v1/embeddings") + body)
         # It once stood still for so long that it was taken for dead, and ended.
         assert house.post(PATHS[CHAT], question(CHAT, CHAT, stream=True)).status == 200
-        assert read_answer(end).status == 400
+        assert read_answer(end).status == 413
     assert house.process.running
+
+
+def test_small_requests_with_millions_of_values_take_no_memory(house: Served) -> None:
+    heavy = b'{"model":"chat/served","messages":[],"odd":[' + b"[]," * 10_000_000 + b"1]}"
+    body = gzip.compress(gzip.compress(heavy))
+    assert len(body) < 400
+    before, most = memory(house.process.pid), 0
+    ends = [connect(house) for _ in range(4)]
+    for end in ends:
+        end.sendall(head("content-encoding: gzip, gzip", f"content-length: {len(body)}") + body)
+    for end in ends:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT, stream=True)).status == 200
+        most = max(most, memory(house.process.pid) - before)
+        assert read_answer(end).status == 413
+        end.close()
+    # Two of them at once took 1.3 GB; the bodies themselves are 30 MB each.
+    assert most < 400 * MEBIBYTE

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
 from dragoman.errors import BadAnswer
 from dragoman.gateway import headers
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.question import Question
 from dragoman.gateway.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.watch import Watch
+from dragoman.gateway.weighing import weigh_answer
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order, Unframer
@@ -80,11 +83,14 @@ class Asking:
             return refusal
 
     async def read(self, flight: Flight) -> bytes:
-        """The whole body of an answer, within the limits of time and size."""
+        """The whole body of an answer, within the limits of time, size and weight."""
         # One buffer, because pieces of two bytes each would take thirty times their size.
         read = bytearray()
         await self.gather(flight, read.extend)
-        return bytes(read)
+        body = bytes(read)
+        del read
+        await beside_loop(partial(weigh_answer, body), len(body), paid=True)
+        return body
 
     async def gather(self, flight: Flight, take: Callable[[bytes], None], so_far: int = 0) -> int:
         """Hand on an answer that somebody gathers, within the same limits; give how much it has come to."""

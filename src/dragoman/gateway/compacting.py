@@ -19,6 +19,7 @@ from dragoman.gateway.remembering import look
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import looked_up, owner_of
 from dragoman.gateway.stored import item_shown
+from dragoman.gateway.weighing import weighed_object
 from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
@@ -57,7 +58,7 @@ async def compact(service: Service, request: Request, place: Place, record: Reco
 
 def _asked(body: bytes, *, recalled: bool) -> tuple[JsonList, bytes]:
     """The items that are to be compacted, and the request for it."""
-    wire = decode_object(body)
+    wire = weighed_object(body)
     items = _items(wire.get("input"))
     asked: JsonObject = {name: value for name, value in wire.items() if name not in _OTHERS}
     asked |= {"input": [*items, _TRIGGER], "store": False}

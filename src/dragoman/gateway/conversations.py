@@ -19,6 +19,7 @@ from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import keepers, owner_of, several_owners
 from dragoman.gateway.stored import item_shown, list_of, paged, reply
+from dragoman.gateway.weighing import weighed_object
 from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject
@@ -43,7 +44,7 @@ async def serve_conversation(service: Service, request: Request, place: Place, r
         await _elsewhere(service, request, place, record, owner, below)
         return
     raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
-    body = await beside_loop(partial(decode_object, raw), len(raw)) if raw.strip() else {}
+    body = await beside_loop(partial(weighed_object, raw), len(raw)) if raw.strip() else {}
     if found is None:
         answering = partial(_created, service.settings, store, owner, body)
     else:

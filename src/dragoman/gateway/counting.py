@@ -28,6 +28,7 @@ from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import looked_up, owner_of
 from dragoman.gateway.watch import Watch
+from dragoman.gateway.weighing import weigh_request
 from dragoman.gateway.whole import is_envelope
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
@@ -135,6 +136,7 @@ def _ready(body: bytes, looked: Look, found: Found | None, source: str, aim: Aim
     """Everything that looks at a request's body, in one go."""
     if found is not None and looked.said is not None:
         body = recalled_of(body, looked.said, found).body
+        weigh_request(body)
     translated = _translated(body, source, aim, renamed=aim.model != looked.model)
     if not asks:
         return _Ready(translated, b"", _counted(translated.body, source, aim.model))

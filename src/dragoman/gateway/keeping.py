@@ -16,6 +16,7 @@ from dragoman.errors import DragomanError, WireError
 from dragoman.gateway.logs import Log
 from dragoman.gateway.recalling import Recalled
 from dragoman.gateway.references import items_of, named_in
+from dragoman.gateway.weighing import weigh_answer
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import failed_frames
@@ -114,6 +115,7 @@ class Keeping:
 
     def whole(self, body: bytes) -> Taken | None:
         """What there is to be kept of a whole answer."""
+        weigh_answer(body)
         return _taken(_object(body))
 
     def ending(self, frames: bytes) -> Taken | None:

@@ -26,6 +26,7 @@ from dragoman.gateway.routes import Aim, shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import several_owners
 from dragoman.gateway.watch import Watch
+from dragoman.gateway.weighing import weigh_members
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
 from dragoman.providers.order import Order
@@ -207,6 +208,7 @@ def _form_model(body: bytes, field: Span) -> str:
 
 
 def _model_in(body: bytes) -> str:
+    weigh_members(body)
     try:
         members = OBJECT.decode(body)
         check_said_once(body, members, _NAMES)

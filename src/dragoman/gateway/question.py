@@ -14,6 +14,7 @@ from dragoman.gateway import headers
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Place
 from dragoman.gateway.routes import Aim, shown
+from dragoman.gateway.weighing import weigh_request
 from dragoman.http.coding import BodyDecoder
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
@@ -110,6 +111,7 @@ async def receive(request: Request, limit: int) -> bytes:
 
 def gist_of(body: bytes) -> tuple[Gist, str]:
     """The few members of a request that decide where it goes, and the model's name."""
+    weigh_request(body)
     try:
         members = OBJECT.decode(body)
         name = _TEXT.decode(members.get("model", _NULL))

@@ -37,6 +37,7 @@ from dragoman.gateway.routes import Aim
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import check_references, looked_up, owner_of
 from dragoman.gateway.stored import follow
+from dragoman.gateway.weighing import weigh_request
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.mint import random_token
@@ -102,6 +103,7 @@ class Remembering:
         if found is not None and looked.said is not None:
             self._recalled = recalled_of(body, looked.said, found)
             body = self._recalled.body
+            weigh_request(body)
         return put(request, self._place, body, looked.gist, aim, renamed=renamed, strict=strict, owner=owner)
 
     async def begin(self, key: Key | None, question: Question) -> Question:

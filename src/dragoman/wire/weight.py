@@ -1,0 +1,57 @@
+"""Weight: how many values a JSON text holds, told before any of them is built.
+
+A value takes two bytes to write and a hundred to keep, and a reader of JSON gives nobody else a turn before it has
+built them all. So a text is weighed first: by its commas and opening brackets, which stand before every value but the
+first (an empty list counts twice), and if those might be too many, by the ones that stand in no string.
+
+It is read in slices: between two of them other threads have their turn. What is no JSON is weighed as far as a reader
+would get with it.
+"""
+
+from __future__ import annotations
+
+# What is counted in one step, and how much of a text is taken apart in one.
+_SLICE = 256 * 1024
+_CUT = 64 * 1024
+
+# What stands before a value, and before a member's value alone.
+VALUES = b",[{"
+MEMBERS = b":"
+
+
+def exceeds(body: bytes, most: int, marks: bytes = VALUES) -> bool:
+    """Whether a text holds more than so many values (or members), in time linear in its length."""
+    if len(body) <= most:
+        return False
+    return _may_exceed(body, most, marks) and _does_exceed(body, most, marks)
+
+
+def _may_exceed(body: bytes, most: int, marks: bytes) -> bool:
+    """Whether there would be too many if all of these bytes counted, those within strings too."""
+    count = 0
+    for start in range(0, len(body), _SLICE):
+        for mark in marks:
+            count += body.count(mark, start, start + _SLICE)
+        if count > most:
+            return True
+    return False
+
+
+def _does_exceed(body: bytes, most: int, marks: bytes) -> bool:
+    """The same without what stands within strings; one may begin in one slice and end in a later one."""
+    count, at, within = 0, 0, 0
+    while at < len(body):
+        cut = body[at : at + _CUT]
+        # An escape is not cut in two; backslashes stand nowhere but in strings.
+        if cut[-1:] == b"\\" and (len(cut) - len(cut.rstrip(b"\\"))) % 2 and len(cut) > 1:
+            cut = cut[:-1]
+        at += len(cut)
+        # Without its escapes, a quote is where a string begins or ends.
+        pieces = cut.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b"".join(pieces[within::2])
+        within = (within + len(pieces) - 1) % 2
+        for mark in marks:
+            count += outside.count(mark)
+        if count > most:
+            return True
+    return False

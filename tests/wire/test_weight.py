@@ -1,0 +1,85 @@
+"""Weight: values are counted as a reader would build them, in any slices, and never within a string."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.wire import weight
+from dragoman.wire.weight import MEMBERS, exceeds
+
+MEBIBYTE = 1024 * 1024
+
+JSON = st.recursive(
+    st.none() | st.integers(-9, 9) | st.text('a,[{":\\\u00e9\n', max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('k,:"\\', max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def weighs(value: object) -> int:
+    """What stands before values: commas and opening brackets."""
+    if isinstance(value, dict):
+        return 1 + max(len(value) - 1, 0) + sum(map(weighs, value.values()))
+    if isinstance(value, list):
+        return 1 + max(len(value) - 1, 0) + sum(map(weighs, value))
+    return 0
+
+
+def members(value: object) -> int:
+    """The members of all objects."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(members, value.values()))
+    return sum(map(members, value)) if isinstance(value, list) else 0
+
+
+@given(value=JSON, escaped=st.booleans(), cut=st.integers(2, 7))
+def test_what_is_counted_is_what_a_reader_builds(value: object, escaped: bool, cut: int) -> None:
+    body = json.dumps(value, ensure_ascii=escaped).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weight, "_SLICE", cut)
+        patch.setattr(weight, "_CUT", cut)
+        for count, marks in ((weighs(value), weight.VALUES), (members(value), MEMBERS)):
+            assert not exceeds(body, count, marks)
+            assert count == 0 or exceeds(body, count - 1, marks)
+
+
+HONEST = {
+    "text": b"Well, [it] {says}: " * (32 * MEBIBYTE // 19),
+    "text in escapes": b'\\",\\n[' * (32 * MEBIBYTE // 6),
+    "backslashes": b"\\\\" * (16 * MEBIBYTE),
+    "commas": b"," * (32 * MEBIBYTE),
+    "base64": b"iVBORw0KGgo/" * (32 * MEBIBYTE // 12),
+}
+
+
+@pytest.mark.parametrize("case", HONEST)
+def test_a_string_is_one_value_however_long_it_is_and_whatever_it_says(case: str) -> None:
+    body = b'{"messages":[{"role":"user","content":"' + HONEST[case] + b'"}]}'
+    start = time.thread_time()
+    assert not exceeds(body, 500_000)
+    assert time.thread_time() - start < 2
+
+
+HEAVY = {
+    "lists": b"[" + b"[]," * 10_000_000 + b"1]",
+    "texts of commas": b'["' + b',","' * 8_000_000 + b'"]',
+    "messages": b'{"messages":[' + b'{"role":"user","content":"x"},' * 1_000_000 + b"1]}",
+    "what breaks off": b"[[" * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("case", HEAVY)
+def test_too_many_values_are_known_without_reading_on(case: str) -> None:
+    start = time.thread_time()
+    assert exceeds(HEAVY[case], 500_000)
+    assert time.thread_time() - start < 0.5
+
+
+def test_a_list_has_no_members() -> None:
+    assert not exceeds(b'{"input":[' + b"1," * 1_000_000 + b"1]}", 500_000, MEMBERS)
+    assert exceeds(b'{"a":0' + b',"a":1' * 1_000_000 + b"}", 500_000, MEMBERS)
