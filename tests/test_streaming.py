@@ -322,3 +322,20 @@ def test_an_error_of_megabytes_is_told_by_its_beginning(source: str, target: str
     assert translator.failure is not None
     assert b"no room for this" in told
     assert len(told) < 64 * 1024
+
+
+@pytest.mark.parametrize("collect", [False, True])
+@pytest.mark.parametrize("target", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("source", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("silence", [b":\n\n", b"a\n\n", b"event: ping\n\n", b":\r\n\r\n"])
+def test_a_flood_of_comments_costs_next_to_nothing(silence: bytes, source: str, target: str, collect: bool) -> None:
+    flood = silence * (256 * 1024 // len(silence))
+    said = stream_of(source, Turn(stop="end_turn", text="Hello there, " * 50))
+    for before in (b"", said[: said.find(b"\n\n", len(said) // 2) + 2]):
+        translator = StreamTranslator(source=source, target=target, collect=collect)
+        translator.feed(before)
+        began = time.thread_time()
+        out = translator.feed(flood)
+        # A fifth of a second before, when every one of them was read.
+        assert time.thread_time() - began < 0.05
+        assert out == (flood if source == target and not collect else b"")

@@ -45,7 +45,7 @@ from dragoman.rules.serial import Serializer, Sink
 from dragoman.rules.stops import StopStage
 from dragoman.translate import LossLine, TranslatedRequest, as_stream, asked_by, derived_mint, lines
 from dragoman.wire.json import encode, kind_of
-from dragoman.wire.sse import SseReader
+from dragoman.wire.sse import SseReader, silent_end
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
 _LINE_FEED = 0x0A
@@ -144,7 +144,13 @@ class StreamTranslator:
             else:
                 following = _frame_end(chunk, at)
                 frame = chunk[at:following]
-                out.append(self._lane.take(frame, source.feed(frame)))
+                events = source.feed(frame)
+                out.append(self._lane.take(frame, events))
+                if not events and source.between:
+                    # Where one event told nothing there may be very many, of three bytes each.
+                    frame_end = following
+                    following = silent_end(chunk, frame_end, source.limit)
+                    out.append(chunk[frame_end:following])
             at = following
         if source.over:
             out.append(self._lane.pass_on(chunk[at:]))
@@ -235,12 +241,12 @@ class _Source:
 
     __slots__ = (
         "_feed",
-        "_limit",
         "_new_decoder",
         "_reader",
         "_stops",
         "decoder",
         "failure",
+        "limit",
         "over",
         "pauses",
         "spoken",
@@ -249,7 +255,7 @@ class _Source:
 
     def __init__(self, new_decoder: Callable[[], StreamDecoder], stops: tuple[str, ...], limit: int) -> None:
         self._new_decoder = new_decoder
-        self._limit = limit
+        self.limit = limit
         self._reader = SseReader(limit=limit)
         self.decoder = new_decoder()
         self._feed = self.decoder.feed
@@ -263,7 +269,7 @@ class _Source:
     def renew(self) -> None:
         if self.pauses is not None:
             self.pauses.resumed()
-        self._reader = SseReader(limit=self._limit)
+        self._reader = SseReader(limit=self.limit)
         self.decoder = self._new_decoder()
         self._feed = self.decoder.feed
 
@@ -293,6 +299,11 @@ class _Source:
     def passing(self) -> bool:
         """Whether the stream is between two events, somewhere after its first content and before its end."""
         return self.spoken and not self.over and self._reader.resting
+
+    @property
+    def between(self) -> bool:
+        """Whether the stream is between two events, or before its first one, and not at its end."""
+        return not self.over and self._reader.resting
 
     @property
     def cut_short(self) -> bool:

@@ -19,6 +19,17 @@ EVERYWHERE = -1
 CUTS = st.lists(st.integers(0, 5000), max_size=12) | st.just([EVERYWHERE])
 # How many blank lines follow each frame beyond the one that ends it, in turn.
 BLANKS = st.lists(st.integers(0, 3), min_size=1, max_size=4)
+# Events that say nothing, whatever they are called.
+SILENT = (
+    b":\n\n",
+    b": ping\n\n",
+    b"\n",
+    b"data\n\n",
+    b"event: error\ndata: \nid: 1\n\n",
+    b"id: 7\n:\n\n",
+    b"database\n\n",
+)
+SILENCES = st.lists(st.lists(st.sampled_from(SILENT), max_size=4).map(b"".join), min_size=1, max_size=4)
 
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
@@ -73,6 +84,25 @@ def test_the_relay_passes_every_byte_on(
     stream = spaced(data.draw(streams(protocol)).frames, blanks).replace(b"\n", line_end)
     translator = StreamTranslator(source=protocol, target=protocol)
     assert fed(translator, cut(stream, cuts)) == stream
+
+
+@pytest.mark.parametrize("collect", [False, True])
+@pytest.mark.parametrize(("provider", "client"), PAIRS)
+@FEW
+@given(data=st.data(), cuts=CUTS, silences=SILENCES)
+def test_events_that_say_nothing_are_relayed_as_they_came_and_translated_to_nothing(
+    provider: str, client: str, collect: bool, data: st.DataObject, cuts: list[int], silences: list[bytes]
+) -> None:
+    frames = data.draw(streams(provider)).frames
+    filled = b"".join(silence + frame for frame, silence in zip(frames, cycle(silences), strict=False))
+    request = asked(client, provider)
+    translator = StreamTranslator(source=provider, target=client, request=request, collect=collect)
+    told = fed(translator, cut(filled, cuts))
+    if provider == client and not collect:
+        assert told == filled
+    else:
+        plain = StreamTranslator(source=provider, target=client, request=request, collect=collect)
+        assert told == fed(plain, [b"".join(frames)])
 
 
 @pytest.mark.parametrize(("provider", "client"), PAIRS)

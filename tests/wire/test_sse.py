@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
-from dragoman.wire.sse import DONE, Frame, SseReader, comment, frame
+from dragoman.wire.sse import DONE, Frame, SseReader, comment, frame, silent_end
 
 
 def read(*chunks: bytes, limit: int = 1 << 20) -> list[Frame]:
@@ -160,6 +160,25 @@ def test_frames_before_a_long_event_are_delivered_and_every_later_call_fails() -
 
 def test_many_comments_are_no_long_event() -> None:
     assert read(*[b": keep-alive\n\n"] * 100, b"data: a\n\n", limit=16) == [Frame(None, b"a")]
+
+
+SILENT: dict[str, tuple[bytes, int]] = {
+    "comments": (b":\n\n: a\n\n", 8),
+    "blank lines": (b"\n\n\n", 3),
+    "empty data": (b"data\n\ndata:\n\ndata: \n\n", 21),
+    "names without data": (b"event: error\n\nid: 1\nevent: x\n\n", 30),
+    "empty data among fields": (b"event: x\ndata:\nid: 1\n\n", 22),
+    "data that is a space": (b":\n\ndata:  \n\n", 3),
+    "two lines of empty data": (b":\n\ndata\ndata\n\n", 3),
+    "data after another field": (b":\n\nevent: x\n:\ndata: {}\n\n", 3),
+    "half an event": (b":\n\n:\n", 3),
+    "an event that is too long": (b":\n\n:" + b"x" * 100 + b"\n\n", 3),
+}
+
+
+@pytest.mark.parametrize(("stream", "end"), SILENT.values(), ids=SILENT)
+def test_events_that_say_nothing_end_where_one_says_something(stream: bytes, end: int) -> None:
+    assert silent_end(stream, 0, 50) == end
 
 
 def test_a_large_event_in_many_reads_is_read_once() -> None:

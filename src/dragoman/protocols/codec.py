@@ -72,7 +72,7 @@ class StreamDecoder(Protocol):
     """Frames of a provider's stream to events; never raises on what a provider sends, but tells `Failed`."""
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events that one frame tells."""
+        """The events that one frame tells; one of empty data tells nothing, whatever its name."""
         ...
 
     def close(self) -> list[Event]:

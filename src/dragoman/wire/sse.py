@@ -8,6 +8,8 @@ because several servers leave out the last blank line.
 Not here: what an event name means, `[DONE]` as an end, JSON. `data` stays bytes, valid UTF-8 or not.
 """
 
+import re
+
 import msgspec
 
 from dragoman.errors import WireError
@@ -132,9 +134,12 @@ class SseReader:
             if end - position > limit:
                 self._break(frames)
                 break
+            position = end + 2
             if data is not None:
                 frames.append(Frame(event, data))
-            position = end + 2
+            elif unheard := _find_dataless(chunk, position, position + limit):
+                # Where one event had no data there may be very many, of three bytes each.
+                position = unheard.end()
         return frames
 
     def _hold(self, chunk: bytes, frames: list[Frame]) -> None:
@@ -154,6 +159,23 @@ class SseReader:
 
     def _too_long(self) -> WireError:
         return WireError("event stream", f"events of at most {self._limit} bytes", "a longer one")
+
+
+# A line that is no data; what begins with that word may still be another field, and is then read.
+_OTHER_LINES = rb"(?:(?!data)[^\n]++\n)*+"
+_find_dataless = re.compile(rb"(?:" + _OTHER_LINES + rb"\n++)++").match
+_find_silent = re.compile(
+    rb"(?:" + _OTHER_LINES + rb"(?:data(?:: ?+)?+\n" + _OTHER_LINES + rb")?+\n++)++",
+).match
+
+
+def silent_end(chunk: bytes, start: int, limit: int) -> int:
+    """Where the events end that begin here and say nothing: comments, and whatever has no data or empty data.
+
+    Line ends are line feeds. Not more than `limit` bytes are looked through, so that no longer event is among them.
+    """
+    run = _find_silent(chunk, start, start + limit)
+    return start if run is None else run.end()
 
 
 def _read_lines(block: bytes) -> tuple[str | None, bytes | None]:
