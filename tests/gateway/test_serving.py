@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,10 @@ import pytest
 from dragoman.config.settings import Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.serving import check_store, raise_file_limit
-from tests.server.process import PATIENCE, clean_environment
+from tests.server.process import PATIENCE, Lines, clean_environment
+from tests.server.workers import children, running_workers
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
 # A gateway of which one worker cannot work: the socket that it is to serve on is closed.
 DOOMED = """
@@ -37,6 +44,116 @@ def start(self, number):
 serving.Supervisor._start = start
 sys.exit(serving.serve(Duty(read=lambda: settings, log=Log(json=True)), settings, listener, lambda: print("ready")))
 """
+
+# A gateway whose second worker stops before its loop turns, once a file says so.
+HANGING = """
+import os, signal, sys
+from dragoman.config.settings import Server, Settings, Storage, Timeouts
+from dragoman.gateway import serving
+from dragoman.gateway.binding import bind
+from dragoman.gateway.configuration import Duty
+from dragoman.gateway.logs import Log
+
+work = serving._work
+
+def hang(duty, *others):
+    if duty.number == 1 and os.path.exists("hang"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return work(duty, *others)
+
+serving._work = hang
+settings = Settings(server=Server(workers=2), storage=Storage(keep=False), timeouts=Timeouts(lame_duck=0, drain=3600))
+duty, listener = Duty(read=lambda: settings, log=Log(json=True)), bind("127.0.0.1", 0)
+limits = {"longest_start": float(sys.argv[1]), "last_moments": 1.0}
+sys.exit(serving.serve(duty, settings, listener, lambda: print("ready", flush=True), **limits))
+"""
+
+
+class Hanging:
+    """Such a gateway as a process."""
+
+    def __init__(self, place: Path, longest_start: float) -> None:
+        self.hang = place / "hang"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", HANGING, str(longest_start)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=place,
+            env={**clean_environment(place), "TMPDIR": str(place)},
+        )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self.pid = self._process.pid
+        self.out, self.log = Lines(self._process.stdout), Lines(self._process.stderr)
+
+    def kill_worker(self) -> int:
+        """End one of the two; give the one that is started in its place, once it hangs."""
+        before = running_workers(self.pid, 2)
+        self.hang.touch()
+        # The second, which is the one that hangs.
+        os.kill(max(before), signal.SIGKILL)
+        self.log.wait("a worker died and is started anew")
+        (new,) = running_workers(self.pid, 2, without={max(before)}) - before
+        wait_until(lambda: _state(new) == "T")
+        return new
+
+    def wait(self) -> int:
+        return self._process.wait(PATIENCE)
+
+    def end(self) -> None:
+        for pid in (*children(self.pid), self.pid) if self._process.poll() is None else ():
+            os.kill(pid, signal.SIGKILL)
+        self.wait()
+        self.log.finish()
+
+
+@contextmanager
+def hanging(place: Path, longest_start: float) -> Iterator[Hanging]:
+    process = Hanging(place, longest_start)
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@needs_proc
+def test_a_worker_that_hangs_before_its_loop_turns_is_replaced(tmp_path: Path) -> None:
+    with hanging(tmp_path, 2.0) as process:
+        process.out.wait("ready")
+        hung = process.kill_worker()
+        process.hang.unlink()
+        assert '"status":-9' in process.log.wait("a worker stood still and is replaced")
+        running_workers(process.pid, 2, without={hung})
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == 0
+
+
+@needs_proc
+def test_a_worker_that_hangs_before_its_loop_turns_does_not_keep_the_gateway_from_ending(tmp_path: Path) -> None:
+    with hanging(tmp_path, 3600.0) as process:
+        process.out.wait("ready")
+        process.kill_worker()
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == 0
+
+
+def test_a_worker_that_hangs_at_the_first_start_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "hang").touch()
+    with hanging(tmp_path, 2.0) as process:
+        assert process.wait() == 1
+        process.log.wait("a worker died before it served")
+        assert process.out.all() == []
 
 
 @pytest.fixture

@@ -44,8 +44,11 @@ def test_a_table_that_nobody_has_to_obey_is_not_why_keys_are_asked_for() -> None
     assert not page.closed_with(Protection()).keys_in_file
 
 
-def test_a_worker_that_rests_has_not_turned() -> None:
+def test_a_worker_that_rests_need_not_turn_and_the_next_in_its_place_has_not_begun() -> None:
     page = Page(2)
     page.turn(1)
     page.rest(1)
-    assert page.turned(1) == 0
+    assert page.turned(1) < 0
+    page.set_port(1, 4000)
+    page.clear(1)
+    assert (page.turned(1), page.port(1)) == (0, 0)

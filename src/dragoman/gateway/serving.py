@@ -31,6 +31,9 @@ from dragoman.store import MEMORY, open_store
 # process can say where it stood.
 LONGEST_TURN = 15.0
 _GRACE = 2.0
+# So long a worker may take until its loop turns for the first time; and beyond its other times, to end.
+LONGEST_START = 60.0
+LAST_MOMENTS = 10.0
 # Whoever watches looks so often; after a longer gap than this its clock says nothing of others: the machine slept.
 _LONGEST_GAP = 5.0
 _FIRST_LOOK = 0.02
@@ -46,6 +49,8 @@ def serve(
     listener: socket.socket,
     ready: Callable[[], None],
     longest_turn: float = LONGEST_TURN,
+    longest_start: float = LONGEST_START,
+    last_moments: float = LAST_MOMENTS,
 ) -> int:
     """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
     raise_file_limit()
@@ -58,7 +63,8 @@ def serve(
     try:
         if workers == 1:
             return _work(duty, settings, listener, ready)
-        return Supervisor(replace(duty, token=new_token()), settings, listener).run(ready)
+        duty = replace(duty, token=new_token())
+        return Supervisor(duty, settings, listener, longest_start, last_moments).run(ready)
     finally:
         duty.log.close()
 
@@ -113,8 +119,16 @@ class Supervisor:
     The workers hold one end of a pipe, the lifeline: it ends with this process, however that ends, and they with it.
     """
 
-    def __init__(self, duty: Duty, settings: Settings, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        duty: Duty,
+        settings: Settings,
+        listener: socket.socket,
+        longest_start: float = LONGEST_START,
+        last_moments: float = LAST_MOMENTS,
+    ) -> None:
         self._duty = duty
+        self._longest_start, self._last_moments = longest_start, last_moments
         self._page = duty.page
         # What a worker that is started anew begins with: what the others have, not what was true at the start.
         self._configuration = Configuration(duty, settings, quiet=True)
@@ -127,6 +141,9 @@ class Supervisor:
         # Whether all have served once; and whether one ended before that.
         self._begun = self._failed = False
         self._stopping = False
+        # When workers were last told to stop, and when those that have not are ended.
+        self._told = 0.0
+        self._end_by: float | None = None
         # When the socket is closed that the workers no longer accept from.
         self._last_call: float | None = None
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
@@ -240,9 +257,7 @@ class Supervisor:
                 return
             worker, now = self._workers.pop(pid), time.monotonic()
             stood_still = self._stands_still(worker, now, 0.0)
-            # Its port may be another's by now.
-            self._page.rest(worker.number)
-            self._page.set_port(worker.number, 0)
+            self._page.clear(worker.number)
             if self._stopping:
                 continue
             status = os.waitstatus_to_exitcode(status)
@@ -258,25 +273,36 @@ class Supervisor:
             self._due[worker.number] = now + pause
 
     def _end_still(self, now: float) -> None:
-        """End workers that stand still and have not ended themselves."""
-        if now - self._looked > _LONGEST_GAP:
-            self._awake = now
+        """End workers that stand still and have not ended themselves, and those that take too long over their end."""
+        gap = now - self._looked
         self._looked = now
+        if gap > _LONGEST_GAP:
+            self._awake = now
+            if self._end_by is not None:
+                self._end_by += gap
+        late = self._end_by is not None and now > self._end_by
         for pid, worker in self._workers.items():
-            if self._stands_still(worker, now, _GRACE):
+            if late or self._stands_still(worker, now, _GRACE):
                 os.kill(pid, signal.SIGKILL)
 
     def _stands_still(self, worker: Running, now: float, grace: float) -> bool:
-        limit, turned = self._duty.longest_turn, self._page.turned(worker.number)
-        return limit is not None and turned > 0 and now - max(turned, self._awake) > limit + grace
+        limit, since = self._duty.longest_turn, self._page.turned(worker.number)
+        if not since:
+            # It does not turn yet: what it has to do first it does in time. Nobody is served there, and so its end is
+            # not waited for.
+            limit, since = (self._last_moments, self._told) if self._stopping else (self._longest_start, worker.started)
+        return limit is not None and since > 0 and now - max(since, self._awake) > limit + grace
 
     def _stop(self, number: signal.Signals) -> None:
         """Have the workers stop: at once at the second signal, and at SIGINT."""
         at_once = self._stopping or number == signal.SIGINT
         self._due.clear()
         # As long as anybody holds it open, the system accepts connections, and so it must not outlast the workers.
-        patience = 0.0 if at_once else self._configuration.settings.timeouts.lame_duck
-        self._last_call = time.monotonic() + patience
+        timeouts = self._configuration.settings.timeouts
+        patience = 0.0 if at_once else timeouts.lame_duck
+        self._told = now = time.monotonic()
+        self._last_call = now + patience
+        self._end_by = now + patience + timeouts.drain + self._last_moments
         if not patience:
             self._close()
         self._stopping = True

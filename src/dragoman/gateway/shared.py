@@ -52,7 +52,7 @@ class Page:
         )
 
     def turned(self, worker: int) -> float:
-        """When a worker's loop last turned, by the monotonic clock; 0 if it has not begun, or is about to end."""
+        """When a worker's loop last turned, by the monotonic clock; 0 if it has not begun, less if it need not turn."""
         return self._numbers[_MARKS + _SLOT * worker] / 1e9
 
     def turn(self, worker: int) -> None:
@@ -60,8 +60,12 @@ class Page:
         self._numbers[_MARKS + _SLOT * worker] = time.monotonic_ns()
 
     def rest(self, worker: int) -> None:
-        """Note that a worker's loop need not turn."""
-        self._numbers[_MARKS + _SLOT * worker] = 0
+        """Note that a worker's loop need not turn: it is about to end."""
+        self._numbers[_MARKS + _SLOT * worker] = -1
+
+    def clear(self, worker: int) -> None:
+        """Note that a worker is gone; the next in its place has not begun, and its port may be another's by now."""
+        self._numbers[_MARKS + _SLOT * worker] = self._numbers[_MARKS + _SLOT * worker + 1] = 0
 
     def port(self, worker: int) -> int:
         """Where a worker tells what it counted; 0 if it does not."""
