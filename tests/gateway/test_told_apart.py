@@ -6,6 +6,7 @@ A provider that keeps items completes by its id what says nothing else: it is as
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,28 @@ def test_no_reference_travels_in_a_turn_that_a_chat_client_says_it_was_given(hou
 def test_where_nothing_is_kept_nothing_is_known_to_be_ones_own(item: Object) -> None:
     with keeping(_script, keys=(ALICE, BOB), storage=Storage(keep=False)) as house:
         assert _refused(house, _asked(house, input=[item, WORDS]))
+
+
+def test_the_key_that_is_left_after_a_restart_gets_at_nothing_of_one_that_is_gone(tmp_path: Path) -> None:
+    storage = Storage(path=str(tmp_path / "state.db"))
+    with keeping(_script, keys=(ALICE, BOB), storage=storage) as house:
+        made: Object = {**house.post("/v1/responses", {"model": KEEPER, "input": "x"}, **AS_ALICE).json()}
+        conversation = house.post("/v1/conversations", {}, **AS_ALICE).json()["id"]
+    item = dig_text(made, "output", 0, "id")
+    with keeping(_script, keys=(BOB,), storage=storage) as house:
+        for said in (
+            {"previous_response_id": made["id"]},
+            {"conversation": conversation},
+            {"input": [{"type": "item_reference", "id": item}]},
+            {"input": [{"type": "reasoning", "id": item, "summary": []}]},
+        ):
+            assert _refused(house, _asked(house, **said))
+            chat = {"model": KEEPER, "input": "x", **said}
+            assert _refused(house, house.post("/v1/chat/completions", chat, **AS_BOB))
+            for path in ("/v1/responses/compact", "/v1/responses/input_tokens"):
+                assert _refused(house, house.post(path, {"model": KEEPER, "input": "x", **said}, **AS_BOB))
+        # Its words in what is kept here do not help, and what nobody is known to have made is its provider's to know.
+        own = {"model": ECHO, "input": [WORDS, {"type": "reasoning", "id": item, "summary": []}]}
+        first = house.post("/v1/responses", own, **AS_BOB).json()["id"]
+        assert _refused(house, _asked(house, previous_response_id=first))
+        assert _asked(house, previous_response_id="resp_unknown", input=[{"id": "msg_unknown"}]).status == 200

@@ -115,3 +115,10 @@ def test_a_conversation_lasts_from_its_last_use() -> None:
         assert store.responses.item(ALICE, "m2") is None
         assert store.conversations.remove_outdated(10) == 1
         assert store.conversations.items("c1") == []
+
+
+def test_what_is_another_owners_is_known() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "c1", b"{}", ())
+        assert store.conversations.is_anothers(BOB, "c1")
+        assert not store.conversations.is_anothers(ALICE, "c1") and not store.conversations.is_anothers(BOB, "c9")

@@ -229,3 +229,20 @@ def test_an_id_is_given_by_a_provider_and_not_by_whoever_says_it() -> None:
         store.responses.note(ALICE, "r_later", "second", ["i3"])
         clock.now += 2 * DAY
         assert not store.responses.is_given(ALICE, "i3")
+
+
+def test_what_is_another_owners_is_known_as_long_as_it_is_there() -> None:
+    clock = Clock()
+    with opened(clock=clock, days=1) as store:
+        store.responses.note(ALICE, "r1", "second", ["i1"])
+        store.responses.note(BOB, "r2", "second", ["i2"])
+        for name in ("r1", "r2"):
+            assert store.responses.is_anothers(BOB, name) is (name == "r1")
+            assert store.responses.is_anothers(ALICE, name) is (name == "r2")
+        assert store.responses.is_anothers_item(BOB, "i1") and not store.responses.is_anothers_item(ALICE, "i1")
+        assert not store.responses.is_anothers(BOB, "r9") and not store.responses.is_anothers_item(BOB, "i9")
+        store.responses.note(BOB, "r1", "second")
+        assert store.responses.is_anothers(ALICE, "r1") and store.responses.is_anothers(BOB, "r1")
+        # Ones own that is out of date here may be there at its provider.
+        clock.now += 2 * DAY
+        assert not store.responses.is_anothers(BOB, "r2")

@@ -6,8 +6,9 @@
 
 On a provider that keeps its own state only ids that are ours are looked up; the others are its own to know. Where
 several owners have theirs there, it is asked only by ids that it gave to this one: a client may say any id in words of
-its own, also in what is kept here, so that the request is judged as it goes out. A reference that leads nowhere is
-refused before anybody is asked: there is never an answer without the context it was asked in.
+its own, also in what is kept here, so that the request is judged as it goes out. Where one is left, what is known to be
+of an earlier one is refused. A reference that leads nowhere is refused before anybody is asked: there is never an
+answer without the context it was asked in.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from dragoman.gateway.references import (
 )
 from dragoman.gateway.routes import shown
 from dragoman.store import Store
-from dragoman.store.responses import RUNNING, Item, Kept
+from dragoman.store.conversations import Conversations
+from dragoman.store.responses import RUNNING, Item, Kept, Responses
 from dragoman.wire.spans import object_members, with_member, without
 
 # What can be kept of one request: to write more items than these would make everybody else wait.
@@ -117,8 +119,8 @@ def recall(
     found = look_up(store, owner, said, len(body), native=native, shared=shared, limit=limit)
     if said is None:
         return None
-    if native and shared:
-        check_given(store, owner, relied_on_in(said, found))
+    if native:
+        check_given(store, owner, relied_on_in(said, found), shared=shared)
     return None if found is None else recalled_of(body, said, found)
 
 
@@ -135,8 +137,8 @@ def look_up(
     """What there is in the store of what a request of this size refers to; see `recall`."""
     if said is None:
         return None
-    if native and shared:
-        check_own(store, owner, said)
+    if native:
+        check_own(store, owner, said, shared=shared)
     if store is None:
         return None
     room = _Room(limit)
@@ -191,13 +193,23 @@ def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
     )
 
 
-def check_own(store: Store | None, owner: bytes, said: References) -> None:
-    """Refuse a response or conversation that a provider keeps unless it is known that this owner made it."""
+def check_own(store: Store | None, owner: bytes, said: References, *, shared: bool) -> None:
+    """Refuse a response or conversation that a provider keeps unless it is known that this owner made it.
+
+    Where one owner alone has any there (not `shared`), what is known to be of an earlier one.
+    """
     previous, conversation = said.previous, said.conversation
-    if previous is not None and (store is None or store.responses.find(owner, previous) is None):
+    responses, conversations = (None, None) if store is None else (store.responses, store.conversations)
+    if previous is not None and not _may_be_own(responses, owner, previous, shared=shared):
         raise _no_response(previous)
-    if conversation is not None and (store is None or store.conversations.find(owner, conversation) is None):
+    if conversation is not None and not _may_be_own(conversations, owner, conversation, shared=shared):
         raise _no_conversation(conversation)
+
+
+def _may_be_own(kept: Responses | Conversations | None, owner: bytes, name: str, *, shared: bool) -> bool:
+    if kept is None:
+        return not shared
+    return kept.find(owner, name) is not None if shared else not kept.is_anothers(owner, name)
 
 
 def relied_on_in(said: References, found: Found | None) -> tuple[str, ...]:
@@ -207,10 +219,12 @@ def relied_on_in(said: References, found: Found | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for body in found.bodies if (name := relied_on(body)) is not None))
 
 
-def check_given(store: Store | None, owner: bytes, names: Iterable[str]) -> None:
-    """Refuse an item that a provider would look up unless it gave the id to this owner."""
+def check_given(store: Store | None, owner: bytes, names: Iterable[str], *, shared: bool) -> None:
+    """Refuse an item that a provider would look up unless it gave the id to this owner; see `check_own`."""
     for name in names:
-        if store is None or not store.responses.is_given(owner, name):
+        if store is not None and store.responses.is_given(owner, name):
+            continue
+        if shared or (store is not None and store.responses.is_anothers_item(owner, name)):
             raise _no_item(name)
 
 

@@ -86,15 +86,16 @@ async def looked_up(
         limit=settings.limits.body,
     )
     found = await state.patience.read(looking)
-    if said is not None and shared and aim.keeps_responses:
-        names = await beside_loop(partial(_relied_on, said, found), 0 if found is None else found.size)
-        await state.patience.read(partial(check_given, state.store, owner_of(key), names))
+    if said is not None and aim.keeps_responses:
+        relied_on = partial(_relied_on, said, found, shared=shared)
+        names = await beside_loop(relied_on, 0 if found is None else found.size)
+        await state.patience.read(partial(check_given, state.store, owner_of(key), names, shared=shared))
     return found
 
 
-def _relied_on(said: References, found: Found | None) -> tuple[str, ...]:
+def _relied_on(said: References, found: Found | None, *, shared: bool) -> tuple[str, ...]:
     """The ids that a provider would look up; what was kept of other requests was not read as closely as this one."""
-    if found is not None:
+    if found is not None and shared:
         check_items_said_once(found.bodies)
     return relied_on_in(said, found)
 
@@ -103,10 +104,13 @@ async def check_references(
     state: State, settings: Settings, key: Key | None, said: References | None, body: bytes, aim: Aim
 ) -> None:
     """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
-    if said is not None and aim.keeps_responses and several_owners(settings):
+    if said is None or not aim.keeps_responses:
+        return
+    shared, owner = several_owners(settings), owner_of(key)
+    if shared:
         await beside_loop(partial(check_references_said_once, body), len(body))
-        await state.patience.read(partial(check_own, state.store, owner_of(key), said))
-        await state.patience.read(partial(check_given, state.store, owner_of(key), relied_on_in(said, None)))
+    await state.patience.read(partial(check_own, state.store, owner, said, shared=shared))
+    await state.patience.read(partial(check_given, state.store, owner, relied_on_in(said, None), shared=shared))
 
 
 def keepers(settings: Settings) -> list[str]:

@@ -56,6 +56,11 @@ class Conversations:
         ).fetchone()
         return Conversation(id=row[0], created=row[1], metadata=row[2]) if row is not None else None
 
+    def is_anothers(self, owner: bytes, conversation_id: str) -> bool:
+        """Whether the conversation is known as somebody else's."""
+        found = self._db.execute("SELECT 1 FROM conversations WHERE id = ? AND owner <> ?", (conversation_id, owner))
+        return found.fetchone() is not None
+
     def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
         """Give a conversation other metadata."""
         with Transaction(self._db):

@@ -78,6 +78,11 @@ class Responses:
         """Whether the response is anybody's."""
         return self._db.execute("SELECT 1 FROM responses WHERE id = ?", (response_id,)).fetchone() is not None
 
+    def is_anothers(self, owner: bytes, response_id: str) -> bool:
+        """Whether the response is known as somebody else's, or as nobody's."""
+        found = self._db.execute("SELECT 1 FROM responses WHERE id = ? AND owner <> ?", (response_id, owner))
+        return found.fetchone() is not None
+
     def add(
         self,
         owner: bytes,
@@ -256,6 +261,11 @@ class Responses:
             (item_id, owner, self._now()),
         ).fetchone()
         return row is not None
+
+    def is_anothers_item(self, owner: bytes, item_id: str) -> bool:
+        """Whether somebody else has an item of this id."""
+        found = self._db.execute("SELECT 1 FROM items WHERE id = ? AND owner <> ? LIMIT 1", (item_id, owner))
+        return found.fetchone() is not None
 
     def delete(self, owner: bytes, response_id: str) -> bool:
         """Forget a response and everything said in it."""
