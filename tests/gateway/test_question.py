@@ -471,3 +471,59 @@ def test_item_8_a_reference_to_what_a_provider_keeps_can_be_read_in_one_way_only
         told = house.post(path, body.encode(), x_api_key="first-key")
         assert (told.status, house.provider.received) == (400, [])
         assert "said twice" in str(told.json())
+
+
+UNREAD = {
+    "an input that is an item": ('"input":{"type":"item_reference","id":"msg_1"}', "input"),
+    "an input that is a number": ('"input":7', "input"),
+    "an item that is a list": ('"input":[[{"type":"item_reference","id":"msg_1"}]]', "input"),
+    "an item that is text": ('"input":["msg_1"]', "input"),
+    "an id that is a list": ('"input":[{"type":"item_reference","id":["msg_1"]}]', "input"),
+    "a type that is a list": ('"input":[{"type":["reasoning"],"role":"user","id":"rs_1"}]', "input"),
+    "a previous response in a list": ('"input":"a","previous_response_id":["resp_1"]', "previous_response_id"),
+    "a previous response in an object": ('"input":"a","previous_response_id":{"id":"resp_1"}', "previous_response_id"),
+    "a conversation in a list": ('"input":"a","conversation":["conv_1"]', "conversation"),
+    "a conversation without an id": ('"input":"a","conversation":{"name":"conv_1"}', "conversation"),
+    "a conversation's id in a list": ('"input":"a","conversation":{"id":["conv_1"]}', "conversation"),
+    "camelCase": ('"input":"a","previousResponseId":"resp_1"', "previous_response_id"),
+    "dashes": ('"input":"a","previous-response-id":"resp_1"', "previous_response_id"),
+    "one word": ('"input":"a","previousresponseid":"resp_1"', "previous_response_id"),
+    "camelCase of an item": (
+        '"input":[{"type":"reasoning","id":"rs_1","encrypted_content":"x","encryptedContent":null}]',
+        "encrypted_content",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNREAD)
+@pytest.mark.parametrize(
+    "path", ["/v1/responses", "/v1/responses/input_tokens", "/v1/responses/compact", "/v1/chat/completions"]
+)
+def test_a_reference_that_is_not_read_here_reaches_no_provider_that_keeps_items(case: str, path: str) -> None:
+    said, param = UNREAD[case]
+    with running((), _two_keys) as house:
+        told = house.post(path, b'{"model":"responses/served",%b}' % said.encode(), x_api_key="first-key")
+        assert (told.status, house.provider.received) == (400, [])
+        assert dig_text({**told.json()}, "error", "param") == param
+
+
+def test_a_name_that_cannot_be_read_hides_no_reference() -> None:
+    with running((), _two_keys) as house:
+        for item in (rb'{"type":"item_reference","id":"msg_1","\ud800":1}', b'{"id":"msg_1","\xff":1}'):
+            told = house.post(
+                "/v1/responses", b'{"model":"responses/served","input":[%b]}' % item, x_api_key="first-key"
+            )
+            assert (told.status, house.provider.received) == (400, [])
+
+
+@pytest.mark.parametrize("said", ['"input":null,"previous_response_id":null', '"input":"a","conversation":null'])
+def test_what_is_null_refers_to_nothing(said: str) -> None:
+    with running([tells(RESPONSES)], _two_keys) as house:
+        body = b'{"model":"responses/served",%b}' % said.encode()
+        assert house.post("/v1/responses", body, x_api_key="first-key").status == 200
+
+
+def test_options_that_an_sdk_says_in_both_ways_are_relayed() -> None:
+    said = b'{"model":"chat/served","messages":[],"reasoningEffort":"high","reasoning_effort":"high","maxTokens":5}'
+    with running([tells(CHAT)]) as house:
+        assert house.post("/v1/chat/completions", said).status == 200

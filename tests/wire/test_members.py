@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import WireError
-from dragoman.wire.members import OBJECT, ambiguous, folded
+from dragoman.wire.members import OBJECT, ambiguous, folded, joined
 
 NAMES = frozenset({"id", "model", "stream", "input", "previous_response_id"})
 
@@ -84,6 +84,20 @@ def test_names_fold_as_those_read_them_who_take_no_notice_of_case() -> None:
         "id",
         "\uff4d",
     ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["previousResponseId", "PreviousResponseID", "previous-response-id", "previousresponseid", "previous_responseId"],
+)
+def test_a_member_whose_words_are_joined_otherwise_is_found_where_it_is_asked_for(name: str) -> None:
+    body = b'{"model":"a","%b":"b"}' % name.encode()
+    others = {"previousresponseid": "previous_response_id"}
+    assert ambiguous(body, OBJECT.decode(body), NAMES, others) == name
+    assert ambiguous(body, OBJECT.decode(body), NAMES) is None
+    # A name that nobody asks for is not found by the others.
+    assert ambiguous(body, OBJECT.decode(body), NAMES - {"previous_response_id"}, others) is None
+    assert joined(name) == "previousresponseid"
 
 
 def test_any_number_of_members_takes_time_in_proportion_to_it() -> None:

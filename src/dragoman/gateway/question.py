@@ -22,7 +22,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.rules.abilities import Abilities, abilities_of
 from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
-from dragoman.wire.members import OBJECT, ambiguous, folded
+from dragoman.wire.members import OBJECT, ambiguous, folded, joined
 from dragoman.wire.spans import object_members, without
 from dragoman.wire.splice import named, with_stream
 
@@ -127,34 +127,68 @@ def gist_of(body: bytes) -> tuple[Gist, str]:
 
 def check_said_once(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
     """Refuse an object that says one of these members twice or in other letters: providers differ in what they take."""
-    found = ambiguous(body, members, names)
+    found = ambiguous(body, members, names, _JOINED)
     if found is not None:
-        raise ClientError(
-            400, f"the member {shown(found)} is said twice, or in other letters; say it once", param=folded(found)
-        )
+        name = _JOINED.get(joined(found), folded(found))
+        raise ClientError(400, f"the member {shown(found)} is said twice, or in other letters; say it once", param=name)
 
 
+# Members that tell whose something is, as those write them who join words in another way. Of options that only say how
+# to answer (`reasoningEffort`) this is usual: some SDKs say them in both ways.
+_JOINED = {"previousresponseid": "previous_response_id", "encryptedcontent": "encrypted_content"}
 # What tells whose an item is, and whether a provider completes it from what it keeps.
 _TELLING = frozenset({"id", "type", "role", "encrypted_content", "content", "result"})
+# How a reference may be written: the first bytes of it, and the same in words.
+_FORMS = {
+    "previous_response_id": (b'"n', "text"),
+    "conversation": (b'"{n', "text, or an object with an id"),
+    "input": (b'"[n', "text, or a list of items"),
+}
 _ITEMS = msgspec.json.Decoder(list[Raw])
 
 
-def check_references_said_once(body: bytes) -> None:
-    """Refuse references that readers might take for others, in a Responses request that goes on as it was written."""
+def check_plain_references(body: bytes) -> None:
+    """Refuse references that readers might take for others, in a Responses request that goes on as it was written.
+
+    What is written in no form of its protocol is not read here, and may be elsewhere.
+    """
     try:
         members = OBJECT.decode(body)
         inputs = members.get("input", _NULL)
-        items = _ITEMS.decode(inputs) if bytes(memoryview(inputs)[:1]) == b"[" else []
+        items = _ITEMS.decode(inputs) if _begins(inputs) == b"[" else []
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise WireError("", "JSON in UTF-8", "references that cannot be read") from None
-    check_items_said_once(map(bytes, (members.get("conversation", _NULL), *items)))
+        raise _unreadable() from None
+    for name, (forms, words) in _FORMS.items():
+        if _begins(members.get(name, _NULL)) not in forms:
+            raise ClientError(400, f"{name} is {words}", param=name)
+    conversation = members.get("conversation", _NULL)
+    if _begins(conversation) == b"{":
+        check_plain_items([bytes(conversation)], "conversation")
+        if _begins(OBJECT.decode(conversation).get("id", _NULL)) != b'"':
+            raise ClientError(400, f"conversation is {_FORMS['conversation'][1]}", param="conversation")
+    check_plain_items(map(bytes, items), "input")
 
 
-def check_items_said_once(items: Iterable[bytes]) -> None:
+def check_plain_items(items: Iterable[bytes], param: str) -> None:
     """The same of items, each by itself, as they were written once."""
     for item in items:
-        if item[:1] == b"{":
-            check_said_once(item, OBJECT.decode(item), _TELLING)
+        try:
+            members = OBJECT.decode(item)
+        except msgspec.ValidationError:
+            raise ClientError(400, "an item is an object", param=param) from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            raise _unreadable() from None
+        check_said_once(item, members, _TELLING)
+        if any(_begins(members.get(name, _NULL)) not in b'"n' for name in ("id", "type")):
+            raise ClientError(400, "id and type of an item are text", param=param)
+
+
+def _begins(value: Raw) -> bytes:
+    return bytes(memoryview(value)[:1])
+
+
+def _unreadable() -> WireError:
+    return WireError("", "JSON in UTF-8", "references that cannot be read")
 
 
 def asks_strictness(request: Request) -> bool:

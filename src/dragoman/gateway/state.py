@@ -13,7 +13,7 @@ from dragoman.gateway.leases import Leases
 from dragoman.gateway.logs import Log
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.patience import Patience
-from dragoman.gateway.question import check_items_said_once, check_references_said_once
+from dragoman.gateway.question import check_plain_items, check_plain_references
 from dragoman.gateway.recalling import Found, check_given, check_own, look_up, relied_on_in
 from dragoman.gateway.references import References
 from dragoman.gateway.routes import Aim
@@ -74,7 +74,7 @@ async def looked_up(
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
     shared = several_owners(settings)
     if shared and aim.keeps_responses:
-        await beside_loop(partial(check_references_said_once, body), len(body))
+        await beside_loop(partial(check_plain_references, body), len(body))
     looking = partial(
         look_up,
         state.store,
@@ -96,7 +96,7 @@ async def looked_up(
 def _relied_on(said: References, found: Found | None, *, shared: bool) -> tuple[str, ...]:
     """The ids that a provider would look up; what was kept of other requests was not read as closely as this one."""
     if found is not None and shared:
-        check_items_said_once(found.bodies)
+        check_plain_items(found.bodies, "input")
     return relied_on_in(said, found)
 
 
@@ -108,7 +108,7 @@ async def check_references(
         return
     shared, owner = several_owners(settings), owner_of(key)
     if shared:
-        await beside_loop(partial(check_references_said_once, body), len(body))
+        await beside_loop(partial(check_plain_references, body), len(body))
     await state.patience.read(partial(check_own, state.store, owner, said, shared=shared))
     await state.patience.read(partial(check_given, state.store, owner, relied_on_in(said, None), shared=shared))
 

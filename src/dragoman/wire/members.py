@@ -1,11 +1,13 @@
 """Members: what an object says twice, or under a name that some readers take for another.
 
-Readers of JSON differ: of two members with one name some take the first and some the last, and some take no notice of
-case. Whoever decides by a member that is then sent on as it was written has to know that all of them read the same.
+Readers of JSON differ: of two members with one name some take the first and some the last, some take no notice of
+case, and some know names whose words are joined in another way. Whoever decides by a member that is then sent on as it
+was written has to know that all of them read the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -22,17 +24,21 @@ _SHORTEST = 2
 _SHORT = 4096
 # An object that anybody decides by has a few dozen members; each of them is looked at here.
 MOST_MEMBERS = 4096
+_NONE: Mapping[str, str] = {}
 
 
-def ambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> str | None:
+def ambiguous(
+    body: bytes, members: dict[str, Raw], names: AbstractSet[str], others: Mapping[str, str] = _NONE
+) -> str | None:
     """The name in a body that is one of these twice, or one of them in other letters; `members` is what the body says.
 
-    The body begins with its object, and ends with it. One with more members than anybody writes is refused.
+    `others` are names by the letters of theirs alone (`joined`). The body begins with its object, and ends with it; one
+    with more members than anybody writes is refused.
     """
     if len(members) > MOST_MEMBERS:
         raise too_many_members(MOST_MEMBERS)
     for name in members.keys() - names:
-        if folded(name) in names:
+        if folded(name) in names or others.get(joined(name)) in names:
             return name
     # Most bodies have no room for another one: they are written without white space, or all with the same.
     room = len(body) - 1
@@ -51,6 +57,11 @@ def ambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> 
             return member.key
         said.add(member.key)
     return None
+
+
+def joined(name: str) -> str:
+    """A name by its letters alone, however its words are joined: camelCase, with dashes or with underscores."""
+    return folded(name).replace("_", "").replace("-", "")
 
 
 def folded(name: str) -> str:
