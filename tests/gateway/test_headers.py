@@ -96,7 +96,23 @@ def test_pitfall_200_entity_headers_of_a_body_that_was_read_stay_behind(name: st
     assert returned(sent(name), limits=True) == []
 
 
-@pytest.mark.parametrize("name", ["anthropic-new-feature", "openai-beta", "openai-new-feature"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic-new-feature",
+        "anthropic-client-version",
+        "anthropic-fast-mode",
+        "openai-beta",
+        "openai-new-feature",
+        "openai-version",
+        "openai-intent",
+        "openai-poll-after-ms",
+        "openai-service-tier",
+        "openai-valid-grid",
+        "openai-forged-image",
+        "openai-designed-ideas",
+    ],
+)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_new_features_travel_as_new_headers_on_the_same_protocol(name: str, protocol: str) -> None:
     assert (name.encode(), b"value") in relayed(sent(name), aim(protocol, anthropic=False), b"")
@@ -127,6 +143,38 @@ PERSONAL = (
     "anthropic-client-secret",
     "anthropic-user-profile-id",
     "x-claude-code-account-id",
+    "openai-org_id",
+    "openai-orgid",
+    "openai-orgs",
+    "openai_beta-org",
+    "openai-x.org",
+    "openai-proj",
+    "openai-proj_id",
+    "openai-projid",
+    "openai-acct",
+    "openai-group",
+    "openai-groups-id",
+    "openai-on-behalf-of",
+    "openai-on_behalf_of",
+    "openai-act-as",
+    "openai-actas",
+    "openai-assume-role",
+    "openai-session",
+    "openai-session_id",
+    "openai-creds",
+    "openai-subscription",
+    "openai-enterprise",
+    "openai-company",
+    "openai-principal",
+    "openai-bearer",
+    "openai-id",
+    "openai-anything_uuid",
+    "anthropic-profile",
+    "anthropic-member",
+    "anthropic-orgid",
+    "anthropic-worker-id",
+    "x-claude-code-profile",
+    "x-claude-code-org",
 )
 
 
@@ -161,9 +209,10 @@ def test_the_first_of_several_idempotency_keys_counts_and_an_empty_one_is_none()
 
 
 def test_what_an_agent_says_of_itself_is_for_its_own_provider() -> None:
-    header = (b"x-claude-code-session-id", b"s")
-    assert header in relayed([header], aim(MESSAGES, anthropic=True), b"")
-    assert header not in relayed([header], aim(MESSAGES, anthropic=False), b"")
+    for name in (b"x-claude-code-session-id", b"x-claude-code-session", b"x-claude-code-mode"):
+        header = (name, b"s")
+        assert header in relayed([header], aim(MESSAGES, anthropic=True), b"")
+        assert header not in relayed([header], aim(MESSAGES, anthropic=False), b"")
 
 
 BETAS = {

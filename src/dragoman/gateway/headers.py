@@ -21,10 +21,16 @@ _DEFAULT_VERSION = b"2023-06-01"
 _PASSED_PREFIXES = (b"anthropic-", b"openai-")
 _AGENT_PREFIX = b"x-claude-code-"
 _WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
-# What chooses an account or carries a credential, wherever it stands in a name.
+# An agent's own name for what it is doing, which chooses nothing.
+_PASSED = frozenset({b"x-claude-code-session", b"x-claude-code-session-id"})
+# What chooses an account or carries a credential: wherever it stands in a name, as the beginning of a word in it, or as
+# a word. Words end at whatever is not a letter; a feature has no id.
 _is_personal = re.compile(
-    rb"organi[sz]ation|\borgs?\b|_orgs?_|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
+    rb"organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
     rb"|impersonat|key|auth|token|secret|credential|passw|cookie"
+    rb"|(?<![a-z])(?:org|proj|prj|acct|group|profile|member|behalf|cred|session|subscri|enterprise|company|department"
+    rb"|identit|principal|delegat|assume|act[^a-z]?as|bill|bearer|jwt)"
+    rb"|(?<![a-z])(?:ids?|uuid|guid)(?![a-z])"
 ).search
 _IDEMPOTENCY = b"idempotency-key"
 # A malformed value would fail the whole request.
@@ -63,7 +69,7 @@ def relayed(headers: HeaderList, aim: Aim, owner: bytes) -> HeaderList:
 
 def _is_passed(name: bytes, anthropic: bool) -> bool:
     if name.startswith(_PASSED_PREFIXES) or (anthropic and name.startswith(_AGENT_PREFIX)):
-        return name not in _WITHHELD and not _is_personal(name)
+        return name in _PASSED or (name not in _WITHHELD and not _is_personal(name))
     return False
 
 
