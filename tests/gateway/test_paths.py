@@ -175,8 +175,8 @@ COMPUTED = (
     "HEAD /files/file-1",
     "GET /files/file-1/content",
     "POST /uploads/upload_1/parts",
-    "POST /batches",
     "GET /batches/batch_1",
+    "POST /messages/batches",
     "GET /messages/batches/msgbatch_1/results",
     "POST /vector_stores/vs_1/search",
     "GET /videos/video_1/content",
@@ -189,6 +189,7 @@ OF_ONE_OWNER = (
     "GET /vector_stores",
     "GET /containers",
     "GET /videos",
+    "POST /batches",
     "POST /batches/batch_1/cancel",
     "POST /messages/batches/msgbatch_1/cancel",
     "POST /uploads/upload_1/cancel",
@@ -242,7 +243,7 @@ def test_what_a_model_computes_is_relayed_and_what_it_needs(shared: bool) -> Non
     assert [asked for asked in COMPUTED if not is_relayed(*asked.split(), shared=shared)] == []
 
 
-def test_lists_of_an_account_and_cancelling_are_relayed_where_it_is_one_owners() -> None:
+def test_lists_of_an_account_cancelling_and_requests_in_files_are_relayed_where_it_is_one_owners() -> None:
     assert [asked for asked in OF_ONE_OWNER if not is_relayed(*asked.split(), shared=False)] == []
     assert [asked for asked in OF_ONE_OWNER if is_relayed(*asked.split(), shared=True)] == []
 

@@ -135,3 +135,11 @@ def test_the_key_that_is_left_after_a_restart_gets_at_nothing_of_one_that_is_gon
         first = house.post("/v1/responses", own, **AS_BOB).json()["id"]
         assert _refused(house, _asked(house, previous_response_id=first))
         assert _asked(house, previous_response_id="resp_unknown", input=[{"id": "msg_unknown"}]).status == 200
+
+
+def test_no_batch_hides_references_in_its_file() -> None:
+    batch = {"input_file_id": "file-1", "endpoint": "/v1/responses", "completion_window": "24h"}
+    for keys, status in (((ALICE, BOB), 403), ((BOB,), 200)):
+        with keeping(_script, keys=keys) as house:
+            answer = house.post("/v1/batches", batch, x_dragoman_provider="responses", **AS_BOB)
+            assert (answer.status, len(house.provider.received)) == (status, int(status == 200))

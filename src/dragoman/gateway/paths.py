@@ -197,7 +197,6 @@ GET  /files/{id}/content
 POST /uploads
 POST /uploads/{id}/parts
 POST /uploads/{id}/complete
-POST /batches
 GET  /batches/{id}
 POST /messages/batches
 GET  /messages/batches/{id}
@@ -232,8 +231,10 @@ POST   /conversations/{id}/items
 GET    /conversations/{id}/items/{id}
 DELETE /conversations/{id}/items/{id}
 """
-# Only where everything in the account is one owner's: lists of all that is there, and the end of what others began.
+# Only where everything in the account is one owner's: lists of all that is there, the end of what others began, and
+# requests in a file, where nobody sees what they refer to.
 _RELAYED_FOR_ONE = """
+POST /batches
 GET  /files
 GET  /batches
 GET  /messages/batches
