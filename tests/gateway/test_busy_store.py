@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import re
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from dragoman.config.settings import Timeouts
 from dragoman.gateway import background
-from tests.gateway.harness import PATIENCE
-from tests.gateway.keeping_house import ended, told
-from tests.gateway.test_kept_first import asking, kept_in
+from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stream
+from tests.gateway.keeping_house import ended, on_loop, store_of, told
+from tests.gateway.says import comes_true, speaking
+from tests.gateway.test_kept_first import asking, held, kept_in, script
+
+KEYS = ("sk-alice-0123456789abcdef", "sk-bob-0123456789abcdef")
+
+
+def flooding(received: Received) -> Reply:
+    """A provider that says more than a client that does not read can be sent."""
+    if "flooding" not in received.body.decode():
+        return script(received)
+    return stream(speaking(RESPONSES), *[b": tick %b\n\n" % (b"x" * 65536)] * 500, 60.0)
+
+
+def request_of(body: Mapping[str, object], key: str) -> bytes:
+    """A request for a response."""
+    said = json.dumps(body)
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
+    return f"{head}content-length: {len(said)}\r\n\r\n{said}".encode()
 
 
 @pytest.mark.parametrize("way", ["a listener", "somebody who asks"])
@@ -29,3 +51,29 @@ def test_what_runs_here_is_never_given_up_by_those_who_look_at_it(
             assert str(told(house, f"/v1/responses/{made}")["status"]) in ("queued", "in_progress")
             assert ended(house, made)["status"] == "completed"
         assert house.provider.hung_up == 0
+
+
+@pytest.mark.parametrize("how", ["hangs up", "does not read"])
+def test_an_id_that_was_told_is_noted_though_its_client_is_gone(tmp_path: Path, how: str) -> None:
+    timeouts = Timeouts(idle=0.5) if how == "does not read" else None
+    body = {"model": "responses/served", "input": "ticking" if how == "hangs up" else "flooding", "stream": True}
+    with kept_in(tmp_path, timeouts, keys=KEYS, script=flooding) as house, held(tmp_path) as holder:
+        with house.connect() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(request_of(body, KEYS[0]))
+            heard = b""
+            while b"response.created" not in heard or b"tick" not in heard:
+                heard += connection.recv(4096)
+            if how == "does not read":
+                assert comes_true(lambda: house.server.busy == 0, PATIENCE)
+        assert comes_true(lambda: house.server.busy == 0, PATIENCE)
+        holder.let_go()
+        named = re.search(rb'"id": ?"(resp_\w+)"', heard)
+        assert named is not None
+        owner = house.app.service.settings.keys[0].digest
+
+        def noted() -> bool:
+            return store_of(house).responses.find(owner, named[1].decode()) is not None
+
+        assert comes_true(lambda: on_loop(house, noted), PATIENCE)
+        assert "could not be" not in house.log.getvalue()

@@ -55,7 +55,12 @@ def script(received: Received) -> Reply:
 
 
 @contextmanager
-def kept_in(path: Path, timeouts: Timeouts | None = None, keys: tuple[str, ...] = ()) -> Iterator[House]:
+def kept_in(
+    path: Path,
+    timeouts: Timeouts | None = None,
+    keys: tuple[str, ...] = (),
+    script: Callable[[Received], Reply] = script,
+) -> Iterator[House]:
     """A gateway with its store in a file."""
 
     def settings(port: int) -> Settings:

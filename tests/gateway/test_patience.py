@@ -140,3 +140,55 @@ def test_to_look_something_up_says_nothing_about_writing() -> None:
             assert patience.failed
 
     asyncio.run(main())
+
+
+def test_what_nobody_waits_for_is_repeated_until_the_store_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN", 0.02)
+
+    async def main() -> None:
+        with _shared(tmp_path) as (store, other):
+            patience = _patience()
+            other.execute("BEGIN IMMEDIATE")
+            for name in ("r1", "r2"):
+                patience.write_later(partial(store.responses.note, ALICE, name, "chat"))
+            await asyncio.sleep(0.1)
+            assert not store.responses.known("r1")
+            other.execute("ROLLBACK")
+            async with asyncio.timeout(20):
+                while not store.responses.known("r2"):
+                    await asyncio.sleep(0.01)
+            patience.write_later(partial(store.responses.note, ALICE, "r3", "chat"))
+            assert store.responses.known("r3")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["busy", "free again"])
+def test_what_is_left_at_the_end_is_tried_once_more(tmp_path: Path, free: bool) -> None:
+    async def main() -> None:
+        with _shared(tmp_path) as (store, other):
+            log = io.StringIO()
+            patience = Patience(Log(log))
+            other.execute("BEGIN IMMEDIATE")
+            patience.write_later(partial(store.responses.note, ALICE, "r1", "chat"))
+            if free:
+                other.execute("ROLLBACK")
+            patience.close()
+            assert (store.responses.known("r1"), "could not be" in log.getvalue()) == (free, not free)
+
+    asyncio.run(main())
+
+
+def test_what_a_store_that_fails_was_left_to_do_is_told_to_the_log() -> None:
+    async def main() -> None:
+        with opened() as store:
+            log = io.StringIO()
+            patience = Patience(Log(log))
+            store._db.execute("DROP TABLE responses")
+            patience.write_later(partial(store.responses.note, ALICE, "r1", "chat"))
+            assert "no such table" in log.getvalue()
+            assert patience._timer is None
+
+    asyncio.run(main())

@@ -52,7 +52,7 @@ def test_without_a_store_every_step_leaves_things_as_they_are() -> None:
         remembering = _remembering(house)
         question, said = house.run(_begun(house, remembering))
         house.run(remembering.keep(question, b"{}"))
-        remembering.release()
+        remembering.end()
     assert said == {"model": ECHO, "input": "Hello."}
     assert (remembering.keeping, remembering.in_background) == (None, False)
     assert remembering.named(b"{}") == b"{}"
@@ -65,7 +65,7 @@ def test_a_conversation_is_reserved_until_it_is_released() -> None:
         house.run(_begun(house, first, conversation=conversation))
         with pytest.raises(ClientError, match="Another response is being given"):
             house.run(_begun(house, second, conversation=conversation))
-        on_loop(house, first.release)
+        on_loop(house, first.end)
         house.run(_begun(house, second, conversation=conversation))
 
 
@@ -81,7 +81,7 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
 
         async def left() -> tuple[object, bool]:
             begun = await remembering.leave(question, _detached(), nothing)
-            remembering.release()
+            remembering.end()
             kept = store_of(house).responses.find(b"", str(begun["id"]))
             free = store_of(house).conversations.lease(b"", str(conversation), "another")
             return kept is not None and kept.status, free

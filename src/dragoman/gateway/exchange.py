@@ -97,7 +97,7 @@ class Exchange:
             raise
         finally:
             self._asking.end()
-            self._remembering.release()
+            self._remembering.end()
 
     async def _converse(self, key: Key | None) -> None:
         await self._said(key, await receive(self._request, self._service.settings.limits.body))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -112,6 +114,14 @@ class Keeping:
         if self._name is not None and not self._noted:
             task.store.responses.note(task.owner, self._name, task.provider)
             self._noted = True
+
+    @property
+    def to_note(self) -> Callable[[], None] | None:
+        """What notes whose a response is that was told by its id, if that is still to be done."""
+        task = self._task
+        if self._name is None or self._noted or self.taken is not None:
+            return None
+        return partial(task.store.responses.note, task.owner, self._name, task.provider)
 
     def whole(self, body: bytes) -> Taken | None:
         """What there is to be kept of a whole answer."""

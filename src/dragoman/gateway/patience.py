@@ -6,6 +6,8 @@
     stays so           fails after ten seconds
     fails              fails; before anything else is to be kept, something small must be kept first
 
+What must be written down though nobody waits for it any more is repeated until the store takes it.
+
 Nobody waits for a lock in the loop itself: everybody else would wait with them.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,6 +30,9 @@ _PATIENCE = 10.0
 _PAUSE = 0.05
 # A store that failed before is not waited for so long.
 _LITTLE = 1.0
+# How soon what nobody waits for is tried again, and how much of it may be left to do: the newest.
+_AGAIN = 0.5
+_MOST_LEFT = 10_000
 
 
 class NotKept(ClientError):
@@ -42,6 +48,8 @@ class Patience:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._line = asyncio.Lock()
+        self._left: deque[Callable[[], object]] = deque(maxlen=_MOST_LEFT)
+        self._timer: asyncio.TimerHandle | None = None
         self.failed = False
 
     async def read(self, work: Callable[[], T]) -> T:
@@ -72,6 +80,37 @@ class Patience:
             return str(error) or "the store failed"
         self.failed = False
         return ""
+
+    def write_later(self, work: Callable[[], object]) -> None:
+        """Write something small down that nobody waits for: now, or as soon as the store takes it."""
+        self._left.append(work)
+        if self._timer is None:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        self._timer = None
+        if not self._did_all():
+            self._timer = asyncio.get_running_loop().call_later(_AGAIN, self._catch_up)
+
+    def _did_all(self) -> bool:
+        """Do what was left to be done; False while the store is busy."""
+        while self._left:
+            try:
+                self._left[0]()
+            except sqlite3.Error as error:
+                if is_busy(error):
+                    return False
+                self._log.event("error", "what was left to be kept could not be", why=str(error))
+            self._left.popleft()
+        return True
+
+    def close(self) -> None:
+        """Try once more what is left: there is no other time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._did_all():
+            self._log.event("error", "what was left to be kept could not be", why="busy", left=len(self._left))
 
     @property
     def waited_for(self) -> bool:

@@ -6,7 +6,7 @@ put        it becomes a question to a provider, one that says everything itself
 begin      the question is told what its answer says of that, and a conversation is reserved
 leave      or else the answer is left to the background, where it is followed
 keep       the answer is written down before its client knows it
-release    others may have the conversation again
+end        others may have the conversation again, and an id that was told is noted, however that went
 
 Those that only look at bytes may run in a thread.
 
@@ -217,8 +217,10 @@ class Remembering:
         """What a client is told in place of last frames that could not be kept."""
         return b"" if self.keeping is None else self.keeping.lost(frames, failure)
 
-    def release(self) -> None:
-        """Let others have the conversation."""
+    def end(self) -> None:
+        """Let others have the conversation; note whose a response is of which only its id was told."""
+        if self.keeping is not None and (note := self.keeping.to_note) is not None:
+            self._service.state.patience.write_later(note)
         if self._release is not None:
             self._release()
             self._release = None

@@ -45,6 +45,7 @@ class State:
         """End what runs, within some seconds, and let go of the file."""
         await self.background.finish(patience)
         self.leases.close()
+        self.patience.close()
         if self.store is not None:
             self.store.close()
 
