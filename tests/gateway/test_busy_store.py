@@ -77,3 +77,19 @@ def test_an_id_that_was_told_is_noted_though_its_client_is_gone(tmp_path: Path, 
 
         assert comes_true(lambda: on_loop(house, noted), PATIENCE)
         assert "could not be" not in house.log.getvalue()
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("model", ["chat/served", "responses/served"])
+def test_what_only_refers_back_stands_in_no_line(tmp_path: Path, model: str, streaming: bool) -> None:
+    body = {"model": model, "input": "Hello.", "stream": streaming}
+    with kept_in(tmp_path) as house:
+        first = house.post("/v1/responses", {**body, "stream": False}).json()["id"]
+        with held(tmp_path) as holder, asking(lambda: house.post("/v1/responses", body)) as waits:
+            patience = house.app.service.state.patience
+            assert comes_true(lambda: patience.waited_for, PATIENCE)
+            answer = house.post("/v1/responses", {**body, "previous_response_id": first, "store": False})
+            assert answer.status == 200 and b'"completed"' in answer.body
+            assert patience.waited_for and not waits.done()
+            holder.let_go()
+            assert waits.result(PATIENCE).status == 200

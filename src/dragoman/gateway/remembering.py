@@ -112,9 +112,10 @@ class Remembering:
         if task is None:
             return question
         state = self._service.state
+        # What only refers back leaves nothing, and waits for nobody.
         if task.writes:
             await state.patience.check(task.store)
-        self.keeping = Keeping(task, self._service.log)
+            self.keeping = Keeping(task, self._service.log)
         if task.recalled is not None and task.recalled.conversation is not None:
             self._release = await state.patience.write(partial(reserve, task, state.leases))
         return kept_question(question, task)
