@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.config.settings import Timeouts
 from dragoman.gateway import background
+from dragoman.gateway import patience as patience_module
 from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stream
 from tests.gateway.keeping_house import ended, on_loop, store_of, told
 from tests.gateway.says import comes_true, speaking
@@ -93,3 +94,15 @@ def test_what_only_refers_back_stands_in_no_line(tmp_path: Path, model: str, str
             assert patience.waited_for and not waits.done()
             holder.let_go()
             assert waits.result(PATIENCE).status == 200
+
+
+def test_a_deletion_that_fails_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience_module, "_PATIENCE", 0.2)
+    body = {"model": "chat/served", "input": "ticking", "background": True}
+    with kept_in(tmp_path) as house:
+        made = house.post("/v1/responses", body).json()["id"]
+        with held(tmp_path) as holder:
+            assert house.ask("DELETE", f"/v1/responses/{made!s}", b"").status == 500
+            holder.let_go()
+        assert ended(house, made)["status"] == "completed"
+        assert house.provider.hung_up == 0

@@ -62,8 +62,8 @@ async def serve_response(service: Service, request: Request, place: Place, recor
                 return
             await _show(service, request, record, kept)
         case "DELETE", []:
-            state.background.cancel(response_id)
             await patience.write(partial(store.responses.delete, owner, response_id))
+            state.background.cancel(response_id)
             reply(service, request, record, {"id": response_id, "object": "response", "deleted": True})
         case "POST", ["cancel"]:
             if not kept.background:
