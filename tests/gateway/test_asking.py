@@ -253,6 +253,30 @@ def test_pitfall_191_the_error_of_the_only_provider_is_never_replaced_by_a_summa
         assert told.header("x-dragoman-route") == f"{NAMES[CHAT]}/served; dialect={CHAT}"
 
 
+@pytest.mark.parametrize("status", [400, 429])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_an_error_that_goes_on_for_long_is_told_by_its_beginning_and_broken_off(
+    client: str, provider: str, status: int
+) -> None:
+    # It once was read up to the limit of answers, and then decoded, up to three times.
+    long = b'{"error":{"message":"the reason","junk":[' + b"[]," * 100_000
+    reply = Reply(
+        status=status, headers=(("content-type", "application/json"),), steps=(long, 600.0, b"1]}}"), chunked=True
+    )
+    with running([reply, tells(provider)]) as house:
+        told = house.post(PATHS[client], question(client, provider))
+        assert (told.status, "the reason" in message_of(client, told)) == (status, True)
+        assert text_of(client, house.post(PATHS[client], question(client, provider)).json()) == SAID
+
+
+@pytest.mark.parametrize("protocol", [MESSAGES, CHAT])
+def test_a_long_error_in_a_successful_answer_is_told_in_the_clients_envelope(protocol: str) -> None:
+    error = {**error_body(protocol, "invalid_request_error", "the reason"), "junk": "x" * 300_000}
+    with running([whole(error)]) as house:
+        told = house.post(PATHS[protocol], question(protocol, protocol))
+        assert (told.status, message_of(protocol, told), len(told.body) < 1000) == (400, "the reason", True)
+
+
 class Crumbs:
     """A provider's answer that comes two bytes at a time."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
@@ -36,6 +37,12 @@ _KEY_STATUSES = frozenset({401, 402, 403, 429})
 _UNFRAMED = (b"application/json", b"text/event-stream")
 _COOLING = 60.0
 _LONGEST_COOLING = 3600.0
+# No error says more than this; what is longer is told by its beginning.
+LONGEST_ERROR = 256 * 1024
+
+
+class _Enough(Exception):
+    """The rest of an error is not looked at."""
 
 
 class Refusal(Struct, frozen=True):
@@ -65,7 +72,7 @@ class Asking:
             flight = await self._call(question, body, key)
             if flight.status < 300:
                 return flight
-            refusal = Refusal(flight.status, flight.headers, await self.read(flight))
+            refusal = Refusal(flight.status, flight.headers, await self._beginning(flight))
             if refusal.status < 400:
                 raise BadAnswer("the provider answered with a redirect, which is not followed")
             if refusal.status > 599:
@@ -91,6 +98,22 @@ class Asking:
         del read
         await beside_loop(partial(weigh_answer, body), len(body), paid=True)
         return body
+
+    async def _beginning(self, flight: Flight) -> bytes:
+        """As much of an error's body as is looked at; one that goes on is broken off, and its connection with it."""
+        watch, clock = self.watch, self._service.clock
+        read = bytearray()
+
+        def take(piece: bytes) -> None:
+            watch.heard = clock()
+            read.extend(piece)
+            if len(read) > LONGEST_ERROR:
+                raise _Enough
+
+        watch.hearing()
+        with suppress(_Enough):
+            await flight.pump(take)
+        return bytes(read[:LONGEST_ERROR])
 
     async def gather(self, flight: Flight, take: Callable[[bytes], None], so_far: int = 0) -> int:
         """Hand on an answer that somebody gathers, within the same limits; give how much it has come to."""

@@ -18,7 +18,7 @@ from functools import partial
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, ConfigError, DragomanError, TimedOut, Truncated, UpstreamError
 from dragoman.gateway import replies
-from dragoman.gateway.asking import Asking, Refusal, is_stream, unframer_of
+from dragoman.gateway.asking import LONGEST_ERROR, Asking, Refusal, is_stream, unframer_of
 from dragoman.gateway.detached import Detached
 from dragoman.gateway.keeping import Keeping
 from dragoman.gateway.large_work import beside_loop
@@ -280,6 +280,8 @@ class Exchange:
         if question.relay and not question.stream:
             reading = partial(relayed_answer, raw, codec_of(source))
             self._record.usage, failure = await beside_loop(reading, len(raw), paid=True)
+            if failure is not None and len(raw) > LONGEST_ERROR:
+                raise Unspoken(failure)
             if failure is not None:
                 self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))
             else:
