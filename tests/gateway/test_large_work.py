@@ -103,6 +103,63 @@ def test_what_is_given_up_in_the_line_is_not_done() -> None:
     asyncio.run(main())
 
 
+def test_who_goes_away_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_work, "_MOST_WAITING", 3)
+    monkeypatch.setattr(large_work, "_threads", large_work._Threads())
+
+    async def main() -> None:
+        go_on = threading.Event()
+        wait = partial(go_on.wait, PATIENCE)
+        busy = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        for _ in range(4):
+            gone = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(3)]
+            await asyncio.sleep(0)
+            for work in gone:
+                work.cancel()
+            await asyncio.gather(*gone, return_exceptions=True)
+        waiting = asyncio.ensure_future(beside_loop(wait, LARGE))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert all(await asyncio.gather(*busy, waiting))
+
+    asyncio.run(main())
+
+
+def test_what_runs_and_waits_is_bounded_in_bytes_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_work, "_MOST_BYTES", 3 * LARGE)
+    monkeypatch.setattr(large_work, "_threads", large_work._Threads())
+
+    async def main() -> None:
+        go_on = threading.Event()
+        wait = partial(go_on.wait, PATIENCE)
+        running = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        waiting = asyncio.ensure_future(beside_loop(wait, 100 * LARGE))
+        await asyncio.sleep(0)
+        with pytest.raises(ClientError) as told:
+            await beside_loop(wait, LARGE)
+        assert told.value.status == 503
+        # Whoever gives up what runs does not end it.
+        running[0].cancel()
+        waiting.cancel()
+        await asyncio.gather(running[0], waiting, return_exceptions=True)
+        other = asyncio.ensure_future(beside_loop(wait, LARGE))
+        await asyncio.sleep(0)
+        with pytest.raises(ClientError):
+            await beside_loop(wait, LARGE)
+        go_on.set()
+        assert all(await asyncio.gather(running[1], other))
+        # One that is larger than all that may wait has its turn, too, and leaves nothing behind, even if it fails.
+        for _ in range(3):
+            with pytest.raises(WireError):
+                await beside_loop(partial(_failing, Held()), 100 * LARGE)
+            assert await beside_loop(wait, 100 * LARGE)
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
 def _late(go_on: threading.Event, held: Held) -> Held:
     go_on.wait(PATIENCE)
     return held

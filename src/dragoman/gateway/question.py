@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from dragoman.errors import ClientError, StrictError, WireError
 from dragoman.gateway import headers
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Place
 from dragoman.gateway.routes import Aim, shown
 from dragoman.gateway.weighing import weigh_request
@@ -105,7 +105,8 @@ async def receive(request: Request, limit: int) -> bytes:
     undoing = BodyDecoder(raw, coding, limit)
     if not undoing.step():
         # A step is what the loop may do for one body.
-        await beside_loop(undoing.run, limit)
+        # While it waits it has what came, and what a step made of it.
+        await beside_loop(undoing.run, len(raw) + INLINE)
     return undoing.body()
 
 
