@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
 from collections.abc import Callable, Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
+from dragoman.gateway import asking
 from dragoman.gateway.asking import Asking
+from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.record import Record
 from dragoman.http.flight import HeaderList
+from dragoman.model.losses import Ledger
+from dragoman.protocols.registry import codec_of
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -184,6 +190,23 @@ def test_reasoning_that_is_refused_on_the_relay_is_left_out_once(protocol: str, 
         assert b"a secret thought" not in second and b"Hi." in second and b"Go on." in second
         assert "dropped:thinking" in (told.header("x-dragoman-losses") or "")
         assert log_lines(house)[0]["attempts"] == 2
+
+
+def test_a_large_request_is_changed_for_another_try_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    codec = codec_of(MESSAGES)
+
+    def watched(body: bytes, ledger: Ledger) -> bytes | None:
+        threads.append(threading.current_thread().name)
+        return codec.without_reasoning(body, ledger)
+
+    monkeypatch.setattr(asking, "codec_of", lambda name: replace(codec, without_reasoning=watched))
+    for system in ("short", "x" * INLINE):
+        body = question(MESSAGES, MESSAGES, system=system) | REPLAYED[MESSAGES]
+        with running([whole(REFUSALS[MESSAGES], 400), tells(MESSAGES)]) as house:
+            assert house.post(PATHS[MESSAGES], body).status == 200
+            assert b"a secret thought" not in house.provider.received[1].body
+    assert [name.startswith("large-") for name in threads] == [False, True]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -83,7 +83,8 @@ class Asking:
                 continue
             if refusal.status == 400 and sealed and is_seal_rejection(codec.decode_failure(400, refusal.body)):
                 sealed = False
-                cut = codec.without_reasoning(body, question.translated.ledger)
+                cutting = partial(codec.without_reasoning, body, question.translated.ledger)
+                cut = await beside_loop(cutting, len(body), paid=True)
                 if cut is not None:
                     body = cut
                     continue

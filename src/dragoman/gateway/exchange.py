@@ -258,7 +258,9 @@ class Exchange:
         codec = codec_of(question.aim.endpoint.protocol)
         if codec.resume_request is None:
             raise BadAnswer("the provider paused in a protocol that knows no pauses")
-        answered = await self._asking.ask(question, codec.resume_request(question.translated.body, blocks))
+        body = question.translated.body
+        again = await beside_loop(partial(codec.resume_request, body, blocks), len(body), paid=True)
+        answered = await self._asking.ask(question, again)
         if isinstance(answered, Refusal):
             raise Unspoken(self._replying.failure_in(question, answered))
         unframer = unframer_of(question, answered)
