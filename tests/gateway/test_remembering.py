@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
+from dragoman.gateway import keeping as keeping_module
+from dragoman.gateway.keeping import renamed
 from dragoman.gateway.paths import place_of
 from dragoman.gateway.question import Question
 from dragoman.gateway.recalling import recalled_of
@@ -53,9 +56,9 @@ def test_without_a_store_every_step_leaves_things_as_they_are() -> None:
         question, said = house.run(_begun(house, remembering))
         house.run(remembering.keep(question, b"{}"))
         remembering.end()
+        assert house.run(remembering.named(b"{}")) == b"{}"
     assert said == {"model": ECHO, "input": "Hello."}
     assert (remembering.keeping, remembering.in_background) == (None, False)
-    assert remembering.named(b"{}") == b"{}"
 
 
 def test_a_conversation_is_reserved_until_it_is_released() -> None:
@@ -92,3 +95,22 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
 def test_a_provider_of_the_same_protocol_is_not_left_alone_with_a_response() -> None:
     with keeping() as house, pytest.raises(ClientError, match="cannot answer in the background"):
         house.run(_begun(house, _remembering(house), model=RELAY, background=True))
+
+
+def test_a_large_answer_is_renamed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def watched(out: bytes, name: bytes) -> bytes:
+        threads.append(threading.current_thread().name)
+        return renamed(out, name)
+
+    monkeypatch.setattr(keeping_module, "renamed", watched)
+    with keeping() as house:
+        remembering = _remembering(house)
+        house.run(_begun(house, remembering, model=RELAY))
+        # Millions of members once took seconds of everybody's time.
+        for count in (1, 50_000):
+            body = b'{"id":"resp_theirs","output":[]' + b',"a":[1]' * count + b"}"
+            told = house.run(remembering.named(body))
+            assert told.startswith(b'{"id":"resp_') and b"theirs" not in told
+    assert [name.startswith("large-") for name in threads] == [False, True]

@@ -227,7 +227,7 @@ class Exchange:
         if question.stream and changed is not None:
             body = changed(body)
         elif question.relay:
-            body = self._remembering.named(body)
+            body = await self._remembering.named(body)
         await self._remembering.keep(question, body)
         self._replying.send(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
 
@@ -287,7 +287,7 @@ class Exchange:
             if failure is not None:
                 self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))
             else:
-                raw = self._remembering.named(raw)
+                raw = await self._remembering.named(raw)
                 await self._remembering.keep(question, raw)
                 self._replying.send(question, flight.headers, [JSON], raw, ())
             return
@@ -302,7 +302,7 @@ class Exchange:
         if answer.failure is not None:
             raise Unspoken(answer.failure)
         kind = EVENT_STREAM if question.stream else [JSON]
-        body = self._remembering.named(answer.body) if question.relay else answer.body
+        body = await self._remembering.named(answer.body) if question.relay else answer.body
         await self._remembering.keep(question, body)
         self._replying.send(question, flight.headers, kind, body, answer.losses)
 

@@ -89,20 +89,26 @@ class Keeping:
         Of one that does, whose the response is gets written down as soon as its id is known: its client may hang up and
         come back for the rest. A busy store gets it with a later frame.
         """
+        out = self.under_name(out)
+        self.note()
+        return out
+
+    def under_name(self, out: bytes) -> bytes:
+        """The same, as far as only bytes are looked at: it may run in a thread."""
         recalled = self._task.recalled
         if self._task.native:
             if self._name is None:
                 self._name = _name_in(out)
-            if self._name is not None and not self._noted and self._tries:
-                self._note()
             return out
         if recalled is None or not recalled.keeps:
             return out
         out = renamed(out, self._ours) if self._task.response_id else out
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
 
-    def _note(self) -> None:
-        """Note whose a response is; what hinders that is told with the answer's end."""
+    def note(self) -> None:
+        """Note whose a response is, once its id is known; what hinders that is told with the answer's end."""
+        if not self._tries:
+            return
         try:
             self._write_name()
         except sqlite3.Error as error:

@@ -172,9 +172,13 @@ class Remembering:
         assert task is not None
         await follow(self._service, request, record, task.store, task.owner, task.response_id, -1, headers)
 
-    def named(self, body: bytes) -> bytes:
+    async def named(self, body: bytes) -> bytes:
         """A relayed answer that is known as a whole, under the name that is kept here."""
-        return body if self.keeping is None else self.keeping.named(body)
+        keeping = self.keeping
+        if keeping is not None:
+            body = await beside_loop(partial(keeping.under_name, body), len(body), paid=True)
+            keeping.note()
+        return body
 
     async def keep(self, question: Question, body: bytes) -> None:
         """Write down an answer that is known as a whole, before the client knows it; `NotKept` if that fails."""
