@@ -21,7 +21,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from dragoman.errors import BadAnswer, Truncated, Unreachable, UpstreamError
 from dragoman.http.flight import HeaderList, header
-from dragoman.http.sockets import unarrived
+from dragoman.http.sockets import LARGE_READ, unarrived
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
 MOST_HEAD_BYTES = 256 * 1024
@@ -116,6 +116,7 @@ class Connection(asyncio.Protocol):
         "_socket",
         "_status",
         "_transport",
+        "_waiting",
         "counted",
         "idle_since",
         "reused",
@@ -133,6 +134,8 @@ class Connection(asyncio.Protocol):
         # Whether its home counts it among its own: not before it is whole, and not after it is gone.
         self.counted = False
         self._paused = False
+        # Whether it reads on only in the loop's next turn.
+        self._waiting = False
         self.reused = False
         self.idle_since = 0.0
         self._begin(False)
@@ -201,7 +204,8 @@ class Connection(asyncio.Protocol):
         """Read on."""
         if self._paused and not self._transport.is_closing():
             self._paused = False
-            self._transport.resume_reading()
+            if not self._waiting:
+                self._transport.resume_reading()
 
     def drop(self) -> None:
         """Close at once and without a word to the receiver; a polite end of TLS would wait for the other side."""
@@ -241,9 +245,10 @@ class Connection(asyncio.Protocol):
                 self._home.mistrust()
             self.drop()
             return
-        receiver.received += len(data)
+        size = len(data)
+        receiver.received += size
         receiver.last = self._loop.time()
-        self._barren += len(data)
+        self._barren += size
         if self.reused and not self._headed:
             self._early = self._unsent()
         broken = False
@@ -271,6 +276,17 @@ class Connection(asyncio.Protocol):
             self._break(BadAnswer(LARGE_HEAD if crowded else NOT_HTTP))
         elif self._barren > MOST_HEAD_BYTES:
             self._break(BadAnswer(LARGE_HEAD if not self._headed else NOT_HTTP))
+        elif size > LARGE_READ and not self._paused and not self._encrypted():
+            # Under TLS a transport that is paused reads on, and forgets what it holds when the socket ends.
+            self._waiting = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """Read on after a large read, unless somebody wants no more."""
+        self._waiting = False
+        if not self._paused and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the receiver what the end of the socket means for its answer."""

@@ -15,7 +15,7 @@ from dragoman.errors import ClientError
 from dragoman.http.intake import Intake, Refusal
 from dragoman.http.phases import CUT, LIMITS, READING, Phase
 from dragoman.http.request import Request
-from dragoman.http.sockets import unarrived
+from dragoman.http.sockets import LARGE_READ, unarrived
 from dragoman.http.writing import CLOSE, CONTINUE, compose, length_line
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Inbound(asyncio.Protocol):
         self.gone = False
         self.closing = False
         self.retiring = server.retired
+        # Nobody takes more; it reads on only in the loop's next turn.
         self.holding = False
+        self.waiting = False
         # The transport holds more than the client has read of late, and how much at the last look.
         self.paused = False
         self.unsent = 0
@@ -78,6 +80,16 @@ class Inbound(asyncio.Protocol):
         if self.phase is Phase.BODY:
             self.since = self.loop.time()
         self._read(data)
+        if len(data) > LARGE_READ and not self.holding and not self.closing:
+            self.waiting = True
+            self.transport.pause_reading()
+            self.loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """Read on after a large read, unless nobody takes more."""
+        self.waiting = False
+        if not self.holding and not self.gone:
+            self.transport.resume_reading()
 
     def eof_received(self) -> None:
         """Take the client's end as its going away; the transport closes by itself."""
@@ -137,7 +149,8 @@ class Inbound(asyncio.Protocol):
         """Read again."""
         if self.holding and not self.gone:
             self.holding = False
-            self.transport.resume_reading()
+            if not self.waiting:
+                self.transport.resume_reading()
 
     def await_body(self, proceed: bool) -> None:
         """Wait for the client's body."""

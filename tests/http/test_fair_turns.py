@@ -1,0 +1,137 @@
+"""Fair turns: in one turn of the loop no connection is read from again and again while others wait."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dragoman.http.client import Client
+from dragoman.http.flight import Call
+from dragoman.http.http_flight import HttpFlight
+from dragoman.http.request import Request
+from tests.http.raw import serving
+from tests.http.scripted import run
+
+SIZE = 16 * 1024 * 1024
+# What the loops read at once.
+ONE_READ = 256 * 1024
+
+
+class Turns:
+    """Counts the turns of the loop as a neighbour sees them, and the most bytes that another was given in one."""
+
+    def __init__(self, received: Callable[[], int]) -> None:
+        self.count = 0
+        self.most = 0
+        self.running = True
+        self._received = received
+        self._before = received()
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        received = self._received()
+        self.most = max(self.most, received - self._before)
+        self._before = received
+        self.count += 1
+        if self.running:
+            self._loop.call_soon(self._turn)
+
+
+def upload(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port)) as end:
+        end.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % SIZE + bytes(SIZE))
+        return end.recv(1000)
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """A provider that gives one answer, as fast as it is taken, and hangs up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        end, _ = listener.accept()
+        with end:
+            end.recv(65536)
+            end.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with listener:
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+@contextmanager
+def calling(port: int) -> Iterator[HttpFlight]:
+    client = Client(connect_timeout=10, proxies={})
+    flight = client.open(Call(method="POST", url=f"http://127.0.0.1:{port}/", headers=[], body=b"{}"))
+    assert isinstance(flight, HttpFlight)
+    try:
+        yield flight
+    finally:
+        flight.close()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_client_that_floods_is_read_once_in_a_turn(loop: str) -> None:
+    async def main() -> None:
+        seen: list[Turns] = []
+
+        async def take(request: Request) -> None:
+            turns = Turns(lambda: request.content.size)
+            seen.append(turns)
+            body = await request.body(SIZE)
+            turns.running = False
+            request.respond(200, [], str(len(body)).encode())
+
+        async with serving(take) as house:
+            told = await asyncio.to_thread(upload, house.port)
+        assert told.endswith(str(SIZE).encode())
+        assert seen[0].most <= ONE_READ
+        assert seen[0].count >= SIZE // ONE_READ
+
+    run(main, loop)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_provider_that_floods_is_read_once_in_a_turn(loop: str) -> None:
+    async def main() -> None:
+        answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + bytes(SIZE)
+        with answering(answer) as port, calling(port) as flight:
+            await flight.head()
+            turns = Turns(lambda: flight.received)
+            body = await flight.read(SIZE)
+            turns.running = False
+        assert len(body) == SIZE
+        assert turns.most <= ONE_READ
+        assert turns.count >= SIZE // ONE_READ
+
+    run(main, loop)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_pause_in_the_turn_of_a_large_read_lasts(loop: str) -> None:
+    async def main() -> None:
+        answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % SIZE + bytes(SIZE)
+        with answering(answer) as port, calling(port) as flight:
+            await flight.head()
+            taken: list[int] = []
+            pumping = asyncio.ensure_future(flight.pump(lambda piece: taken.append(len(piece))))
+            while sum(taken) < ONE_READ:
+                await asyncio.sleep(0)
+            # Reading waits for the next turn, and the pause comes before it.
+            flight.pause()
+            before = sum(taken)
+            await asyncio.sleep(0.05)
+            assert sum(taken) == before
+            flight.resume()
+            await pumping
+            assert sum(taken) == SIZE
+
+    run(main, loop)
