@@ -96,8 +96,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     header_count: int = 128
     # A provider's whole answer, decoded.
     answer: int = 256 * MEBIBYTE
-    # One event of a provider's stream.
-    event: int = 64 * MEBIBYTE
+    # One event of a provider's stream, which is one piece of work on the loop.
+    event: int = 16 * MEBIBYTE
     # Open connections to one address of a provider.
     connections: int = 1024
 

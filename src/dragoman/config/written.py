@@ -183,7 +183,7 @@ LIMITS: dict[str, Kind[object]] = {
     "header_bytes": _size('"64 KiB"'),
     "header_count": _count(128, 10000),
     "answer": _size('"256 MiB"'),
-    "event": _size('"64 MiB"'),
+    "event": _size('"16 MiB"'),
     "connections": _count(1024, 65535),
 }
 
