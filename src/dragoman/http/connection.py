@@ -21,7 +21,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from dragoman.errors import BadAnswer, Truncated, Unreachable, UpstreamError
 from dragoman.http.flight import HeaderList, header
-from dragoman.http.sockets import LARGE_READ, unarrived
+from dragoman.http.sockets import LARGE_READ, read_ahead, stop_reading, unarrived
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
 MOST_HEAD_BYTES = 256 * 1024
@@ -198,14 +198,14 @@ class Connection(asyncio.Protocol):
         """Stop reading."""
         if not self._paused and not self._transport.is_closing():
             self._paused = True
-            self._transport.pause_reading()
+            stop_reading(self._transport)
 
     def resume(self) -> None:
         """Read on."""
         if self._paused and not self._transport.is_closing():
             self._paused = False
             if not self._waiting:
-                self._transport.resume_reading()
+                self._read_on()
 
     def drop(self) -> None:
         """Close at once and without a word to the receiver; a polite end of TLS would wait for the other side."""
@@ -276,17 +276,29 @@ class Connection(asyncio.Protocol):
             self._break(BadAnswer(LARGE_HEAD if crowded else NOT_HTTP))
         elif self._barren > MOST_HEAD_BYTES:
             self._break(BadAnswer(LARGE_HEAD if not self._headed else NOT_HTTP))
-        elif size > LARGE_READ and not self._paused and not self._encrypted():
-            # Under TLS a transport that is paused reads on, and forgets what it holds when the socket ends.
+        elif size > LARGE_READ and not self._paused:
             self._waiting = True
-            self._transport.pause_reading()
+            stop_reading(self._transport)
             self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         """Read on after a large read, unless somebody wants no more."""
         self._waiting = False
-        if not self._paused and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._reads():
+            self._read_on()
+
+    def _read_on(self) -> None:
+        self._transport.resume_reading()
+        if self._encrypted():
+            # Only after what the transport has already read: it is handed over by a call that was put before this one.
+            self._loop.call_soon(self._read_ahead)
+
+    def _read_ahead(self) -> None:
+        if self._reads():
+            read_ahead(self._transport)
+
+    def _reads(self) -> bool:
+        return not self._paused and not self._waiting and not self._transport.is_closing()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the receiver what the end of the socket means for its answer."""

@@ -6,12 +6,14 @@ whoever was handed a large read stops reading until the loop's next turn; smalle
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import sys
 import termios
+from typing import Protocol, runtime_checkable
 
 NONE = bytes(4)
-# Less than what fills the loop's buffer.
+# Less than what fills the loop's buffer, also where half a record of TLS is left in it.
 LARGE_READ = 128 * 1024
 
 
@@ -23,3 +25,26 @@ def unarrived(descriptor: int) -> int:
         # Closed, or no such question.
         return 0
     return int.from_bytes(count, sys.byteorder)
+
+
+@runtime_checkable
+class _ReadsAhead(Protocol):
+    """A transport under TLS, which goes on reading while it is paused, within these limits."""
+
+    def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+
+def stop_reading(transport: asyncio.Transport) -> None:
+    """Hand over nothing more; under TLS read no further, either.
+
+    uvloop forgets what it has read ahead when the socket ends.
+    """
+    if isinstance(transport, _ReadsAhead):
+        transport.set_read_buffer_limits(0)
+    transport.pause_reading()
+
+
+def read_ahead(transport: asyncio.Transport) -> None:
+    """Under TLS, read on as before `stop_reading`, once everything that was read is handed over."""
+    if isinstance(transport, _ReadsAhead):
+        transport.set_read_buffer_limits()
