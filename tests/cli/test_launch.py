@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -162,6 +163,25 @@ def test_a_signal_ends_the_client_and_then_the_gateway(place: Path) -> None:
     assert not running_at(port_of(told))
     with pytest.raises(ProcessLookupError):
         os.kill(told["pid"], 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2], ids=["one worker", "two workers"])
+def test_a_launch_that_is_killed_leaves_no_gateway_behind(place: Path, workers: int) -> None:
+    configure(place, f"port = 0\nworkers = {workers}")
+    process = launching(place, "claude", "--model", "echo/text", "--", "wait")
+    assert process.stdout is not None
+    told = json.loads(process.stdout.readline())
+    try:
+        assert running_at(port_of(told))
+        process.kill()
+        process.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while running_at(port_of(told)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        os.kill(told["pid"], signal.SIGKILL)
+        process.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

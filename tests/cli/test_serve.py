@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import socket
@@ -153,3 +154,15 @@ def test_a_named_file_of_no_bytes_is_not_started_with(tmp_path: Path, capfd: pyt
     file.touch()
     (line,) = refused(capfd, "--config", str(file), "--port", "0")
     assert "is empty: it may be half-written" in line
+
+
+def test_a_lifeline_is_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
+    with Path(os.devnull).open() as nothing:
+        before = os.dup(0)
+        os.dup2(nothing.fileno(), 0)
+        try:
+            (said,) = refused(capfd, "--lifeline", "--port", "0")
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+    assert "--lifeline: standard input is no pipe" in said

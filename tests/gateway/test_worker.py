@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.config.finding import Fingerprint, fingerprint
 from dragoman.config.settings import Limits, Route, Server, Settings, Timeouts
@@ -115,6 +116,9 @@ def test_it_ends_when_its_lifeline_does(house: House) -> None:
     try:
 
         async def meanwhile(worker: Worker) -> None:
+            # Words mean nothing there.
+            os.write(held, b"words")
+            await asyncio.sleep(0.05)
             assert await house.healthy()
             os.close(held)
 
@@ -238,7 +242,8 @@ def test_a_worker_among_several_may_be_told_twice(house: House) -> None:
         os.close(held)
 
     try:
-        house.run(house.duty(lifeline=lifeline), Settings(timeouts=Timeouts(lame_duck=3600)), meanwhile)
+        duty = replace(house.duty(lifeline=lifeline), token=b"of-siblings")
+        house.run(duty, Settings(timeouts=Timeouts(lame_duck=3600)), meanwhile)
     finally:
         os.close(lifeline)
 

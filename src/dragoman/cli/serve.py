@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import stat
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -47,6 +48,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--key-hash", metavar="HASH", help="one more key, by its hash, beside those of the file")
     parser.add_argument("--open", action="store_true", help="listen for other machines although no key is configured")
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
+    # For whoever starts a gateway for itself: it ends when standard input does. `launch` holds the other end.
+    parser.add_argument("--lifeline", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
@@ -62,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
     # Nobody can be told to read again before anything was read.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _fill_standard_streams()
+    lifeline = _lifeline() if options.lifeline else None
     file = file_to_read(options.config)
 
     def read(source: ConfigFile | None) -> Settings:
@@ -83,7 +87,14 @@ def run(options: argparse.Namespace) -> int:
     port: int = listener.getsockname()[1]
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
     again = replace(file, again=True) if file is not None else None
-    duty = Duty(read=partial(read, again), log=log, protection=protection, fingerprint=fingerprint, seen=seen)
+    duty = Duty(
+        read=partial(read, again),
+        log=log,
+        protection=protection,
+        fingerprint=fingerprint,
+        seen=seen,
+        lifeline=lifeline,
+    )
     return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))
 
 
@@ -110,6 +121,14 @@ def _fill_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def _lifeline() -> int:
+    """Standard input, if its end can be waited for."""
+    kind = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
+        raise ConfigError(key="--lifeline", problem="standard input is no pipe", remedy="leave --lifeline away")
+    return 0
 
 
 def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:

@@ -23,7 +23,7 @@ from dragoman.gateway.logs import Log
 from dragoman.gateway.mishaps import Mishaps, places
 from dragoman.gateway.shared import Page
 from dragoman.gateway.siblings import new_token
-from dragoman.gateway.worker import Worker
+from dragoman.gateway.worker import Worker, has_ended
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import MEMORY, open_store
 
@@ -135,6 +135,8 @@ class Supervisor:
         self._listener = listener
         self._log: Log = duty.log
         self._workers: dict[int, Running] = {}
+        # The one that this process hangs on itself, and the one of the workers.
+        self._above = duty.lifeline
         self._lifeline, self._held = os.pipe()
         # Signals arrive here as bytes, so that waiting for them and for the time is one thing.
         self._signals, self._wake = socket.socketpair()
@@ -192,7 +194,12 @@ class Supervisor:
         now = time.monotonic()
         due = [*self._due.values(), *(() if self._last_call is None else (self._last_call,))]
         patience = max(0.0, min([patience, *(at - now for at in due)]))
-        if select.select([self._signals], [], [], patience)[0]:
+        heard = [self._signals, *(() if self._above is None else (self._above,))]
+        heard = select.select(heard, [], [], patience)[0]
+        if self._above is not None and self._above in heard and has_ended(self._above):
+            self._above = None
+            self._stop(signal.SIGINT)
+        if self._signals in heard:
             for number in self._signals.recv(4096):
                 if number == signal.SIGHUP:
                     self._configuration.reload()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -106,7 +107,7 @@ class Worker:
 
     def _terminated(self) -> None:
         # A worker among several may be told twice, by its supervisor and by whoever tells all processes.
-        if self._stop.is_set() and self._duty.lifeline is None:
+        if self._stop.is_set() and self._siblings is None:
             self._hurry.set()
         self._stop.set()
 
@@ -116,9 +117,11 @@ class Worker:
 
     def _cut_loose(self) -> None:
         """Stop, because nobody watches over this process any more."""
-        assert self._duty.lifeline is not None
-        asyncio.get_running_loop().remove_reader(self._duty.lifeline)
-        self._stop_at_once()
+        lifeline = self._duty.lifeline
+        assert lifeline is not None
+        if has_ended(lifeline):
+            asyncio.get_running_loop().remove_reader(lifeline)
+            self._stop_at_once()
 
     async def _until_stopped(self) -> None:
         while not self._stop.is_set():
@@ -154,6 +157,11 @@ class Worker:
             self._server.cancel_all()
             await self._server.wait_idle(_LAST_MOMENTS)
         await detached
+
+
+def has_ended(lifeline: int) -> bool:
+    """Whether a lifeline that can be read from has nothing more to read; what is said there means nothing."""
+    return not os.read(lifeline, 4096)
 
 
 def server_limits(limits: Limits, timeouts: Timeouts) -> ServerLimits:

@@ -25,7 +25,7 @@ _STOP_SECONDS = 45.0
 _LARGEST_ANSWER = 65536
 # A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
 # this machine alone.
-_OWN = ("--host", "127.0.0.1", "--port", "0", "--log", "off")
+_OWN = ("--host", "127.0.0.1", "--port", "0", "--log", "off", "--lifeline")
 # What the first line that a gateway prints begins with; the address follows up to a comma.
 _GREETING = "dragoman listens on "
 
@@ -92,7 +92,8 @@ def gateway_started(arguments: Sequence[str], environ: Mapping[str, str]) -> Ite
         # The current directory is no place to find modules in: they may have come with a checkout.
         [sys.executable, "-P", "-m", "dragoman", "serve", *arguments, *_OWN],
         env=environ,
-        stdin=subprocess.DEVNULL,
+        # Its lifeline: it is never written to, and ends with this process, however that ends.
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -121,6 +122,8 @@ def _end(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 class _Output:
