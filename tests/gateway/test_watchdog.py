@@ -35,6 +35,16 @@ def hold_the_interpreter():
     while True:
         pass
 
+# Each worker among several, too.
+from dragoman.gateway import serving
+unblocked = serving._unblocked
+
+def begun():
+    unblocked()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGURG, stand_still)
+
+serving._unblocked = begun
+
 def greet():
     print(f"it listens on http://127.0.0.1:{listener.getsockname()[1]},", flush=True)
 
@@ -179,12 +189,23 @@ def test_a_worker_that_stands_still_is_replaced_while_the_other_serves(tmp_path:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
-def test_whoever_slept_itself_blames_nobody(tmp_path: Path) -> None:
+def test_a_worker_that_stands_still_says_where_before_it_is_replaced(tmp_path: Path) -> None:
+    with freezing(tmp_path, 2) as process:
+        os.kill(min(running_workers(process.pid, 2)), signal.SIGURG)
+        process.log.wait("a worker stood still and is replaced")
+        assert any("in stand_still" in line for line in process.log.all())
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == 0
+
+
+# As on a terminal, where all are told at once; and as a freezer does it, or a machine that sleeps.
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP], ids=["SIGTSTP", "SIGSTOP"])
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_whoever_slept_itself_blames_nobody(tmp_path: Path, number: signal.Signals) -> None:
     with freezing(tmp_path, 2) as process:
         workers = running_workers(process.pid, 2)
         for pid in (process.pid, *workers):
-            # As on a terminal, where all are told at once.
-            os.kill(pid, signal.SIGTSTP)
+            os.kill(pid, number)
         time.sleep(6.0)
         for pid in (process.pid, *workers):
             os.kill(pid, signal.SIGCONT)

@@ -23,12 +23,13 @@ from dragoman.gateway.logs import Log
 from dragoman.gateway.mishaps import Mishaps, places
 from dragoman.gateway.shared import Page
 from dragoman.gateway.siblings import new_token
+from dragoman.gateway.watchdog import WHERE, tell_where_when_asked
 from dragoman.gateway.worker import Worker, has_ended
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import MEMORY, open_store
 
-# A loop that has not turned for so long stands still; whoever watches from outside waits a little longer, so that the
-# process can say where it stood.
+# A loop that has not turned for so long stands still; whoever watches from outside then waits a little longer, so that
+# the process can say where it stands.
 LONGEST_TURN = 15.0
 _GRACE = 2.0
 # So long a worker may take until its loop turns for the first time; and beyond its other times, to end.
@@ -149,6 +150,8 @@ class Supervisor:
         # When the socket is closed that the workers no longer accept from.
         self._last_call: float | None = None
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
+        # Which workers stand still, and when they were asked where.
+        self._asked: dict[int, float] = {}
         # When which worker is due to be started anew.
         self._due: dict[int, float] = {}
         # When this process last looked, and since when it has done so without a gap.
@@ -231,6 +234,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for name in _WATCHED:
                 signal.signal(name, signal.SIG_DFL)
+            tell_where_when_asked()
             lifeline = os.dup(self._lifeline)
             self._let_go()
             duty = replace(
@@ -263,7 +267,7 @@ class Supervisor:
             if not pid:
                 return
             worker, now = self._workers.pop(pid), time.monotonic()
-            stood_still = self._stands_still(worker, now, 0.0)
+            stood_still = self._asked.pop(pid, None) is not None
             self._page.clear(worker.number)
             if self._stopping:
                 continue
@@ -280,7 +284,7 @@ class Supervisor:
             self._due[worker.number] = now + pause
 
     def _end_still(self, now: float) -> None:
-        """End workers that stand still and have not ended themselves, and those that take too long over their end."""
+        """End workers that stand still, once they could say where, and those that take too long over their end."""
         gap = now - self._looked
         self._looked = now
         if gap > _LONGEST_GAP:
@@ -289,16 +293,21 @@ class Supervisor:
                 self._end_by += gap
         late = self._end_by is not None and now > self._end_by
         for pid, worker in self._workers.items():
-            if late or self._stands_still(worker, now, _GRACE):
+            if not self._stands_still(worker, now):
+                self._asked.pop(pid, None)
+            elif pid not in self._asked:
+                self._asked[pid] = now
+                os.kill(pid, WHERE)
+            if late or now - self._asked.get(pid, now) > _GRACE:
                 os.kill(pid, signal.SIGKILL)
 
-    def _stands_still(self, worker: Running, now: float, grace: float) -> bool:
+    def _stands_still(self, worker: Running, now: float) -> bool:
         limit, since = self._duty.longest_turn, self._page.turned(worker.number)
         if not since:
             # It does not turn yet: what it has to do first it does in time. Nobody is served there, and so its end is
             # not waited for.
             limit, since = (self._last_moments, self._told) if self._stopping else (self._longest_start, worker.started)
-        return limit is not None and since > 0 and now - max(since, self._awake) > limit + grace
+        return limit is not None and since > 0 and now - max(since, self._awake) > limit
 
     def _stop(self, number: signal.Signals) -> None:
         """Have the workers stop: at once at the second signal, and at SIGINT."""

@@ -1,7 +1,9 @@
 """Watchdog: ends a process whose loop stands still, with a traceback that says where.
 
-The loop notes each second that it turns, in the page that it shares with its supervisor, and puts off the end. The end
-comes from a thread of `faulthandler`, which needs no interpreter: whatever holds the loop up may hold that up, too.
+The loop notes each second that it turns, in the page that it shares with its supervisor. A worker among several is
+ended by the supervisor, whose clock knows when all of them slept; before that a signal asks it where it stands. A
+single one puts off its own end with each turn. What is said comes from `faulthandler`, which needs no interpreter:
+whatever holds the loop up may hold that up, too.
 """
 
 from __future__ import annotations
@@ -17,17 +19,24 @@ from dragoman.gateway.shared import Page
 
 _BEAT = 1.0
 _STDERR = 2
+# Asks a worker among several where it stands.
+WHERE = signal.SIGUSR2
+
+
+def tell_where_when_asked() -> None:
+    """Have this process write where all of its threads stand at each `WHERE`."""
+    faulthandler.register(WHERE, file=_without_waiting(_STDERR), all_threads=True)
 
 
 class Watchdog:
-    """One for a worker; without a limit it only notes that the loop turns."""
+    """One for a worker; without a limit, or with a supervisor, it only notes that the loop turns."""
 
-    def __init__(self, page: Page, worker: int, longest_turn: float | None) -> None:
+    def __init__(self, page: Page, worker: int, longest_turn: float | None, *, supervised: bool = False) -> None:
         self._page = page
         self._worker = worker
-        self._limit = longest_turn
+        self._limit = None if supervised else longest_turn
         self._pace = _BEAT if longest_turn is None else min(_BEAT, longest_turn / 4)
-        self._out = _STDERR if longest_turn is None else _without_waiting(_STDERR)
+        self._out = _STDERR if self._limit is None else _without_waiting(_STDERR)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:

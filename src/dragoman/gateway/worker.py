@@ -45,7 +45,8 @@ class Worker:
         settings = self._configuration.settings
         self._service = Service(settings, self._metrics, duty.log, guard=self._guard())
         self._siblings = Siblings(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
-        self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn)
+        supervised = self._siblings is not None
+        self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._siblings)
         self._server = Server(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
         # It is to stop; and to lose no time over it.
