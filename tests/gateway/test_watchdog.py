@@ -138,13 +138,16 @@ def test_one_that_was_stopped_on_a_terminal_goes_on(tmp_path: Path) -> None:
         assert process.wait() == 0
 
 
-def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(tmp_path: Path) -> None:
-    ours, theirs = os.pipe()
+# A pipe can be told not to wait; a socket, which is what a service manager gives, can not.
+@pytest.mark.parametrize(("kind", "status"), [("pipe", 1), ("socket", -signal.SIGALRM)])
+def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(tmp_path: Path, kind: str, status: int) -> None:
+    ours, theirs = os.pipe() if kind == "pipe" else (end.detach() for end in socket.socketpair())
     try:
         os.set_blocking(theirs, False)
-        with pytest.raises(BlockingIOError):
-            while True:
-                os.write(theirs, b"." * 4096)
+        for size in (4096, 1):
+            with pytest.raises(BlockingIOError):
+                while True:
+                    os.write(theirs, b"." * size)
         os.set_blocking(theirs, True)
         process = subprocess.Popen(
             [sys.executable, "-c", FREEZING, "1"],
@@ -158,7 +161,7 @@ def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(tmp_path: P
             with process.stdout:
                 process.stdout.readline()
                 os.kill(process.pid, signal.SIGUSR1)
-                assert process.wait(PATIENCE) == 1
+                assert process.wait(PATIENCE) == status
         finally:
             if process.poll() is None:
                 process.kill()

@@ -19,6 +19,9 @@ from dragoman.gateway.shared import Page
 
 _BEAT = 1.0
 _STDERR = 2
+# A traceback that nobody reads holds its writer up, wherever the output cannot be told not to wait, as a socket cannot.
+# So long it may take; then the system's own clock ends the process without it.
+_GRACE = 2.0
 # Asks a worker among several where it stands.
 WHERE = signal.SIGUSR2
 
@@ -44,6 +47,8 @@ class Watchdog:
         if self._limit is not None:
             # Whoever stops a program on a terminal has not stopped its loop for a fault.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self._suspend)
+            # It ends the process by itself, unless whoever started this one has it ignored.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
         self._turn()
 
     def stop(self) -> None:
@@ -60,11 +65,13 @@ class Watchdog:
         self._page.turn(self._worker)
         if self._limit is not None:
             faulthandler.dump_traceback_later(self._limit, exit=True, file=self._out)
+            signal.setitimer(signal.ITIMER_REAL, self._limit + _GRACE)
         self._timer = asyncio.get_running_loop().call_later(self._pace, self._turn)
 
     def _disarm(self) -> None:
         if self._limit is not None:
             faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _suspend(self) -> None:
         """Stop as the signal asks, and go on from here when the process is continued."""
