@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +121,53 @@ def test_what_still_runs_after_the_limit_ends_in_the_clients_own_error_form(work
         holding.gate.deserted(len(asked))
         told = house.process.events("exchange")
         assert [line["failure"] for line in told] == ["shutdown"] * len(asked)
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)], ids=str)
+@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+def test_a_further_signal_ends_what_runs_in_the_clients_own_error_form(
+    numbers: tuple[signal.Signals, ...], workers: str
+) -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\ndrain = 3600\n", arguments=("--workers", workers)) as house:
+        asked = _ask_all(house, holding.gate)
+        for number in numbers:
+            house.process.send(number)
+            house.process.log.wait(STOPPING)
+            time.sleep(0.5)
+        _read_all(asked, _is_told_of_the_end)
+        assert house.process.wait() == 0
+        told = house.process.events("exchange")
+        assert [line["failure"] for line in told] == ["shutdown"] * len(asked)
+
+
+def test_three_signals_skip_the_time_before_and_then_the_drain() -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\nlame_duck = 3600\ndrain = 3600\n") as house:
+        asked = _ask_all(house, holding.gate)
+        for number, line in ((signal.SIGTERM, SOON), (signal.SIGTERM, STOPPING), (signal.SIGINT, ENDING)):
+            house.process.send(number)
+            house.process.log.wait(line)
+            time.sleep(0.5)
+        _read_all(asked, _is_told_of_the_end)
+        assert house.process.wait() == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+@pytest.mark.parametrize("workers", [1, 2], ids=["one worker", "two workers"])
+def test_one_key_that_is_pressed_counts_once(workers: int) -> None:
+    holding = Holding()
+    with serving(holding, "[timeouts]\ndrain = 3600\n", arguments=("--workers", str(workers))) as house:
+        asked = _ask_all(house, holding.gate)
+        children = running_workers(house.process.pid, workers) if workers > 1 else ()
+        # As a terminal does, and as those do who tell a process and then its group.
+        for pid in (house.process.pid, *children, house.process.pid, *children):
+            os.kill(pid, signal.SIGINT)
+        house.process.log.wait(STOPPING)
+        time.sleep(0.5)
+        holding.gate.open()
+        _read_all(asked, _is_whole)
+        assert house.process.wait() == 0
 
 
 def test_a_limit_of_nothing_ends_everything_at_once() -> None:

@@ -24,7 +24,7 @@ from dragoman.gateway.mishaps import Mishaps, places
 from dragoman.gateway.shared import Page
 from dragoman.gateway.siblings import new_token
 from dragoman.gateway.watchdog import WHERE, tell_where_when_asked
-from dragoman.gateway.worker import Worker, has_ended
+from dragoman.gateway.worker import END_NOW, SAME_SIGNAL, Worker, has_ended
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import MEMORY, open_store
 
@@ -42,6 +42,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STEADY = 10.0
 _MOST_FILES = 65_536
 _WATCHED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
+# What a worker does not hear before it knows what to do with it.
+_HELD_BACK = _WATCHED | {END_NOW}
 
 
 def serve(
@@ -201,7 +203,8 @@ class Supervisor:
         heard = select.select(heard, [], [], patience)[0]
         if self._above is not None and self._above in heard and has_ended(self._above):
             self._above = None
-            self._stop(signal.SIGINT)
+            if not self._drains():
+                self._stop(signal.SIGINT)
         if self._signals in heard:
             for number in self._signals.recv(4096):
                 if number == signal.SIGHUP:
@@ -223,7 +226,7 @@ class Supervisor:
     def _start(self, number: int) -> None:
         configuration = self._configuration
         # A worker hears no signal before it knows what to do with one.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         pid = os.fork()
         if pid:
             self._workers[pid] = Running(number, time.monotonic())
@@ -310,19 +313,32 @@ class Supervisor:
         return limit is not None and since > 0 and now - max(since, self._awake) > limit
 
     def _stop(self, number: signal.Signals) -> None:
-        """Have the workers stop: at once at the second signal, and at SIGINT."""
-        at_once = self._stopping or number == signal.SIGINT
+        """Have the workers stop: at once at the second signal, and at SIGINT; at a further one they end what runs.
+
+        They count none themselves: a key that is pressed once tells them, too, and is passed on besides.
+        """
+        timeouts = self._configuration.settings.timeouts
+        now, before = time.monotonic(), self._told
+        if self._drains():
+            if now - before <= SAME_SIGNAL:
+                return
+            passed, patience, drain = END_NOW, 0.0, 0.0
+        elif self._stopping or number == signal.SIGINT:
+            passed, patience, drain = signal.SIGINT, 0.0, timeouts.drain
+        else:
+            passed, patience, drain = signal.SIGTERM, timeouts.lame_duck, timeouts.drain
+        self._told, self._stopping = now, True
         self._due.clear()
         # As long as anybody holds it open, the system accepts connections, and so it must not outlast the workers.
-        timeouts = self._configuration.settings.timeouts
-        patience = 0.0 if at_once else timeouts.lame_duck
-        self._told = now = time.monotonic()
         self._last_call = now + patience
-        self._end_by = now + patience + timeouts.drain + self._last_moments
+        self._end_by = now + patience + drain + self._last_moments
         if not patience:
             self._close()
-        self._stopping = True
-        self._pass_on(signal.SIGINT if at_once else signal.SIGTERM)
+        self._pass_on(passed)
+
+    def _drains(self) -> bool:
+        """Whether nobody is let in any more."""
+        return self._stopping and self._last_call is None
 
     def _close(self) -> None:
         self._last_call = None
@@ -348,4 +364,4 @@ def _noted(number: int, frame: object) -> None:
 
 def _unblocked() -> None:
     """Let a worker hear its signals: from here on it knows what to do with them."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)

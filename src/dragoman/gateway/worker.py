@@ -2,6 +2,7 @@
 
 SIGTERM           `/readyz` fails, and all are served on for `timeouts.lame_duck`; then as SIGINT. A second one: at once
 SIGINT            stop accepting, let running exchanges end within `timeouts.drain`, then end them in their own form
+one of them more  end them now. A worker among several leaves the counting to its supervisor, which says so by SIGUSR1
 SIGHUP            read the configuration again
 the file changes  likewise, once it rests
 lifeline ends     whoever watches over this process is gone: as SIGINT
@@ -14,8 +15,10 @@ import gc
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Literal, TypeVar
 from weakref import WeakSet
 
 from dragoman.config.settings import Limits, Settings, Timeouts
@@ -30,7 +33,12 @@ from dragoman.gateway.siblings import Siblings
 from dragoman.gateway.watchdog import Watchdog
 from dragoman.http.server import Server, ServerLimits
 
+T = TypeVar("T")
 _LAST_MOMENTS = 5.0
+# By which a supervisor says that what runs is to end now. Whoever tells all processes does not send it.
+END_NOW = signal.SIGUSR1
+# Some tell a process and then its whole group: what comes again so soon has been heard.
+SAME_SIGNAL = 0.3
 # Most values of an exchange die young and without cycles: the collector runs seldom, and never over what is loaded.
 _GC_THRESHOLDS = (50_000, 20, 50)
 
@@ -49,8 +57,9 @@ class Worker:
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._siblings)
         self._server = Server(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
-        # It is to stop; and to lose no time over it.
-        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+        # It is to stop; to lose no time over it; and not to wait for what runs.
+        self._stop, self._hurry, self._now = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._told = 0.0
         self._closing: asyncio.Task[None] | None = None
         # Services of former configurations, as long as exchanges run under them.
         self._former: WeakSet[Service] = WeakSet()
@@ -58,8 +67,11 @@ class Worker:
     async def run(self, listener: socket.socket, ready: Callable[[], None]) -> None:
         """Serve; return when everything that was under way has ended."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._terminated)
-        loop.add_signal_handler(signal.SIGINT, self._stop_at_once)
+        supervised = self._siblings is not None
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set if supervised else self._terminated)
+        loop.add_signal_handler(signal.SIGINT, self._stop_at_once if supervised else self._interrupted)
+        if supervised:
+            loop.add_signal_handler(END_NOW, self._end_now)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         if self._duty.lifeline is not None:
             loop.add_reader(self._duty.lifeline, self._cut_loose)
@@ -77,6 +89,7 @@ class Worker:
             ready()
             await self._until_stopped()
             await self._serve_on()
+            self._hurry.set()
             accepting.close()
             await self._drain()
             if self._siblings is not None:
@@ -107,10 +120,23 @@ class Worker:
         return Guard(configuration.settings, configuration.protection, self._duty.page)
 
     def _terminated(self) -> None:
-        # A worker among several may be told twice, by its supervisor and by whoever tells all processes.
-        if self._stop.is_set() and self._siblings is None:
-            self._hurry.set()
-        self._stop.set()
+        if self._stop.is_set():
+            self._interrupted()
+        else:
+            self._told = time.monotonic()
+            self._stop.set()
+
+    def _interrupted(self) -> None:
+        now, before = time.monotonic(), self._told
+        self._told = now
+        if not self._hurry.is_set():
+            self._stop_at_once()
+        elif now - before > SAME_SIGNAL:
+            self._end_now()
+
+    def _end_now(self) -> None:
+        self._stop_at_once()
+        self._now.set()
 
     def _stop_at_once(self) -> None:
         self._hurry.set()
@@ -152,12 +178,29 @@ class Worker:
         if self._server.busy:
             log.event("info", "stopping when running exchanges have ended", running=self._server.busy)
         patience = service.settings.timeouts.drain
-        detached = asyncio.ensure_future(service.state.background.finish(patience))
-        if not await self._server.wait_idle(patience):
+        detached = asyncio.ensure_future(self._finish_background(patience))
+        idle = asyncio.ensure_future(self._server.wait_idle(patience))
+        if not (await self._before_told(idle) and idle.result()):
+            idle.cancel()
             log.event("warn", "ending exchanges that still run", running=self._server.busy)
             self._server.cancel_all()
             await self._server.wait_idle(_LAST_MOMENTS)
         await detached
+
+    async def _finish_background(self, patience: float) -> None:
+        background = self._service.state.background
+        finishing = asyncio.ensure_future(background.finish(patience))
+        if not await self._before_told(finishing):
+            await background.finish(0.0)
+        await finishing
+
+    async def _before_told(self, work: asyncio.Future[T]) -> bool:
+        """Wait for some work, or to be told that what runs is to end now; tell whether it is done."""
+        told = asyncio.ensure_future(self._now.wait())
+        either: tuple[asyncio.Future[T] | asyncio.Task[Literal[True]], ...] = (work, told)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        return work.done()
 
 
 def has_ended(lifeline: int) -> bool:
