@@ -168,6 +168,19 @@ def test_a_hang_up_signal_before_anything_was_read_ends_nothing(tmp_path: Path) 
         assert process.wait() == 0
 
 
+def test_it_serves_although_the_terminal_cannot_show_its_words(tmp_path: Path) -> None:
+    file = tmp_path / "named.toml"
+    file.write_text('[models]\n"mod\u00e8le" = "echo/text"\n', encoding="utf-8")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with started(tmp_path, "--config", str(file), "--port", "0", environment=ascii_only) as process:
+        process.listening()
+        assert "mod\\xe8le" in process.out.wait(" -> echo/text")
+        _try_all(process, {})
+        process.send(signal.SIGINT)
+        assert process.wait() == 0
+        assert process.log.all() == [line for line in process.log.all() if "exchange" in line]
+
+
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
 def test_it_serves_although_nobody_listens_to_what_it_says(tmp_path: Path, closed: str, workers: str) -> None:

@@ -6,6 +6,7 @@ Exit statuses: 0 done, 1 the input was refused, 2 wrong usage, 3 strict mode fou
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,10 @@ REFUSED = 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character is no reason to end: a gateway may already serve.
+            stream.reconfigure(errors="backslashreplace")
     parser = argparse.ArgumentParser(
         prog="dragoman",
         description="One endpoint for Anthropic Messages, OpenAI Chat Completions and OpenAI Responses.",

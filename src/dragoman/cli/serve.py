@@ -119,8 +119,8 @@ def _fill_standard_streams() -> None:
         except OSError:
             # It takes the lowest number that is free, which is this one.
             os.open(os.devnull, os.O_RDWR)
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", errors="backslashreplace", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
 def _lifeline() -> int:
