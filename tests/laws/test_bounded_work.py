@@ -94,3 +94,31 @@ def test_no_callback_takes_long(shape: Shape, watched: tuple[House, Stopwatch]) 
         if held[-1][0] < MOST:
             return
     pytest.fail(f"the loop was held for {min(held)[0]:.3f} s at best: {min(held)[1]}")
+
+
+PART = {"type": "input_text", "text": "a"}
+# What is asked of a conversation of 13 MB: the paths below it.
+ASKED = {"items": "/items?limit=100", "the last one": "/items?limit=1", "one by its id": "/items/msg_3", "itself": ""}
+
+
+@pytest.fixture(scope="module")
+def large(watched: tuple[House, Stopwatch]) -> str:
+    items = [{"id": f"msg_{count}", "role": "user", "content": [PART] * 38_000} for count in range(10)]
+    made = watched[0].post("/v1/conversations", {"items": items})
+    assert made.status == 200, made.body
+    return f"/v1/conversations/{made.json()['id']!s}"
+
+
+@pytest.mark.parametrize("asked", [*ASKED])
+def test_nothing_small_that_is_asked_of_a_large_conversation_takes_long(
+    asked: str, watched: tuple[House, Stopwatch], large: str
+) -> None:
+    house, stopwatch = watched
+    held = []
+    for _ in range(3):
+        stopwatch.taken()
+        assert house.get(large + ASKED[asked]).status == 200
+        held.append(stopwatch.taken())
+        if held[-1][0] < MOST:
+            return
+    pytest.fail(f"the loop was held for {min(held)[0]:.3f} s at best: {min(held)[1]}")

@@ -23,6 +23,23 @@ def test_a_conversation_has_its_items_in_the_order_they_were_said() -> None:
         assert names(store.conversations.items("c1")) == ["m1", "m3", "m4", "m1", "m5"]
 
 
+@pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
+def test_a_page_is_a_part_of_the_whole(newest_first: bool) -> None:
+    with opened() as store:
+        said = ["m1", "m2", "m1", "m3", "m1"]
+        store.conversations.create(ALICE, "c1", b"{}", [item(name) for name in said])
+        listed = list(reversed(said)) if newest_first else said
+        for limit in (1, 2, 9):
+            for after in ("", "m1", "m2", "m3"):
+                start = len(listed) - listed[::-1].index(after) if after else 0
+                found = store.conversations.page("c1", after, limit, newest_first=newest_first)
+                assert names(found) == listed[start:][:limit]
+        assert store.conversations.page("c1", "m9", 1, newest_first=newest_first) is None
+        assert store.conversations.page("c9", "", 1, newest_first=newest_first) == []
+        assert store.conversations.item("c1", "m2") == item("m2")
+        assert store.conversations.item("c1", "m9") is None and store.conversations.item("c9", "m2") is None
+
+
 def test_other_metadata_takes_the_place_of_the_old() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "c1", b'{"a":"b"}', ())

@@ -5,7 +5,10 @@ Which provider will is not known when one is made. `x-dragoman-provider` names o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+
+from msgspec import Struct
 
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
@@ -18,7 +21,7 @@ from dragoman.gateway.record import Record
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.state import keepers, owner_of, several_owners
-from dragoman.gateway.stored import item_shown, list_of, paged, reply
+from dragoman.gateway.stored import item_shown, list_of, no_item, page_of, send
 from dragoman.gateway.weighing import weighed_object
 from dragoman.http.server import Request
 from dragoman.mint import random_token
@@ -44,13 +47,39 @@ async def serve_conversation(service: Service, request: Request, place: Place, r
         await _elsewhere(service, request, place, record, owner, below)
         return
     raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
-    body = await beside_loop(partial(weighed_object, raw), len(raw)) if raw.strip() else {}
+    takes_items = not below or below[1:] == ["items"]
+    body, bodies = await beside_loop(partial(_read, raw, takes_items=takes_items), len(raw))
     if found is None:
-        answering = partial(_created, service.settings, store, owner, body)
+        answering = partial(_created, service.settings, store, owner, body, bodies)
     else:
-        answering = partial(_answer, service.settings, store, owner, found, request, body, below[1:])
+        answering = partial(_answer, service.settings, store, owner, found, request, body, bodies, below[1:])
     changes = request.method in ("POST", "DELETE")
-    reply(service, request, record, await (patience.write if changes else patience.read)(answering))
+    told = await (patience.write if changes else patience.read)(answering)
+    send(service, request, record, await beside_loop(lambda: encode(told.show()), told.size))
+
+
+class _Told(Struct, frozen=True):
+    """An answer, to be written from so many bytes that are kept."""
+
+    show: Callable[[], JsonObject]
+    size: int = 0
+
+
+def _list(items: Sequence[Item], *, more: bool = False) -> _Told:
+    return _Told(partial(list_of, items, more=more), sum(len(item.body) for item in items))
+
+
+def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | None]:
+    """What a request says of a conversation, and its items, each as JSON: only that is looked at from then on."""
+    body = weighed_object(raw) if raw.strip() else {}
+    items = body.pop("items", None)
+    if items is None or not takes_items:
+        return body, None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise _no_items()
+    if len(items) > _MOST_ITEMS:
+        raise ClientError(400, f"at most {_MOST_ITEMS} items are added at a time", param="items")
+    return body, [encode(item) for item in items]
 
 
 async def _elsewhere(
@@ -75,8 +104,9 @@ def _answer(
     found: Conversation,
     request: Request,
     body: JsonObject,
+    bodies: list[bytes] | None,
     below: list[str],
-) -> JsonObject:
+) -> _Told:
     match request.method, below:
         case "GET" | "HEAD", []:
             return _object(found)
@@ -86,17 +116,20 @@ def _answer(
             return _object(Conversation(id=found.id, created=found.created, metadata=metadata))
         case "DELETE", []:
             store.conversations.delete(owner, found.id)
-            return {"id": found.id, "object": "conversation.deleted", "deleted": True}
+            return _Told(lambda: {"id": found.id, "object": "conversation.deleted", "deleted": True})
         case "GET" | "HEAD", ["items"]:
-            return paged(store.conversations.items(found.id), request, default_order="desc")
+            return _page(store, found, request)
         case "POST", ["items"]:
-            items = _items(settings, store, owner, found.id, body)
+            if bodies is None:
+                raise _no_items()
+            items = _items(settings, store, owner, found.id, bodies)
             if not store.conversations.append(owner, found.id, items):
                 # Deleted since it was found.
                 raise _missing(found.id)
-            return list_of(items)
+            return _list(items)
         case "GET" | "HEAD", ["items", item_id]:
-            return item_shown(_one(store, found, item_id))
+            item = _one(store, found, item_id)
+            return _Told(partial(item_shown, item), len(item.body))
         case "DELETE", ["items", item_id]:
             _one(store, found, item_id)
             store.conversations.remove(found.id, item_id)
@@ -105,28 +138,35 @@ def _answer(
             raise ClientError(404, "there is nothing at this path of a conversation")
 
 
-def _created(settings: Settings, store: Store, owner: bytes, body: JsonObject) -> JsonObject:
+def _created(settings: Settings, store: Store, owner: bytes, body: JsonObject, bodies: list[bytes] | None) -> _Told:
     conversation = "conv_" + random_token(48)
-    items = _items(settings, store, owner, conversation, body) if body.get("items") is not None else ()
+    items = _items(settings, store, owner, conversation, bodies) if bodies is not None else ()
     return _object(store.conversations.create(owner, conversation, _metadata(body), items))
 
 
+def _page(store: Store, found: Conversation, request: Request) -> _Told:
+    page = page_of(request)
+    # One more, to know whether there is more.
+    items = store.conversations.page(found.id, page.after, page.limit + 1, newest_first=page.newest_first)
+    if items is None:
+        raise no_item(page.after, "after")
+    return _list(items[: page.limit], more=len(items) > page.limit)
+
+
 def _one(store: Store, found: Conversation, item_id: str) -> Item:
-    for item in store.conversations.items(found.id):
-        if item.id == item_id:
-            return item
-    raise ClientError(404, f"Item with id {shown(item_id)} not found.", param="item_id")
+    item = store.conversations.item(found.id, item_id)
+    if item is None:
+        raise no_item(item_id, "item_id")
+    return item
 
 
-def _items(settings: Settings, store: Store, owner: bytes, conversation: str, body: JsonObject) -> tuple[Item, ...]:
-    items = body.get("items")
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise ClientError(400, "items is a list of objects", param="items")
-    if len(items) > _MOST_ITEMS:
-        raise ClientError(400, f"at most {_MOST_ITEMS} items are added at a time", param="items")
+def _items(settings: Settings, store: Store, owner: bytes, conversation: str, bodies: list[bytes]) -> tuple[Item, ...]:
     native, shared = bool(keepers(settings)), several_owners(settings)
-    bodies = [encode(item) for item in items]
     return added(store, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.body)
+
+
+def _no_items() -> ClientError:
+    return ClientError(400, "items is a list of objects", param="items")
 
 
 def _metadata(body: JsonObject) -> bytes:
@@ -148,13 +188,15 @@ def _fits(metadata: JsonObject) -> bool:
     )
 
 
-def _object(found: Conversation) -> JsonObject:
-    return {
-        "id": found.id,
-        "object": "conversation",
-        "created_at": found.created,
-        "metadata": decode_object(found.metadata),
-    }
+def _object(found: Conversation) -> _Told:
+    return _Told(
+        lambda: {
+            "id": found.id,
+            "object": "conversation",
+            "created_at": found.created,
+            "metadata": decode_object(found.metadata),
+        }
+    )
 
 
 def _missing(conversation_id: str) -> ClientError:

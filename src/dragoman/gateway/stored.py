@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import parse_qs
 
+from msgspec import Struct
+
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.background import Background, ended, looked_after, shown_of
@@ -75,9 +77,10 @@ async def serve_response(service: Service, request: Request, place: Place, recor
                 state.background.cancel(response_id)
             await _show(service, request, record, kept)
         case "GET" | "HEAD", ["input_items"]:
+            page = page_of(request)
             items = await patience.read(partial(_input_items, store, owner, kept))
-            listing = partial(paged, items, request, default_order="desc")
-            reply(service, request, record, await beside_loop(listing, sum(len(item.body) for item in items)))
+            size = sum(len(item.body) for item in items)
+            send(service, request, record, await beside_loop(lambda: encode(_paged(items, page)), size))
         case _:
             raise ClientError(404, f"there is no path {shown(place.rest)} here")
 
@@ -277,23 +280,40 @@ def _behind(data: bytes, after: int) -> bytes:
     return b"".join(kept)
 
 
-def paged(items: Sequence[Item], request: Request, *, default_order: str) -> JsonObject:
-    """One page of a list of items, as the query asks for it."""
+class Page(Struct, frozen=True):
+    """Which part of a list is asked for: so many items behind one of them, or from the start."""
+
+    newest_first: bool
+    limit: int
+    after: str
+
+
+def page_of(request: Request) -> Page:
+    """The page of a list of items that a query asks for."""
     query = parse_qs(request.query)
-    order = query.get("order", [default_order])[0]
+    order = query.get("order", ["desc"])[0]
     if order not in ("asc", "desc"):
         raise ClientError(400, "order is asc or desc", param="order")
     limit = _whole(request, "limit", _PAGE)
     if not 1 <= limit <= _LARGEST_PAGE:
         raise ClientError(400, f"limit is from 1 to {_LARGEST_PAGE}", param="limit")
-    listed = list(items) if order == "asc" else list(reversed(items))
-    after = query.get("after", [""])[0]
-    if after:
-        places = [count for count, item in enumerate(listed) if item.id == after]
+    return Page(order == "desc", limit, query.get("after", [""])[0])
+
+
+def _paged(items: Sequence[Item], page: Page) -> JsonObject:
+    """One page of a list of items, oldest first."""
+    listed = list(reversed(items)) if page.newest_first else list(items)
+    if page.after:
+        places = [count for count, item in enumerate(listed) if item.id == page.after]
         if not places:
-            raise ClientError(404, f"Item with id {shown(after)} not found.", param="after")
+            raise no_item(page.after, "after")
         listed = listed[places[-1] + 1 :]
-    return list_of(listed[:limit], more=len(listed) > limit)
+    return list_of(listed[: page.limit], more=len(listed) > page.limit)
+
+
+def no_item(item_id: str, param: str) -> ClientError:
+    """What is told of an item that is not there."""
+    return ClientError(404, f"Item with id {shown(item_id)} not found.", param=param)
 
 
 def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:

@@ -81,9 +81,35 @@ class Conversations:
         return [
             Item(row[0], row[1])
             for row in self._db.execute(
-                "SELECT id, body FROM items WHERE holder = ? ORDER BY position", (conversation_id,)
+                "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position", (conversation_id, SAID)
             )
         ]
+
+    def page(self, conversation_id: str, after: str, limit: int, *, newest_first: bool) -> list[Item] | None:
+        """Items of a conversation that was found, behind one of them or from the start; None if that is not there."""
+        nearest, beyond, order = ("min", "<", "DESC") if newest_first else ("max", ">", "ASC")
+        bound, place = "", ()
+        if after:
+            place = self._db.execute(
+                f"SELECT {nearest}(position) FROM items WHERE holder = ? AND side = ? AND id = ?",
+                (conversation_id, SAID, after),
+            ).fetchone()
+            if place[0] is None:
+                return None
+            bound = f" AND position {beyond} ?"
+        rows = self._db.execute(
+            f"SELECT id, body FROM items WHERE holder = ? AND side = ?{bound} ORDER BY position {order} LIMIT ?",
+            (conversation_id, SAID, *place, limit),
+        )
+        return [Item(row[0], row[1]) for row in rows]
+
+    def item(self, conversation_id: str, item_id: str) -> Item | None:
+        """One item of a conversation that was found, the first of that id."""
+        row = self._db.execute(
+            "SELECT id, body FROM items WHERE holder = ? AND side = ? AND id = ? ORDER BY position LIMIT 1",
+            (conversation_id, SAID, item_id),
+        ).fetchone()
+        return Item(row[0], row[1]) if row is not None else None
 
     def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
         """Add items at the end; False for one that was deleted meanwhile, which stays so.
