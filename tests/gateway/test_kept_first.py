@@ -196,6 +196,22 @@ def test_what_cannot_be_kept_is_not_told(
         assert house.get(f"/v1/responses/{_id_in(again)}").status == 200
 
 
+def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept(tmp_path: Path) -> None:
+    with kept_in(tmp_path) as house:
+        patience = house.app.service.state.patience
+        body = {"model": "chat/served", "input": "ticking", "background": True, "stream": True}
+        with asking(lambda: house.post("/v1/responses", body)) as told:
+            assert comes_true(lambda: bool(house.app.service.state.background.running), PATIENCE)
+            db = store_of(house)._db
+            statement = "CREATE TRIGGER t BEFORE UPDATE OF body ON responses BEGIN SELECT raise(FAIL, 'no'); END"
+            on_loop(house, lambda: db.execute(statement))
+            on_loop(house, lambda: setattr(patience, "failed", True))
+            assert comes_true(lambda: "could not be kept" in house.log.getvalue(), PATIENCE)
+            assert patience.failed
+            on_loop(house, lambda: db.execute("UPDATE promises SET until = 1"))
+            assert b"event: error" in told.result(PATIENCE).body
+
+
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
 def test_a_disk_without_room_is_told_and_asked_again_when_there_is(tmp_path: Path, streaming: bool) -> None:
     body = {"model": "chat/served", "input": "word " * 20_000, "stream": streaming}

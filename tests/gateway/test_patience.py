@@ -17,11 +17,16 @@ from dragoman.gateway import patience as module
 from dragoman.gateway.logs import Log
 from dragoman.gateway.patience import Patience
 from dragoman.store import Store
-from tests.store.opened import ALICE, kept, opened
+from dragoman.store.responses import Item
+from tests.store.opened import ALICE, item, kept, opened
 
 
 def _patience() -> Patience:
     return Patience(Log(io.StringIO()))
+
+
+def _nothing() -> int:
+    return 0
 
 
 @contextmanager
@@ -101,6 +106,9 @@ def test_a_store_that_stays_busy_has_failed_and_what_is_to_be_kept_is_refused(
             assert told.value.status == 503
             other.execute("ROLLBACK")
             await patience.check(store)
+            # What was written for a try is no answer.
+            assert patience.failed
+            await patience.write(partial(store.responses.add, ALICE, kept("r1")), answer=lambda: 9)
             assert not patience.failed
 
     asyncio.run(main())
@@ -113,12 +121,13 @@ def test_a_full_disk_is_a_failure_until_there_is_room_again() -> None:
             pages = store._db.execute("PRAGMA page_count").fetchone()[0]
             store._db.execute(f"PRAGMA max_page_count = {pages}")
             with pytest.raises(sqlite3.OperationalError):
-                await patience.write(store.probe)
+                await patience.write(partial(store.probe, 100_000), answer=lambda: 100_000)
             with pytest.raises(ClientError):
                 await patience.check(store)
             store._db.execute("PRAGMA max_page_count = 100000")
             await patience.check(store)
-            assert store._db.execute("SELECT count(*) FROM events").fetchone() == (0,)
+            for table in ("responses", "items"):
+                assert store._db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
     asyncio.run(main())
 
@@ -130,13 +139,13 @@ def test_to_look_something_up_says_nothing_about_writing() -> None:
             patience.failed = True
             await patience.read(partial(store.responses.find, ALICE, "r1"))
             assert patience.failed
-            assert patience.write_now(partial(store.responses.add, ALICE, kept("r1"))) == ""
+            assert patience.write_now(partial(store.responses.add, ALICE, kept("r1")), _nothing) == ""
             assert not patience.failed
             store._db.execute("DROP TABLE responses")
             with pytest.raises(sqlite3.OperationalError):
                 await patience.read(partial(store.responses.find, ALICE, "r1"))
             assert not patience.failed
-            assert "no such table" in patience.write_now(partial(store.responses.delete, ALICE, "r1"))
+            assert "no such table" in patience.write_now(partial(store.responses.delete, ALICE, "r1"), _nothing)
             assert patience.failed
 
     asyncio.run(main())
@@ -190,5 +199,43 @@ def test_what_a_store_that_fails_was_left_to_do_is_told_to_the_log() -> None:
             patience.write_later(partial(store.responses.note, ALICE, "r1", "chat"))
             assert "no such table" in log.getvalue()
             assert patience._timer is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("table", ["responses", "items"])
+def test_a_store_that_fails_for_answers_is_not_tried_with_anything_else(table: str) -> None:
+    async def main() -> None:
+        with opened() as store:
+            patience = _patience()
+            store._db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT raise(FAIL, 'no'); END")
+            writing = partial(store.responses.add, ALICE, kept("r1"), [item("q")])
+            with pytest.raises(sqlite3.Error):
+                await patience.write(writing, answer=lambda: 1)
+            # Something else that is kept says nothing about it.
+            await patience.write(partial(store.conversations.create, ALICE, "c1", b"{}", ()))
+            for _ in range(3):
+                with pytest.raises(ClientError):
+                    await patience.check(store)
+            store._db.execute("DROP TRIGGER t")
+            await patience.check(store)
+
+    asyncio.run(main())
+
+
+def test_a_store_is_tried_with_as_much_as_failed() -> None:
+    async def main() -> None:
+        with opened() as store:
+            patience = _patience()
+            pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+            store._db.execute(f"PRAGMA max_page_count = {pages + 100}")
+            large = [Item("q", bytes(1_000_000))]
+            with pytest.raises(sqlite3.Error):
+                await patience.write(partial(store.responses.add, ALICE, kept("r1"), large), answer=lambda: 1_000_000)
+            store.probe(64 * 1024)
+            with pytest.raises(ClientError):
+                await patience.check(store)
+            store._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+            await patience.check(store)
 
     asyncio.run(main())

@@ -159,13 +159,14 @@ class Background:
     async def _settle_at_last(self, running: Running, pieces: _Pieces) -> None:
         """Write down how it ended, as soon as the store can be written to: the answer is paid for."""
         settle = partial(self._settle, running, pieces)
+        size = partial(running.keeping.size, running.keeping.taken)
         try:
-            await self._patience.write(settle, _LAST_MOMENTS if self._stopping else _PATIENCE)
+            await self._patience.write(settle, _LAST_MOMENTS if self._stopping else _PATIENCE, answer=size)
         except sqlite3.Error as error:
             self._log.event("error", "the end of a response could not be kept", why=str(error))
         except asyncio.CancelledError:
             # Whoever cancels it while it ends does not want to wait.
-            why = self._patience.write_now(settle)
+            why = self._patience.write_now(settle, size)
             if why:
                 self._log.event("error", "the end of a response could not be kept", why=why)
             raise

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
+from dragoman.gateway.keeping import size_of
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import Place
@@ -66,7 +67,7 @@ class _Told(Struct, frozen=True):
 
 
 def _list(items: Sequence[Item], *, more: bool = False) -> _Told:
-    return _Told(partial(list_of, items, more=more), sum(len(item.body) for item in items))
+    return _Told(partial(list_of, items, more=more), size_of(items))
 
 
 def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | None]:

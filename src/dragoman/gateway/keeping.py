@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -142,6 +142,19 @@ class Keeping:
                 return _taken(response if isinstance(response, dict) else None)
         return None
 
+    def size(self, taken: Taken | None) -> int:
+        """How many bytes are written of an answer, about."""
+        recalled = self._task.recalled
+        said = recalled.context if recalled is not None and recalled.keeps else ()
+        return size_of([*said, *(taken.answered if taken is not None else ())]) + len(taken.body if taken else b"")
+
+    def measure(self, taken: Taken | None) -> Callable[[], int] | None:
+        """What gives the size of an answer that is to be written down; None if `write` has no whole one to write."""
+        recalled = self._task.recalled
+        if taken is None or (recalled is not None and recalled.background):
+            return None
+        return partial(self.size, taken)
+
     def write(self, taken: Taken | None) -> None:
         """Write an answer down; one in the background is written by whoever runs it."""
         if self.taken is not None:
@@ -214,6 +227,11 @@ def answered_in(response: JsonObject) -> tuple[Item, ...]:
     if status_of(response) != "completed":
         bodies = [body for body in bodies if named_in(body).type != "compaction"]
     return items_of(bodies)
+
+
+def size_of(items: Sequence[Item]) -> int:
+    """How many bytes items are."""
+    return sum(len(item.body) for item in items)
 
 
 def is_said(response: JsonObject) -> bool:

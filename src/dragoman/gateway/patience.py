@@ -4,7 +4,7 @@
     takes it           is done at once, without a step of the loop in between
     is busy            is tried again every 50 ms, by one waiter at a time while the others stand in line
     stays so           fails after ten seconds
-    fails              fails; before anything else is to be kept, something small must be kept first
+    fails              fails; before another answer is asked for, as much as failed must be kept for a try
 
 What must be written down though nobody waits for it any more is repeated until the store takes it.
 
@@ -17,6 +17,7 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from dragoman.errors import ClientError
@@ -30,6 +31,9 @@ _PATIENCE = 10.0
 _PAUSE = 0.05
 # A store that failed before is not waited for so long.
 _LITTLE = 1.0
+# How much is written to see whether an answer can be, in bytes: as much as failed last, but more than fits into what is
+# free in a page, and not so much that it holds up everybody.
+_LEAST_TRIED, _MOST_TRIED = 64 * 1024, 4 * 1024 * 1024
 # How soon what nobody waits for is tried again, and how much of it may be left to do: the newest.
 _AGAIN = 0.5
 _MOST_LEFT = 10_000
@@ -43,13 +47,14 @@ class NotKept(ClientError):
 
 
 class Patience:
-    """How one process comes to its store. `failed` says that the last write did."""
+    """How one process comes to its store. `failed` says that a write did, and that no answer was kept since."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._line = asyncio.Lock()
         self._left: deque[Callable[[], object]] = deque(maxlen=_MOST_LEFT)
         self._timer: asyncio.TimerHandle | None = None
+        self._tried_size = _LEAST_TRIED
         self.failed = False
 
     async def read(self, work: Callable[[], T]) -> T:
@@ -61,25 +66,38 @@ class Patience:
                 raise
         return await self._in_line(work, _PATIENCE)
 
-    async def write(self, work: Callable[[], T], seconds: float | None = None) -> T:
-        """Write something down, which fails as a whole or not at all; what is first in the line comes first."""
+    async def write(
+        self, work: Callable[[], T], seconds: float | None = None, *, answer: Callable[[], int] | None = None
+    ) -> T:
+        """Write something down, which fails as a whole or not at all; what is first in the line comes first.
+
+        `answer` gives the size of one that is written: only that shows whether others can be.
+        """
         try:
             done = await self._tried(work, _PATIENCE if seconds is None else seconds)
         except sqlite3.Error:
-            self.failed = True
+            self._note_failure(answer)
             raise
-        self.failed = False
+        if answer is not None:
+            self.failed = False
         return done
 
-    def write_now(self, work: Callable[[], object]) -> str:
+    def write_now(self, work: Callable[[], object], answer: Callable[[], int] | None) -> str:
         """Try once, without waiting; give what hindered it, in words."""
         try:
             work()
         except sqlite3.Error as error:
-            self.failed = self.failed or not is_busy(error)
+            if not is_busy(error):
+                self._note_failure(answer)
             return str(error) or "the store failed"
-        self.failed = False
+        if answer is not None:
+            self.failed = False
         return ""
+
+    def _note_failure(self, answer: Callable[[], int] | None) -> None:
+        self.failed = True
+        if answer is not None:
+            self._tried_size = min(max(answer(), _LEAST_TRIED), _MOST_TRIED)
 
     def write_later(self, work: Callable[[], object]) -> None:
         """Write something small down that nobody waits for: now, or as soon as the store takes it."""
@@ -121,7 +139,7 @@ class Patience:
         """Refuse what could not be kept: before anybody is asked for it, a store that failed is tried again."""
         if self.failed:
             try:
-                await self.write(store.probe, _LITTLE)
+                await self._tried(partial(store.probe, self._tried_size), _LITTLE)
             except sqlite3.Error as error:
                 self._log.event("error", "the store still fails", why=str(error))
                 raise ClientError(

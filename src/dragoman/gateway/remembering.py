@@ -161,7 +161,7 @@ class Remembering:
             release=self._release or _nothing,
             mint=self._service.mint,
         )
-        await state.patience.write(partial(state.background.start, running))
+        await state.patience.write(partial(state.background.start, running), answer=partial(keeping.size, None))
         # The conversation stays reserved until the response has ended.
         self._release = None
         return begun
@@ -197,7 +197,8 @@ class Remembering:
         if not at_last and (len(frames) > INLINE or patience.waited_for):
             return False
         try:
-            why = patience.write_now(partial(keeping.write, keeping.ending(frames)))
+            taken = keeping.ending(frames)
+            why = patience.write_now(partial(keeping.write, taken), keeping.measure(taken))
         except LeaseLost as error:
             why = str(error)
         if why and at_last:
@@ -213,7 +214,8 @@ class Remembering:
         keeping = self.keeping
         assert keeping is not None
         try:
-            await self._service.state.patience.write(partial(keeping.write, taken))
+            writing = partial(keeping.write, taken)
+            await self._service.state.patience.write(writing, answer=keeping.measure(taken))
         except (sqlite3.Error, LeaseLost) as error:
             self._service.log.event("error", "an answer could not be kept", why=str(error))
             raise NotKept from None

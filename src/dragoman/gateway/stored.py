@@ -18,7 +18,7 @@ from msgspec import Struct
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.background import Background, ended, looked_after, shown_of
-from dragoman.gateway.keeping import LAST
+from dragoman.gateway.keeping import LAST, size_of
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import Place
@@ -79,8 +79,8 @@ async def serve_response(service: Service, request: Request, place: Place, recor
         case "GET" | "HEAD", ["input_items"]:
             page = page_of(request)
             items = await patience.read(partial(_input_items, store, owner, kept))
-            size = sum(len(item.body) for item in items)
-            send(service, request, record, await beside_loop(lambda: encode(_paged(items, page)), size))
+            listing = await beside_loop(lambda: encode(_paged(items, page)), size_of(items))
+            send(service, request, record, listing)
         case _:
             raise ClientError(404, f"there is no path {shown(place.rest)} here")
 

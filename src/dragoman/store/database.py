@@ -22,8 +22,6 @@ _PATIENCE = 5.0
 # Outdated rows are removed so many at a time, and looked for so often, in seconds.
 _SWEEP = 10
 _SWEEP_EVERY = 60.0
-# How many bytes are written to see whether anything can be: more than fits into what is free in a page.
-_PROBE = 64 * 1024
 
 
 class Store:
@@ -49,11 +47,22 @@ class Store:
             self._swept = now
         return removed
 
-    def probe(self) -> None:
-        """Write something that needs room, and take it back: to see whether that can be done again."""
-        # On its own, since only what was committed is known to have had room.
-        self._db.execute("INSERT OR REPLACE INTO events (holder, number, data) VALUES ('', 0, zeroblob(?))", (_PROBE,))
-        self._db.execute("DELETE FROM events WHERE holder = ''")
+    def probe(self, size: int) -> None:
+        """Write what an answer of a size does, and take it back: to see whether that can be done again."""
+        # It is out of date from the start, should it stay; and on its own, since only what was committed had room.
+        with self.transaction():
+            self._db.execute(
+                "INSERT OR REPLACE INTO responses (id, owner, expires, root, status, background, provider, body)"
+                " VALUES ('', x'00', 0, '', '', 0, '', x'')"
+            )
+            self._db.execute(
+                "INSERT OR REPLACE INTO items (holder, side, position, id, owner, body)"
+                " VALUES ('', 0, 0, '', x'00', zeroblob(?))",
+                (size,),
+            )
+        with self.transaction():
+            self._db.execute("DELETE FROM responses WHERE id = ''")
+            self._db.execute("DELETE FROM items WHERE holder = ''")
 
     def transaction(self) -> Transaction:
         """Several writes that are one."""
