@@ -315,9 +315,8 @@ def test_a_store_that_fails_is_a_clear_error_and_its_words_stay_in_the_log() -> 
         ):
             assert answer.status == 500
             assert "no such table" not in answer.body.decode()
-        # An answer that could not be kept is not told either: nobody could refer to it.
-        unkept = house.post("/v1/responses", {"model": "echo/text@openai-chat", "input": "x"})
-        assert (unkept.status, unkept.header("x-should-retry")) == (500, "false")
+        # Where it is known that an answer could not be kept, nobody is asked for it.
+        assert house.post("/v1/responses", {"model": "echo/text@openai-chat", "input": "x"}).status == 503
         assert text_of(create(house, store=False)) == "You said: Hello."
         assert "the store failed" in house.log.getvalue()
 
