@@ -1,6 +1,6 @@
 """The command line: thin. Each command is a module with `add` (its arguments) and `run` (its work).
 
-Exit statuses: 0 done, 1 the input was refused, 2 wrong usage, 3 strict mode found a loss.
+Exit statuses: 0 done, 1 the input was refused, 2 wrong usage, 3 strict mode found a loss, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dragoman.cli import check, documents, env, explain, key, launch, mock, providers, serve, translate, trust
 from dragoman.errors import ConfigErrors, DragomanError
+
+INTERRUPTED = 130
+try:
+    from dragoman.cli import check, documents, env, explain, key, launch, mock, providers, serve, translate, trust
+except KeyboardInterrupt:
+    # This takes a good part of a command's first moments.
+    sys.exit(INTERRUPTED)
 
 COMMANDS = (serve, launch, env, check, trust, key, providers, translate, explain, mock)
 
@@ -21,6 +27,13 @@ REFUSED = 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character is no reason to end: a gateway may already serve.

@@ -1,0 +1,63 @@
+"""What all commands have in common."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.gateway.harness import CHAT, MESSAGES
+from tests.server.process import PATIENCE, clean_environment
+
+# More than a pipe holds: whoever has written it knows that the other side reads.
+MUCH = b" " * (1 << 20)
+
+
+def test_an_interrupt_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "translate", "--from", CHAT, "--to", MESSAGES, "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=clean_environment(tmp_path),
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write(MUCH)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=PATIENCE)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(PATIENCE)
+    assert (process.returncode, *said) == (130, b"", b"")
+
+
+# Stands for any moment of the loading, which is over too soon to be met with a signal.
+LOADING = """
+import builtins, signal, sys
+load = builtins.__import__
+
+def interrupted(name, *others):
+    if name == "dragoman.cli.serve" or (name == "dragoman.cli" and "serve" in (others[2] or ())):
+        signal.raise_signal(signal.SIGINT)
+    return load(name, *others)
+
+builtins.__import__ = interrupted
+sys.argv = ["dragoman", "providers"]
+import dragoman.__main__
+"""
+
+
+def test_an_interrupt_while_the_commands_are_loaded_is_told_by_the_status_alone(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING],
+        capture_output=True,
+        cwd=tmp_path,
+        env=clean_environment(tmp_path),
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
