@@ -228,6 +228,20 @@ def test_a_disk_without_room_is_told_and_asked_again_when_there_is(tmp_path: Pat
         assert house.get(f"/v1/responses/{_id_in(again)}").status == 200
 
 
+def test_a_file_that_was_deleted_keeps_nothing_and_that_is_told(tmp_path: Path) -> None:
+    body = {"model": "chat/served", "input": "Hello."}
+    with kept_in(tmp_path) as house:
+        assert house.post("/v1/responses", body).status == 200
+        for file in tmp_path.glob("state.db*"):
+            file.unlink()
+        assert house.post("/v1/responses", body).status == 500
+        asked = len(house.provider.received)
+        assert house.post("/v1/responses", body).status == 503
+        assert len(house.provider.received) == asked
+        assert house.post("/v1/responses", {**body, "store": False}).status == 200
+        assert "the file was deleted or replaced" in house.log.getvalue()
+
+
 CHANGES: dict[str, Callable[[House, str, str], Answer]] = {
     "a conversation": lambda house, response, conversation: house.post("/v1/conversations", {}),
     "items": lambda house, response, conversation: house.post(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.store import open_store
+from dragoman.store import is_busy, open_store
 from tests.store.opened import ALICE, DAY, Clock, item, kept, names, opened
 
 
@@ -88,3 +90,20 @@ def test_a_file_that_cannot_be_opened_is_told_with_a_remedy(tmp_path: Path, cont
         open_store(str(file), 30)
     assert told.value.key == "storage.path"
     assert "keep = false" in told.value.remedy
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_file_that_is_no_longer_there_takes_nothing(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "state.db"
+    with opened(path) as store:
+        store.responses.add(ALICE, kept("r1"))
+        if replaced:
+            with opened(tmp_path / "other.db"):
+                pass
+            (tmp_path / "other.db").rename(path)
+        else:
+            path.unlink()
+        for write in (partial(store.responses.add, ALICE, kept("r2")), partial(store.probe, 1)):
+            with pytest.raises(sqlite3.OperationalError, match="deleted or replaced") as told:
+                write()
+            assert not is_busy(told.value)

@@ -14,7 +14,7 @@ from dragoman.store.conversations import Conversations
 from dragoman.store.events import Events
 from dragoman.store.migrations import migrate
 from dragoman.store.responses import Responses
-from dragoman.store.transaction import Transaction
+from dragoman.store.transaction import KeptFile, Transaction
 
 MEMORY = ":memory:"
 # How long, in seconds, a process that starts waits for another one that writes.
@@ -94,7 +94,7 @@ def _write_ahead(db: sqlite3.Connection) -> None:
 
 def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -> Store:
     """Open or make the file; nobody but its user may read it."""
-    db: sqlite3.Connection | None = None
+    db: KeptFile | None = None
     try:
         if path != MEMORY:
             place = Path(path)
@@ -102,7 +102,9 @@ def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -
             # Made here, since SQLite would let the user's group and others read it.
             with suppress(FileExistsError):
                 os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+        db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, factory=KeptFile)
+        if path != MEMORY:
+            db.know(Path(path).absolute())
         # Readers do not wait for a writer, and a killed process loses nothing that it has told.
         _write_ahead(db)
         db.execute("PRAGMA synchronous = NORMAL")
