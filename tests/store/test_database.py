@@ -28,6 +28,12 @@ def test_the_file_and_what_stands_beside_it_can_be_read_by_its_user_alone(tmp_pa
         os.umask(before)
 
 
+def test_a_file_that_a_link_leads_to_can_be_read_by_its_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "kept.db")
+    open_store(str(tmp_path / "link.db"), 30).close()
+    assert (tmp_path / "kept.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_what_was_written_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
     with opened(tmp_path / "state.db") as store:
         store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])

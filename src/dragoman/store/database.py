@@ -6,7 +6,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from dragoman.errors import ConfigError
@@ -99,9 +98,8 @@ def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -
         if path != MEMORY:
             place = Path(path)
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Made here, since SQLite would let the user's group and others read it.
-            with suppress(FileExistsError):
-                os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            # Made here, since SQLite would let the user's group and others read it; a link may lead to nothing yet.
+            os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
         db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, factory=KeptFile)
         if path != MEMORY:
             db.know(Path(path).absolute())
