@@ -143,6 +143,8 @@ def test_a_response_in_the_background_has_its_conversation_alone_until_it_ends(h
     locked = error_in(house.post("/v1/responses", body))
     assert locked[:3] == (409, "conversation", "conversation_locked")
     assert conversation in locked[3]
+    added = error_in(house.post(f"/v1/conversations/{conversation}/items", {"items": [WORDS]}))
+    assert added[:3] == (409, "conversation", "conversation_locked")
     assert ended(house, made["id"])["status"] == "completed"
     assert len(_said(house, conversation)) == 2
     create(house, conversation=conversation)

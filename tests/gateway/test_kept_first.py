@@ -248,6 +248,9 @@ CHANGES: dict[str, Callable[[House, str, str], Answer]] = {
         f"/v1/conversations/{conversation}/items", {"items": [{"role": "user", "content": "x"}]}
     ),
     "a deletion": lambda house, response, conversation: house.ask("DELETE", f"/v1/responses/{response}", b""),
+    "a conversation's deletion": lambda house, response, conversation: house.ask(
+        "DELETE", f"/v1/conversations/{conversation}", b""
+    ),
     "a response in the background": lambda house, response, conversation: house.post(
         "/v1/responses", {"model": "chat/served", "input": "x", "background": True}
     ),
@@ -271,7 +274,9 @@ def test_a_change_waits_for_a_busy_store(
             assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
             assert house.get(f"/v1/responses/{response}").status == 200
             if stays:
-                assert told.result(PATIENCE).status == 500
+                answer = told.result(PATIENCE)
+                assert (answer.status, answer.header("x-should-retry")) == (500, "false")
+                assert b"could not be kept, so that nothing was done" in answer.body
                 assert len(house.provider.received) == asked
             else:
                 assert not told.done()
@@ -326,6 +331,22 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
         assert free or events_of(answer.body)[-1]["type"] == "response.failed"
         with closing(sqlite3.connect(tmp_path / "state.db")) as db:
             assert db.execute("SELECT count(*) FROM responses").fetchone() == (int(free),)
+
+
+def test_a_gateway_that_stops_while_a_whole_answer_is_kept_says_that_it_was_not(tmp_path: Path) -> None:
+    with kept_in(tmp_path) as house, held(tmp_path):
+        with asking(lambda: house.post("/v1/responses", {"model": "chat/served", "input": "Hello."})) as told:
+            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+
+            def stop() -> None:
+                house.app.service.draining = True
+                house.server.cancel_all()
+
+            on_loop(house, stop)
+            answer = told.result(PATIENCE)
+        assert (answer.status, answer.header("x-should-retry")) == (500, "false")
+        assert b"the answer could not be kept" in answer.body
+        assert "an answer could not be kept" in house.log.getvalue()
 
 
 def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.store import LeaseLost
-from dragoman.store.conversations import LEASE
+from dragoman.store.conversations import LEASE, Leased
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, names, opened
 
 
@@ -104,7 +104,11 @@ def test_nothing_is_added_by_whoever_lost_the_lease(released: bool) -> None:
         with pytest.raises(LeaseLost):
             store.conversations.append(ALICE, "c1", [item("m2")], "r1")
         assert names(store.conversations.items("c1")) == ["m1"]
-        # Whoever only adds an item needs no lease.
+        # Whoever only adds an item needs no lease, but that nobody else has one.
+        if not released:
+            with pytest.raises(Leased):
+                store.conversations.append(ALICE, "c1", [item("m3")])
+            clock.now += LEASE
         assert store.conversations.append(ALICE, "c1", [item("m3")])
 
 

@@ -21,6 +21,7 @@ from dragoman.gateway.listing import list_models, show_model
 from dragoman.gateway.metrics import render
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import CHAT, MESSAGES, Kind, Place, place_of
+from dragoman.gateway.patience import NotKept
 from dragoman.gateway.record import Record
 from dragoman.gateway.replies import JSON
 from dragoman.gateway.service import Service
@@ -125,8 +126,11 @@ class App:
             request.abort()
             return
         record.status = told.status
-        told_id = replies.id_header(record.dialect, record.id)
-        request.respond(told.status, [JSON, told_id, *service.guard.greeting(request)], told.body)
+        headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
+        if isinstance(error, NotKept):
+            # The store was waited for already.
+            headers.append((b"x-should-retry", b"false"))
+        request.respond(told.status, headers, told.body)
 
     def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request: in the envelope of the path, as far as one was read."""

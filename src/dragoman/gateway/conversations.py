@@ -14,6 +14,7 @@ from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.keeping import size_of
 from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.leases import locked
 from dragoman.gateway.passing import pass_on
 from dragoman.gateway.paths import Place
 from dragoman.gateway.question import receive
@@ -28,7 +29,7 @@ from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import Store
-from dragoman.store.conversations import Conversation
+from dragoman.store.conversations import Conversation, Leased
 from dragoman.store.responses import Item
 from dragoman.wire.json import decode_object, encode
 
@@ -55,7 +56,7 @@ async def serve_conversation(service: Service, request: Request, place: Place, r
     else:
         answering = partial(_answer, service.settings, store, owner, found, request, body, bodies, below[1:])
     changes = request.method in ("POST", "DELETE")
-    told = await (patience.write if changes else patience.read)(answering)
+    told = await (patience.change if changes else patience.read)(answering)
     send(service, request, record, await beside_loop(lambda: encode(told.show()), told.size))
 
 
@@ -124,9 +125,12 @@ def _answer(
             if bodies is None:
                 raise _no_items()
             items = _items(settings, store, owner, found.id, bodies)
-            if not store.conversations.append(owner, found.id, items):
-                # Deleted since it was found.
-                raise _missing(found.id)
+            try:
+                if not store.conversations.append(owner, found.id, items):
+                    # Deleted since it was found.
+                    raise _missing(found.id)
+            except Leased:
+                raise locked(found.id) from None
             return _list(items)
         case "GET" | "HEAD", ["items", item_id]:
             item = _one(store, found, item_id)

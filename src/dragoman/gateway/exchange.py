@@ -387,6 +387,8 @@ class Exchange:
         if self._service.draining:
             if telling is not None and telling.state in (State.FLOWING, State.SETTLING):
                 telling.fail(_SHUTTING_DOWN)
+            elif not self._request.started and self._remembering.gave_up:
+                self._break(NotKept())
             elif not self._request.started:
                 self._fail(_SHUTTING_DOWN)
             record.failure = "shutdown"

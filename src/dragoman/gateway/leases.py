@@ -12,11 +12,23 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 
+from dragoman.errors import ClientError
 from dragoman.gateway.logs import Log
+from dragoman.gateway.routes import shown
 from dragoman.store import Store, is_busy
 
 _RENEW = 3.0
 _AGAIN = 0.5
+
+
+def locked(conversation: str) -> ClientError:
+    """What is told while a response is given in a conversation."""
+    return ClientError(
+        409,
+        f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
+        param="conversation",
+        code="conversation_locked",
+    )
 
 
 class Leases:

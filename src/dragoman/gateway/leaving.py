@@ -8,13 +8,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.errors import ClientError
 from dragoman.gateway.background import Running
 from dragoman.gateway.detached import Detached
 from dragoman.gateway.keeping import Keeping, Task
-from dragoman.gateway.leases import Leases
+from dragoman.gateway.leases import Leases, locked
 from dragoman.gateway.question import Question
-from dragoman.gateway.routes import shown
 from dragoman.model.events import Failed
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -52,7 +50,7 @@ def reserve(task: Task, leases: Leases) -> Callable[[], None]:
         # Its provider keeps it, and its order.
         return _nothing
     if not leases.take(task.owner, conversation, task.holder):
-        raise _locked(conversation)
+        raise locked(conversation)
     release = partial(leases.release, conversation, task.holder)
     try:
         same = conversations.weight(conversation) == recalled.found
@@ -62,18 +60,8 @@ def reserve(task: Task, leases: Leases) -> Callable[[], None]:
     if not same:
         # Another one was given since this one looked: it must not be answered without that.
         release()
-        raise _locked(conversation)
+        raise locked(conversation)
     return release
-
-
-def _locked(conversation: str) -> ClientError:
-    # Made where it is raised: an error in a name of the frame that raises it holds all that the frame knows.
-    return ClientError(
-        409,
-        f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
-        param="conversation",
-        code="conversation_locked",
-    )
 
 
 def _nothing() -> None:

@@ -39,11 +39,15 @@ _AGAIN = 0.5
 _MOST_LEFT = 10_000
 
 
-class NotKept(ClientError):
-    """An answer that was to be kept could not be: it is not told, since nobody could refer to it."""
+_NOT_TOLD = "the answer could not be kept, so that it is not told; ask again, or with store: false"
+_NOT_DONE = "this could not be kept, so that nothing was done; ask again later"
 
-    def __init__(self) -> None:
-        super().__init__(500, "the answer could not be kept, so that it is not told; ask again, or with store: false")
+
+class NotKept(ClientError):
+    """What was to be kept could not be: an answer is not told, since nobody could refer to it; a change is not made."""
+
+    def __init__(self, message: str = _NOT_TOLD) -> None:
+        super().__init__(500, message)
 
 
 class Patience:
@@ -81,6 +85,14 @@ class Patience:
         if answer is not None:
             self.failed = False
         return done
+
+    async def change(self, work: Callable[[], T], *, answer: Callable[[], int] | None = None) -> T:
+        """Write down what a client asks for; `NotKept` if that fails."""
+        try:
+            return await self.write(work, answer=answer)
+        except sqlite3.Error as error:
+            self._log.event("error", "the store failed", why=str(error))
+            raise NotKept(_NOT_DONE) from None
 
     def write_now(self, work: Callable[[], object], answer: Callable[[], int] | None) -> str:
         """Try once, without waiting; give what hindered it, in words."""

@@ -15,6 +15,7 @@ Where nothing is kept, each of them does nothing.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -73,6 +74,8 @@ class Remembering:
         # Lets others have the conversation that was reserved.
         self._release: Callable[[], None] | None = None
         self.keeping: Keeping | None = None
+        # Whether an answer was there, and could not be kept in time.
+        self.gave_up = False
 
     async def recall(self, key: Key | None, body: bytes, looked: Look, aim: Aim) -> Found | None:
         """What a request refers to, as far as that is kept here."""
@@ -117,7 +120,7 @@ class Remembering:
             await state.patience.check(task.store)
             self.keeping = Keeping(task, self._service.log)
         if task.recalled is not None and task.recalled.conversation is not None:
-            self._release = await state.patience.write(partial(reserve, task, state.leases))
+            self._release = await state.patience.change(partial(reserve, task, state.leases))
         return kept_question(question, task)
 
     def _to_keep(self, key: Key | None, question: Question) -> Task | None:
@@ -161,7 +164,7 @@ class Remembering:
             release=self._release or _nothing,
             mint=self._service.mint,
         )
-        await state.patience.write(partial(state.background.start, running), answer=partial(keeping.size, None))
+        await state.patience.change(partial(state.background.start, running), answer=partial(keeping.size, None))
         # The conversation stays reserved until the response has ended.
         self._release = None
         return begun
@@ -184,7 +187,13 @@ class Remembering:
         """Write down an answer that is known as a whole, before the client knows it; `NotKept` if that fails."""
         if self.keeping is not None:
             look_at = self.keeping.ending if question.stream else self.keeping.whole
-            await self._write(await beside_loop(partial(look_at, body), len(body), paid=True))
+            taken = await beside_loop(partial(look_at, body), len(body), paid=True)
+            try:
+                await self._write(taken)
+            except asyncio.CancelledError:
+                self._service.log.event("error", "an answer could not be kept", why="its exchange was ended before")
+                self.gave_up = True
+                raise
 
     def keep_now(self, frames: bytes, *, at_last: bool = False) -> bool:
         """Write down the answer that a stream's last frames hold, if that takes no time; False if it was not.

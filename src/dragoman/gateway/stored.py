@@ -64,7 +64,7 @@ async def serve_response(service: Service, request: Request, place: Place, recor
                 return
             await _show(service, request, record, kept)
         case "DELETE", []:
-            await patience.write(partial(store.responses.delete, owner, response_id))
+            await patience.change(partial(store.responses.delete, owner, response_id))
             state.background.cancel(response_id)
             reply(service, request, record, {"id": response_id, "object": "response", "deleted": True})
         case "POST", ["cancel"]:
@@ -73,7 +73,7 @@ async def serve_response(service: Service, request: Request, place: Place, recor
                     400, "Only a response that runs in the background can be cancelled.", param="response_id"
                 )
             if kept.status in RUNNING:
-                kept = await patience.write(partial(ended, store, owner, kept, "cancelled"))
+                kept = await patience.change(partial(ended, store, owner, kept, "cancelled"))
                 state.background.cancel(response_id)
             await _show(service, request, record, kept)
         case "GET" | "HEAD", ["input_items"]:

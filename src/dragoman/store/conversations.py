@@ -20,6 +20,10 @@ class LeaseLost(DragomanError):
     """Another response was given in the conversation since this one's lease had run out."""
 
 
+class Leased(DragomanError):
+    """A response is being given in the conversation."""
+
+
 class Conversation(Struct, frozen=True, kw_only=True):
     """A conversation as it is kept; `metadata` is JSON."""
 
@@ -114,16 +118,19 @@ class Conversations:
     def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
         """Add items at the end; False for one that was deleted meanwhile, which stays so.
 
-        Of a `holder` only if nobody has taken the lease since, else `LeaseLost`: that it ran out does no harm.
+        Of a `holder` only if nobody has taken the lease since, else `LeaseLost`: that it ran out does no harm. Without
+        one only while nobody has it, else `Leased`: an answer would stand behind what it has not heard.
         """
         with Transaction(self._db):
             row = self._db.execute(
-                "SELECT busy FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
+                "SELECT busy, busy_until FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
             ).fetchone()
             if row is None:
                 return False
             if holder is not None and row[0] != holder:
                 raise LeaseLost("another response was given in the conversation meanwhile")
+            if holder is None and row[0] and row[1] > self._now():
+                raise Leased("a response is being given in the conversation")
             self._db.execute("UPDATE conversations SET expires = ? WHERE id = ?", (self._expiry(), conversation_id))
             last = self._db.execute(
                 "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
