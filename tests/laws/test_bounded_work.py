@@ -96,14 +96,14 @@ def test_no_callback_takes_long(shape: Shape, watched: tuple[House, Stopwatch]) 
     pytest.fail(f"the loop was held for {min(held)[0]:.3f} s at best: {min(held)[1]}")
 
 
-PART = {"type": "input_text", "text": "a"}
+PART = {"type": "input_text", "text": "a" * 60}
 # What is asked of a conversation of 13 MB: the paths below it.
 ASKED = {"items": "/items?limit=100", "the last one": "/items?limit=1", "one by its id": "/items/msg_3", "itself": ""}
 
 
 @pytest.fixture(scope="module")
 def large(watched: tuple[House, Stopwatch]) -> str:
-    items = [{"id": f"msg_{count}", "role": "user", "content": [PART] * 38_000} for count in range(10)]
+    items = [{"id": f"msg_{count}", "role": "user", "content": [PART] * 13_000} for count in range(10)]
     made = watched[0].post("/v1/conversations", {"items": items})
     assert made.status == 200, made.body
     return f"/v1/conversations/{made.json()['id']!s}"

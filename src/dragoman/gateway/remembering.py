@@ -187,9 +187,8 @@ class Remembering:
         """Write down an answer that is known as a whole, before the client knows it; `NotKept` if that fails."""
         if self.keeping is not None:
             look_at = self.keeping.ending if question.stream else self.keeping.whole
-            taken = await beside_loop(partial(look_at, body), len(body), paid=True)
             try:
-                await self._write(taken)
+                await self._write(await beside_loop(partial(look_at, body), len(body), paid=True))
             except asyncio.CancelledError:
                 self._service.log.event("error", "an answer could not be kept", why="its exchange was ended before")
                 self.gave_up = True
