@@ -133,3 +133,11 @@ def test_as_many_members_as_may_be_are_read() -> None:
     names = ",".join(f'"{number}": 1' for number in range(4095))
     assert found("{" + names + ', "model": 2}') is None
     assert found('{"model":"a",' + names.replace("4094", "model") + "}") == "model"
+
+
+def test_what_is_remembered_of_one_set_of_names_hides_nothing_of_another() -> None:
+    joint = {"previousresponseid": "previous_response_id"}
+    for names, found in ((frozenset({"id"}), None), (NAMES, "previousresponseid")):
+        body = b'{"previousresponseid":"x","user":"y"}'
+        for _ in range(2):
+            assert ambiguous(body, OBJECT.decode(body), names, joint) == found

@@ -123,7 +123,16 @@ def gist_of(body: bytes) -> tuple[Gist, str]:
     if not name:
         raise WireError("/model", "string", "an empty one")
     check_said_once(body, members, DECISIVE)
-    return Gist(*(members.get(member, _NULL) for member in Gist.__struct_fields__)), name
+    get = members.get
+    gist = Gist(
+        get("model", _NULL),
+        get("stream", _NULL),
+        get("messages", _NULL),
+        get("input", _NULL),
+        get("tools", _NULL),
+        get("reasoning_effort", _NULL),
+    )
+    return gist, name
 
 
 def check_said_once(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:

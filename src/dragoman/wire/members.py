@@ -25,6 +25,9 @@ _SHORT = 4096
 # An object that anybody decides by has a few dozen members; each of them is looked at here.
 MOST_MEMBERS = 4096
 _NONE: Mapping[str, str] = {}
+# Names of small letters alone are their own folding: other names than any that are looked for, unless joined ones.
+_PLAIN: set[str] = set()
+_MOST_PLAIN, _REMEMBERED = 1024, 64
 
 
 def ambiguous(
@@ -38,7 +41,7 @@ def ambiguous(
     if len(members) > MOST_MEMBERS:
         raise too_many_members(MOST_MEMBERS)
     for name in members.keys() - names:
-        if folded(name) in names or others.get(joined(name)) in names:
+        if name not in _PLAIN and _is_other(name, names, others):
             return name
     # Most bodies have no room for another one: they are written without white space, or all with the same.
     room = len(body) - 1
@@ -57,6 +60,17 @@ def ambiguous(
             return member.key
         said.add(member.key)
     return None
+
+
+def _is_other(name: str, names: AbstractSet[str], others: Mapping[str, str]) -> bool:
+    """Whether some take a name for one of these. What nobody could take for any other name is remembered."""
+    letters = folded(name)
+    if letters in names or others.get(joined(name)) in names:
+        return True
+    is_plain = name.isascii() and name.isalpha() and name.islower() and bool(others) and name not in others
+    if is_plain and len(name) <= _REMEMBERED and len(_PLAIN) < _MOST_PLAIN:
+        _PLAIN.add(name)
+    return False
 
 
 def joined(name: str) -> str:
