@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple, TypeAlias
 
 import uvloop
@@ -79,6 +80,26 @@ async def provider(script: Script, context: ssl.SSLContext | None = None) -> Asy
             await asyncio.sleep(0.001)
         # Transports close their sockets a round later.
         await asyncio.sleep(0.01)
+
+
+@contextmanager
+def provider_apart(script: Script) -> Iterator[Provider]:
+    """A server on a loop and in a thread of its own, whose garbage holds nothing of the loop that calls it.
+
+    A stream that was reset keeps its error, and by the error's frames a whole turn of its loop with the timers of
+    everybody on it: asyncio's own doing, which nobody may take for a residue of the caller's.
+    """
+    loop = uvloop.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    serving = provider(script)
+    try:
+        yield asyncio.run_coroutine_threadsafe(serving.__aenter__(), loop).result(PATIENCE)
+    finally:
+        asyncio.run_coroutine_threadsafe(serving.__aexit__(None, None, None), loop).result(PATIENCE)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE)
+        loop.close()
 
 
 def answering(*answers: bytes) -> Script:

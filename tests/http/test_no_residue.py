@@ -26,7 +26,7 @@ from dragoman.http.http_flight import HttpFlight
 from dragoman.http.request import Request
 from dragoman.http.server import Server
 from tests.http.raw import LIMITS, House, Run, echo, on_both_loops, refuse, serving, until
-from tests.http.scripted import Provider, hear, provider
+from tests.http.scripted import Provider, hear, provider_apart
 
 ROUNDS = 60
 MEBIBYTE = 1024 * 1024
@@ -369,14 +369,13 @@ async def one(client: Client, url: str, asked: bytes, way: Callable[[HttpFlight]
 @pytest.mark.parametrize("connections", [1024, 3])
 def test_calls_to_providers_leave_nothing(run: Run, connections: int) -> None:
     async def main() -> None:
-        async with provider(plays) as server:
-            for _ in range(ROUNDS // 6):
-                client = Client(connect_timeout=5, connections=connections, proxies={})
-                await asyncio.gather(*(one(client, server.url(), asked, way) for asked in ASKED for way in WAYS))
-                await client.close()
-            await asyncio.sleep(0.2)
+        for _ in range(ROUNDS // 6):
+            client = Client(connect_timeout=5, connections=connections, proxies={})
+            await asyncio.gather(*(one(client, server.url(), asked, way) for asked in ASKED for way in WAYS))
+            await client.close()
+        await asyncio.sleep(0.2)
 
-    with nothing_left():
+    with provider_apart(plays) as server, nothing_left():
         run(main())
 
 
@@ -412,17 +411,16 @@ def test_a_name_whose_addresses_all_refuse_leaves_nothing(run: Run, monkeypatch:
 @on_both_loops
 def test_calls_that_fail_or_are_cancelled_while_connecting_leave_nothing(run: Run) -> None:
     async def main() -> None:
-        async with provider(plays) as server:
-            client = Client(connect_timeout=0.2, connections=2, proxies={})
-            await asyncio.gather(*(cancelled(client, server, ROUNDS) for _ in range(4)))
-            with socket.socket() as deaf:
-                # Nobody listens there.
-                deaf.bind(("127.0.0.1", 0))
-                port = deaf.getsockname()[1]
-                for url in (f"http://127.0.0.1:{port}/", f"http://localhost:{port}/", f"http://{'x' * 70}.test/"):
-                    await asyncio.gather(*(one(client, url, b"answer", way) for way in WAYS for _ in range(5)))
-            await client.close()
-            await asyncio.sleep(0.05)
+        client = Client(connect_timeout=0.2, connections=2, proxies={})
+        await asyncio.gather(*(cancelled(client, server, ROUNDS) for _ in range(4)))
+        with socket.socket() as deaf:
+            # Nobody listens there.
+            deaf.bind(("127.0.0.1", 0))
+            port = deaf.getsockname()[1]
+            for url in (f"http://127.0.0.1:{port}/", f"http://localhost:{port}/", f"http://{'x' * 70}.test/"):
+                await asyncio.gather(*(one(client, url, b"answer", way) for way in WAYS for _ in range(5)))
+        await client.close()
+        await asyncio.sleep(0.05)
 
-    with nothing_left():
+    with provider_apart(plays) as server, nothing_left():
         run(main())
