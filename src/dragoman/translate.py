@@ -29,6 +29,7 @@ from dragoman.protocols.codec import Asked, Codec, Mint, Target
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.abilities import Abilities, Row, abilities_of
 from dragoman.rules.compaction import as_compaction, summarising
+from dragoman.rules.halves import Halves
 from dragoman.rules.pauses import summed
 from dragoman.rules.serial import Serializer
 from dragoman.rules.stops import StopScanner
@@ -177,7 +178,15 @@ def translate_response(
     of the same turn after which the provider paused: the client sees one answer.
     """
     outer, inner = codec_of(source), codec_of(target)
-    raw = octets(body)
+    ledger = Ledger()
+    halves = Halves(ledger)
+    try:
+        raw = octets(body)
+    except WireError:
+        if not isinstance(body, dict):
+            raise
+        body = halves.mended(decode_object(body))
+        raw = octets(body)
     if status >= 400:
         if outer is inner:
             return TranslatedResponse(body=raw, losses=(), status=status, failed=True)
@@ -186,13 +195,13 @@ def translate_response(
         return TranslatedResponse(body=raw, losses=(), status=status)
     asked = asked_by(request, outer)
     minted = mint or derived_mint(raw)
-    ledger = Ledger()
     try:
-        answer = outer.decode_response(decode_object(body), asked, ledger)
+        answer = outer.decode_response(halves.read_object(body), asked, ledger)
         if isinstance(answer, Failure):
             return _failed(answer, inner, request_id)
         for body_before in reversed(earlier):
-            answer = _joined(outer.decode_response(decode_object(body_before), asked, ledger), answer)
+            answer = _joined(outer.decode_response(halves.read_object(body_before), asked, ledger), answer)
+        halves.close()
         resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
         answer = _cut_at_stop(answer, asked.stops)
         compacted = as_compaction(answer) if asked.summarises else answer

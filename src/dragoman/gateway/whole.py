@@ -14,7 +14,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Codec
 from dragoman.translate import LossLine, as_json, asked_by
-from dragoman.wire.json import decode_object, encode
+from dragoman.wire.json import decode_object, encode, has_halves, without_halves
 from dragoman.wire.spans import with_member
 from dragoman.wire.sse import comment
 
@@ -48,7 +48,7 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
     What else an object says is between the provider and its own protocol's client (decision 7).
     """
     try:
-        gist = _GIST.decode(raw)
+        gist = _gist(raw)
         # What the reader passes over it does not look into, and no client reads JSON that is not UTF-8.
         raw.decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -72,6 +72,17 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
         return codec.usage_of(decode_object(bytes(gist.usage))), None
     except WireError:
         return None, None
+
+
+def _gist(raw: bytes) -> _Gist:
+    """What is looked at; half a character somewhere in the text, where the answer was cut, is no reason to fail."""
+    try:
+        return _GIST.decode(raw)
+    except msgspec.DecodeError:
+        text = raw.decode()
+        if not has_halves(text):
+            raise
+        return _GIST.decode(without_halves(text))
 
 
 def _answers_nothing(gist: _Gist, protocol: str, raw: bytes) -> bool:

@@ -14,6 +14,7 @@ from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.wire.json import has_halves, without_halves
 
 RAW_ARGUMENTS = "_raw_arguments"
 VALUE = "_value"
@@ -25,6 +26,7 @@ class Wrapping(Enum):
     NONE = "none"
     RAW_TEXT = "raw text"
     VALUE = "value"
+    MENDED = "mended"
 
 
 # Decoding to `Raw` checks the grammar of every nested value and builds none of them.
@@ -49,6 +51,9 @@ def to_object(text: str) -> tuple[Raw | JsonObject, Wrapping]:
     if not stripped or stripped == "null":
         return _EMPTY, _UNWRAPPED
     if not is_complete(stripped):
+        # The escape of half a character, and the rest an object: that half is all that is wrong with it.
+        if stripped[0] == "{" and has_halves(stripped) and is_complete(mended := without_halves(stripped)):
+            return Raw(mended.encode()), Wrapping.MENDED
         return {RAW_ARGUMENTS: text}, Wrapping.RAW_TEXT
     if stripped[0] == "{":
         return Raw(stripped.encode()), _UNWRAPPED

@@ -21,6 +21,8 @@ def _write(value: object) -> Raw:
 _DECODER: msgspec.json.Decoder[JsonValue] = msgspec.json.Decoder(float_hook=Number)
 _ENCODER = msgspec.json.Encoder(enc_hook=_write)
 _encode = _ENCODER.encode
+# The reader itself, for the hot path: it raises what it likes.
+read_json = _DECODER.decode
 
 
 def decode(text: bytes | str) -> JsonValue:
@@ -88,7 +90,7 @@ def decode_lenient(text: bytes) -> JsonValue:
     try:
         return _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return decode(_ESCAPE.sub(_mended, text.decode("utf-8", "replace")))
+        return decode(without_halves(text.decode("utf-8", "replace")))
 
 
 # A surrogate pair, half of one, or any other escape: taken in this order, so that `\\\\ud800` stays what it is.
@@ -99,6 +101,33 @@ _ESCAPE = re.compile(
 
 def _mended(escape: re.Match[str]) -> str:
     return escape[0] if escape["half"] is None else "\\ufffd"
+
+
+def without_halves(text: str) -> str:
+    """JSON text with U+FFFD instead of each lone half of a surrogate pair."""
+    return _ESCAPE.sub(_mended, text)
+
+
+def has_halves(text: str) -> bool:
+    """Whether JSON text has a lone half of a surrogate pair as an escape."""
+    return any(escape["half"] is not None for escape in _ESCAPE.finditer(text))
+
+
+# Stands before the digits of a half, where no text has it: Unicode keeps it from ever being a character.
+_MARK = "\ufdd0"
+_MARKED = re.compile(f"{_MARK}([0-9a-fA-F]{{4}})")
+
+
+def mark_halves(text: str) -> str | None:
+    """JSON text that the reader takes, each lone half a mark; None if there are none, or the text has marks itself."""
+    if not has_halves(text) or _MARK in text or "\\ufdd0" in text.lower():
+        return None
+    return _ESCAPE.sub(lambda escape: escape[0] if escape["half"] is None else f"{_MARK}{escape['half'][2:]}", text)
+
+
+def unmark_halves(text: str) -> str:
+    """A string of such text with its halves."""
+    return _MARKED.sub(lambda mark: chr(int(mark[1], 16)), text) if _MARK in text else text
 
 
 def octets(body: bytes | str | JsonObject) -> bytes:

@@ -38,9 +38,10 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.halves import Halves
 from dragoman.rules.unknowns import part_place
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import decode_lenient, encode
+from dragoman.wire.json import encode
 from dragoman.wire.sse import Frame
 from dragoman.wire.sse import frame as frame_of
 
@@ -63,6 +64,7 @@ class MessagesStreamDecoder:
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._reading = Reading(asked, mint, ledger)
         self._unknowns = self._reading.unknowns
+        self._halves = Halves(ledger)
         self._fresh = True
         self._over = False
         self._blocks: dict[int, Block] = {}
@@ -87,7 +89,7 @@ class MessagesStreamDecoder:
         if self._over or not frame.data:
             return []
         try:
-            event = decode_lenient(frame.data)
+            event = self._halves.read(frame.data)
             if type(event) is not dict:
                 return self._fail(f"an event of the stream is no object: {frame.data[:100]!r}") if event is None else []
             kind = event.get("type", frame.event)
@@ -214,6 +216,7 @@ class MessagesStreamDecoder:
     def _read_end(self, event: JsonObject) -> list[Event]:
         self._unknowns.members(event, _EVENT)
         events = self._begin() + self._close_blocks()
+        self._halves.close()
         told = self._stop or Fields({})
         stop = make_stop(
             told.optional_text("stop_reason") or "",

@@ -46,9 +46,10 @@ from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
 from dragoman.protocols.openai_chat.usage import decode_usage, whole_number
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.halves import Halves
 from dragoman.rules.unknowns import Unknowns
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import decode_lenient, kind_of
+from dragoman.wire.json import kind_of
 from dragoman.wire.sse import Frame
 
 # What is read of a chunk, its choice and its delta, and what loses nothing by being left out.
@@ -99,6 +100,7 @@ class ChatStreamDecoder:
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._target = asked.target
         self._ledger = ledger
+        self._halves = Halves(ledger)
         self._state = _FRESH
         # A counter of its own, which both the decoder and its calls may hold.
         self._next_index = count().__next__
@@ -133,7 +135,7 @@ class ChatStreamDecoder:
                 self._end(events)
             return events
         try:
-            chunk = decode_lenient(data)
+            chunk = self._halves.read(data)
             event = self._next(chunk)
             if event is not None:
                 return [event]
@@ -435,6 +437,7 @@ class ChatStreamDecoder:
             self._fail(_unreadable(_EMPTY), events)
             return
         self._end_parts(events)
+        self._halves.close()
         if self._citations:
             self._ledger.dropped(Feature.CITATIONS, ("parts",), "citations without a text")
         if self._usage is not None:

@@ -41,8 +41,8 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.usage import decode_usage, without_searches
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.halves import Halves
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import decode_lenient
 from dragoman.wire.sse import Frame
 
 
@@ -51,6 +51,7 @@ class StreamDecoder:
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._halves = Halves(ledger)
         self._telling = Telling(asked, mint, ledger)
         self._unknowns = self._telling.unknowns
         self._items: dict[int, GrowingItem] = {}
@@ -71,7 +72,7 @@ class StreamDecoder:
         out: list[Event] = []
         self._telling.out = out
         try:
-            event = decode_lenient(frame.data)
+            event = self._halves.read(frame.data)
             if type(event) is dict:
                 self._sequence = event.get("sequence_number", self._sequence)
                 kind = event.get("type") or frame.event
@@ -163,6 +164,7 @@ class StreamDecoder:
             if not item.done:
                 item.done = True
                 item.finish(None)
+        self._halves.close()
         usage = self._counted(response)
         if usage is not None:
             telling.out.append(UsageReported(usage))

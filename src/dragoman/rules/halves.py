@@ -1,0 +1,158 @@
+r"""Halves of surrogate pairs in what a provider says.
+
+A server that cuts its text by UTF-16 units (JavaScript, Java, .NET) may end one delta with `\ud83d` and begin the next
+with `\ude00`: one character, which no JSON reader of ours takes in two. A half at the end of a text that grows is kept
+until the next piece of the same text brings the other; everywhere else, and where none comes, half a character cannot
+be told and is a line in the ledger. Ordinary text is read as ever: all of this happens only where the reader fails.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import DecodeError
+
+from dragoman.errors import WireError
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.wire.json import (
+    decode,
+    decode_lenient,
+    decode_object,
+    has_halves,
+    kind_of,
+    mark_halves,
+    read_json,
+    unmark_halves,
+)
+
+# Members whose text comes in pieces, in any protocol.
+_GROWING = frozenset(
+    {
+        "content",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_text",
+        "refusal",
+        "arguments",
+        "input",
+        "text",
+        "summary",
+        "thinking",
+        "partial_json",
+        "delta",
+    }
+)
+# Log probabilities are told token by token: halves there are halves.
+_WHOLE = "logprobs"
+# By what one piece is told from another of the same place: the numbers of parts and items.
+_NUMBERS = ("index", "output_index", "content_index", "summary_index")
+# Nobody cuts more texts at once.
+_MOST_KEPT = 64
+
+_Place: TypeAlias = tuple[object, ...]
+
+
+class Halves:
+    """Reads the JSON of one answer, whole or frame by frame."""
+
+    __slots__ = ("_kept", "_ledger", "_lost")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._kept: dict[_Place, str] = {}
+        self._lost = False
+
+    def read(self, text: bytes) -> JsonValue:
+        """One document; broken UTF-8 becomes U+FFFD, and so do halves that have no other."""
+        try:
+            return read_json(text)
+        except (DecodeError, UnicodeError, RecursionError):
+            mended = decode_lenient(text)
+        # That it is JSON at all is settled; what is left are halves, if there are any.
+        marked = mark_halves(text.decode("utf-8", "replace"))
+        if marked is None:
+            self._lost = True
+            return mended
+        return self._document(decode(marked))
+
+    def read_object(self, body: bytes | str | JsonObject) -> JsonObject:
+        """A whole answer, from text or from values that somebody parsed already; of text only halves are mended."""
+        try:
+            return decode_object(body)
+        except WireError:
+            if isinstance(body, dict):
+                raise
+        said = _text_of(body)
+        if said is None or not has_halves(said):
+            return decode_object(body)
+        value = self.read(said.encode())
+        if not isinstance(value, dict):
+            raise WireError("", "object", kind_of(value))
+        return value
+
+    def mended(self, body: JsonObject) -> JsonObject:
+        """Values that somebody parsed, without the halves that could not be written."""
+        value = self._document(body)
+        assert isinstance(value, dict)
+        return value
+
+    def close(self) -> None:
+        """Nothing more comes: say what was lost."""
+        if self._kept or self._lost:
+            note = "half of a surrogate pair, or broken UTF-8, is no character; it is left out or replaced"
+            self._ledger.dropped(Feature.TEXT, ("parts",), note)
+        self._kept.clear()
+        self._lost = False
+
+    def _document(self, value: JsonValue) -> JsonValue:
+        return self._mended(value, (value.get("type"),) if isinstance(value, dict) else (), growing=False)
+
+    def _mended(self, value: JsonValue, place: _Place, *, growing: bool) -> JsonValue:
+        if isinstance(value, str):
+            return self._text(value, place if growing else None)
+        if isinstance(value, dict):
+            numbers = tuple(number for name in _NUMBERS if type(number := value.get(name)) is int)
+            inner = (*place, *numbers)
+            return {
+                self._text(name, None): self._mended(
+                    member, (*inner, name), growing=name in _GROWING and _WHOLE not in place
+                )
+                for name, member in value.items()
+            }
+        if isinstance(value, list):
+            # The elements of a list tell themselves apart by their numbers, if they have any.
+            return [
+                self._mended(element, place if _numbered(element) else (*place, position), growing=growing)
+                for position, element in enumerate(value)
+            ]
+        return value
+
+    def _text(self, text: str, place: _Place | None) -> str:
+        if text.isascii():
+            return text
+        text = unmark_halves(text)
+        if place is not None:
+            before = self._kept.pop(place, "")
+            if before and not "\udc00" <= text[0] <= "\udfff":
+                before, self._lost = "", True
+            text = before + text
+            if "\ud800" <= text[-1] <= "\udbff" and len(self._kept) < _MOST_KEPT:
+                self._kept[place] = text[-1]
+                text = text[:-1]
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if whole != text and whole.count("\ufffd") != text.count("\ufffd"):
+            self._lost = True
+        return whole
+
+
+def _numbered(element: JsonValue) -> bool:
+    return isinstance(element, dict) and any(type(element.get(name)) is int for name in _NUMBERS)
+
+
+def _text_of(body: bytes | str) -> str | None:
+    try:
+        return body.decode() if isinstance(body, bytes) else body
+    except UnicodeError:
+        return None
