@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
 from dragoman.protocols.openai_chat.shapes import FINISH_WORDS
-from dragoman.protocols.openai_chat.stops import broken_off, finish_word, report_stop, stop_of, stop_string
+from dragoman.protocols.openai_chat.stops import finish_word, report_stop, stop_of, stop_string
 from tests.protocols.openai_chat.room import A, C, losses
 
 
@@ -42,11 +41,6 @@ def test_a_stop_string_that_counts_comes_home_in_its_member() -> None:
 def test_pitfall_132_every_word_ends_in_a_reason(word: str | None) -> None:
     stop = stop_of(word, calls=False, refusal=None, sequence=None)
     assert finish_word(stop, calls=False, refusal=False, legacy=False) == "stop"
-
-
-@pytest.mark.parametrize(("word", "kind"), [("error", FailureKind.INTERNAL), ("abort", FailureKind.INTERNAL)])
-def test_words_that_are_failures(word: str, kind: FailureKind) -> None:
-    assert broken_off(word).kind is kind
 
 
 def test_every_reason_has_a_word() -> None:

@@ -26,6 +26,7 @@ from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STO
 from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_home_usage, encode_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules import arguments
+from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, said, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import legacy_call_id, object_suffix
 from dragoman.rules.seals import issued_by
@@ -42,15 +43,20 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     fields = Fields(body)
     fields.optional_text("type")
     fields.optional_text("role")
+    broken = broken_off(fields.optional_text("stop_reason"))
+    if broken is not None:
+        return broken
     usage = fields.optional_fields("usage")
+    counted = decode_usage(usage) if usage is not None else None
     parts = decode_answer_parts(fields, asked, ledger)
+    cut = has_open_call(parts) or at_cap(counted, asked.request.max_tokens)
     return Response(
         origin=NAME,
         id=fields.optional_text("id") or "",
         model=fields.optional_text("model") or "",
         parts=parts,
-        stop=decode_stop(fields, parts),
-        usage=decode_usage(usage) if usage is not None else None,
+        stop=settled(decode_stop(fields, parts), ledger, cut=cut),
+        usage=counted,
         extras=fields.rest(NAME),
     )
 
@@ -125,12 +131,19 @@ def decode_stop(fields: Fields, parts: tuple[Part, ...]) -> Stop:
     return make_stop(word, sequence, details, called=called)
 
 
-_BEFORE_CALLS = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.REFUSAL, StopReason.PAUSE)
+_BEFORE_CALLS = (
+    StopReason.LENGTH,
+    StopReason.CONTEXT_FULL,
+    StopReason.REFUSAL,
+    StopReason.FILTER,
+    StopReason.PAUSE,
+)
 
 
 def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:
     """The stop that the provider's word means beside what was assembled (§17)."""
-    reason = STOP_REASONS.get(word, StopReason.OTHER if word else StopReason.END)
+    word = said(word)
+    reason = STOP_REASONS.get(word) or reason_of(word)
     if called and reason not in _BEFORE_CALLS:
         reason = StopReason.TOOL_CALL
     elif not called and reason is StopReason.TOOL_CALL:

@@ -37,6 +37,7 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
 )
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Asked, Mint
+from dragoman.rules.ends import at_cap, broken_off, said, settled
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.halves import Halves
 from dragoman.rules.unknowns import part_place
@@ -111,7 +112,7 @@ class MessagesStreamDecoder:
         if self._over:
             return []
         try:
-            if self._stop is not None and self._stop.value.get("stop_reason") is not None:
+            if self._stop is not None and said(self._stop.optional_text("stop_reason")):
                 return self._read_end({})
         except WireError as error:
             return self._fail(f"the provider's stream cannot be read: {error}")
@@ -215,17 +216,25 @@ class MessagesStreamDecoder:
 
     def _read_end(self, event: JsonObject) -> list[Event]:
         self._unknowns.members(event, _EVENT)
+        # A block that nobody ended was cut.
+        cut = bool(self._blocks)
         events = self._begin() + self._close_blocks()
         self._halves.close()
         told = self._stop or Fields({})
+        broken = broken_off(told.optional_text("stop_reason"))
+        if broken is not None:
+            self._finish()
+            return [*events, Failed(broken)]
         stop = make_stop(
             told.optional_text("stop_reason") or "",
             told.optional_text("stop_sequence"),
             told.optional_fields("stop_details"),
             called=bool(self._reading.call_ids),
         )
+        counted = decode_usage(Fields(self._usage)) if self._usage else None
+        cut = cut or at_cap(counted, self._reading.asked.request.max_tokens)
         self._finish()
-        return [*events, Stopped(stop), Ended()]
+        return [*events, Stopped(settled(stop, self._reading.ledger, cut=cut)), Ended()]
 
     def _read_ping(self, event: JsonObject) -> list[Event]:
         self._unknowns.members(event, _EVENT)

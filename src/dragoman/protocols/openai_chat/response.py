@@ -41,15 +41,15 @@ from dragoman.protocols.openai_chat.reasoning import (
 )
 from dragoman.protocols.openai_chat.shapes import (
     COMPLETION,
-    FINISH_FAILURES,
     NAME,
     SERVED_TIERS,
 )
-from dragoman.protocols.openai_chat.stops import broken_off, finish_word, report_stop, stop_of, stop_string
+from dragoman.protocols.openai_chat.stops import finish_word, report_stop, stop_of, stop_string
 from dragoman.protocols.openai_chat.think import INLINE, split_thinking
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, whole_number
 from dragoman.rules import ids
 from dragoman.rules.arguments import or_empty
+from dragoman.rules.ends import at_cap, broken_off, has_open_call, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.wire.fields import Fields
 
@@ -66,8 +66,9 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         raise fields.wrong("choices", "at least one choice", "none")
     choice = choices[0]
     word = choice.optional_text("finish_reason")
-    if word in FINISH_FAILURES:
-        return broken_off(word or "")
+    broken = broken_off(word)
+    if broken is not None:
+        return broken
     message = choice.fields("message")
     parts = _decode_message(message, choice, asked, ledger)
     stop = stop_of(
@@ -81,6 +82,7 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     usage = fields.optional_object("usage")
     tier = fields.optional_text("service_tier")
     counted = decode_usage(usage, tier, ledger) if usage is not None else None
+    stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
     created = fields.optional_number("created")
     return Response(
         origin=NAME,

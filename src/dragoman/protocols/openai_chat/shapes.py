@@ -50,26 +50,6 @@ JSON_ONLY = "Respond with a single JSON object and nothing else."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 ERROR_PREFIX = "Error: "
 
-# Finish reasons read (mapping.md §17); words that say "calls" count only if there are calls.
-FINISH_REASONS: dict[str, StopReason] = {
-    "stop": StopReason.END,
-    "eos": StopReason.END,
-    "end_turn": StopReason.END,
-    "length": StopReason.LENGTH,
-    "max_tokens": StopReason.LENGTH,
-    "tool_calls": StopReason.END,
-    "function_call": StopReason.END,
-    "tool_use": StopReason.END,
-    "content_filter": StopReason.FILTER,
-    "sensitive": StopReason.FILTER,
-}
-# Words by which servers say that the answer broke off; the value tells whether for want of room.
-FINISH_FAILURES: dict[str, bool] = {
-    "error": False,
-    "network_error": False,
-    "abort": False,
-    "insufficient_system_resource": True,
-}
 # Finish reasons written.
 FINISH_WORDS: dict[StopReason, str] = {
     StopReason.END: "stop",

@@ -1,14 +1,14 @@
-"""Why answers end: finish reasons read and written, and those that are failures (mapping.md §17, §20)."""
+"""Why answers end: finish reasons read and written (mapping.md §17, §20); the words themselves are in `rules/ends`."""
 
 from __future__ import annotations
 
-from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
-from dragoman.protocols.openai_chat.shapes import FINISH_FAILURES, FINISH_REASONS, FINISH_WORDS, NAME
+from dragoman.protocols.openai_chat.shapes import FINISH_WORDS, NAME
+from dragoman.rules.ends import reason_of, said
 from dragoman.rules.extras import drop_extras
 
 # Members of a choice in which servers say which stop string fired.
@@ -26,23 +26,17 @@ def stop_string(choice: JsonObject) -> tuple[str, str] | None:
 
 def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: tuple[str, str] | None) -> Stop:
     """Why an answer ended, from what was assembled (mapping.md §17): a cut call must not be run."""
-    reason = FINISH_REASONS.get(word, StopReason.OTHER) if word else StopReason.END
-    if reason not in (StopReason.LENGTH, StopReason.FILTER):
+    word = said(word)
+    reason = reason_of(word)
+    if reason not in (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.FILTER):
         if refusal:
             reason = StopReason.REFUSAL
         elif calls:
             reason = StopReason.TOOL_CALL
-        elif sequence is not None and word == "stop":
-            said = Extras(origin=NAME, fields={sequence[0]: sequence[1]})
-            return Stop(reason=StopReason.SEQUENCE, native=word, sequence=sequence[1], extras=said)
-    return Stop(reason=reason, native=word or "", explanation=refusal)
-
-
-def broken_off(word: str) -> Failure:
-    """The failure that a finish reason stands for."""
-    if FINISH_FAILURES[word]:
-        return Failure(kind=FailureKind.OVERLOADED, status=503, message=f"the provider stopped: {word}", native=word)
-    return Failure(kind=FailureKind.INTERNAL, status=500, message=f"the provider stopped: {word}", native=word)
+        elif sequence is not None and word in ("stop", "stop_sequence"):
+            extras = Extras(origin=NAME, fields={sequence[0]: sequence[1]})
+            return Stop(reason=StopReason.SEQUENCE, native=word, sequence=sequence[1], extras=extras)
+    return Stop(reason=reason, native=word, explanation=refusal)
 
 
 def finish_word(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:

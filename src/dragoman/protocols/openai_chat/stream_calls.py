@@ -177,6 +177,12 @@ class CallAssembly:
                     self._unknowns.members(call.extras.fields, ())
                 self._ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last call lacks the end of its arguments."""
+        last = self._calls[-1] if self._calls else None
+        return last is not None and not last.custom and bool(last.pieces) and not last.complete()
+
     def _owner(self, index: int | None, given: str, name: str, arguments: str) -> _Call | None:
         """The call a fragment belongs to; None if it opens one (the table above)."""
         call = self._by_index.get(index) if index is not None else self._by_id.get(given)

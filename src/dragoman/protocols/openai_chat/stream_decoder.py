@@ -35,15 +35,17 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
+from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in
 from dragoman.protocols.openai_chat.parts import decode_annotation
-from dragoman.protocols.openai_chat.shapes import DETAILS, FINISH_FAILURES, NAME, REASONING_FIELDS
-from dragoman.protocols.openai_chat.stops import STOP_STRINGS, broken_off, stop_of, stop_string
+from dragoman.protocols.openai_chat.shapes import DETAILS, NAME, REASONING_FIELDS
+from dragoman.protocols.openai_chat.stops import STOP_STRINGS, stop_of, stop_string
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
 from dragoman.protocols.openai_chat.usage import decode_usage, whole_number
+from dragoman.rules.ends import at_cap, broken_off, said, settled
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.halves import Halves
@@ -99,6 +101,7 @@ class ChatStreamDecoder:
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._target = asked.target
+        self._cap = asked.request.max_tokens
         self._ledger = ledger
         self._halves = Halves(ledger)
         self._state = _FRESH
@@ -270,10 +273,11 @@ class ChatStreamDecoder:
             return
         if not isinstance(finish, str):
             raise WireError("/choices/0/finish_reason", "string", kind_of(finish))
-        if not finish:
+        if not said(finish):
             return
-        if finish in FINISH_FAILURES:
-            self._fail(broken_off(finish), events)
+        broken = broken_off(finish)
+        if broken is not None:
+            self._fail(broken, events)
             return
         self._finish = finish
         self._sequence = stop_string(choice)
@@ -436,17 +440,21 @@ class ChatStreamDecoder:
         if self._state is _FRESH:
             self._fail(_unreadable(_EMPTY), events)
             return
+        cut = self._calls.unfinished
         self._end_parts(events)
         self._halves.close()
         if self._citations:
             self._ledger.dropped(Feature.CITATIONS, ("parts",), "citations without a text")
+        usage: Usage | None = None
         if self._usage is not None:
             try:
-                events.append(UsageReported(decode_usage(self._usage, self._tier, self._ledger)))
+                usage = decode_usage(self._usage, self._tier, self._ledger)
+                events.append(UsageReported(usage))
             except WireError as error:
                 self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
         refusal = "".join(self._refusal)
         stop = stop_of(self._finish, calls=self._calls.any_told, refusal=refusal or None, sequence=self._sequence)
+        stop = settled(stop, self._ledger, cut=cut or at_cap(usage, self._cap))
         if self._sequence is not None and stop.sequence is None:
             self._unknowns.name(*self._sequence)
         self._state = _OVER

@@ -54,6 +54,7 @@ from dragoman.protocols.openai_responses.usage import (
     without_searches,
 )
 from dragoman.rules.arguments import or_empty
+from dragoman.rules.ends import reason_of
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
 from dragoman.wire.fields import Fields
@@ -111,7 +112,10 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     reason = details.get("reason") if isinstance(details, dict) else None
     native = reason if isinstance(reason, str) else status if isinstance(status, str) else ""
     if status == INCOMPLETE:
-        found = _REASONS.get(native, StopReason.LENGTH)
+        found = _REASONS.get(native) or reason_of(native)
+        if native not in _REASONS and found in (StopReason.END, StopReason.OTHER):
+            # That it is incomplete is said; only the word for it is not known.
+            found = StopReason.LENGTH
         if found is not StopReason.END:
             return Stop(reason=found, native=native)
     for part in parts:
@@ -156,6 +160,8 @@ def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
         ledger.approximated(Feature.PAUSE, ("stop",), "told as an answer cut at its length")
     elif stop.reason is StopReason.CONTEXT_FULL:
         ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), "told as an answer cut at its length")
+    elif stop.reason is StopReason.OTHER and stop.native:
+        ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), "an end that is not known is told as complete")
 
 
 def lose_members(extras: Extras, at: Place, ledger: Ledger) -> None:

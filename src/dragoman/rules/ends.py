@@ -1,0 +1,177 @@
+"""Why answers end, in the words of all servers (mapping.md §17): one table, for whichever protocol the word comes in.
+
+A proxy passes on the words of whoever answered, in any case and spelling, so a word is not read by protocol. Words that
+are not listed are judged by what they are made of; what is still unknown is judged by the answer: whether it looks cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import InputForm, Part, ToolCall
+from dragoman.model.response import Stop, StopReason, Usage
+from dragoman.rules.arguments import is_complete
+
+# Sources of the words that the protocols themselves do not have:
+#   z.ai         https://docs.z.ai/api-reference/llm/chat-completion (sensitive, network_error and Anthropic's)
+#   Mistral      https://docs.mistral.ai/api/endpoint/chat (model_length, error)
+#   DeepSeek     https://api-docs.deepseek.com/api/create-chat-completion (insufficient_system_resource)
+#   Gemini       https://ai.google.dev/api/generate-content#FinishReason
+#   Bedrock      https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
+#   Cohere       https://docs.cohere.com/reference/chat (complete, tool_call, timeout, user_cancel, error_toxic)
+#   Together     https://docs.together.ai/reference/chat-completions-1 (eos)
+#   TGI          https://huggingface.co/docs/text-generation-inference/reference/api_reference (eos_token)
+#   watsonx      https://cloud.ibm.com/apidocs/watsonx-ai (not_finished, cancelled, time_limit, token_limit)
+#   DashScope    https://help.aliyun.com/zh/model-studio/qwen-api-reference (the string "null" while it goes on)
+#   vLLM, SGLang https://docs.vllm.ai/en/latest/api/vllm/v1/engine (abort, error, repetition)
+#   Ollama       https://github.com/ollama/ollama/blob/main/docs/api.md (load, unload)
+_END, _LENGTH, _FILTER = StopReason.END, StopReason.LENGTH, StopReason.FILTER
+ENDS: dict[str, StopReason] = {
+    "stop": _END,
+    "end_turn": _END,
+    "stop_sequence": _END,
+    "eos": _END,
+    "eos_token": _END,
+    "endoftext": _END,
+    "complete": _END,
+    "completed": _END,
+    "finished": _END,
+    "done": _END,
+    "normal": _END,
+    "stop_criteria_met": _END,
+    "steered": _END,
+    "compaction": _END,
+    "load": _END,
+    "unload": _END,
+    # Words that say "calls" count only if there are calls.
+    "tool_calls": _END,
+    "tool_call": _END,
+    "tool_use": _END,
+    "function_call": _END,
+    "length": _LENGTH,
+    "max_tokens": _LENGTH,
+    "max_output_tokens": _LENGTH,
+    "max_length": _LENGTH,
+    "max_messages": _LENGTH,
+    "token_limit": _LENGTH,
+    "time_limit": _LENGTH,
+    "timeout": _LENGTH,
+    "incomplete": _LENGTH,
+    "repetition": _LENGTH,
+    "pause_turn": _LENGTH,
+    "model_context_window_exceeded": StopReason.CONTEXT_FULL,
+    "model_length": StopReason.CONTEXT_FULL,
+    "context_length_exceeded": StopReason.CONTEXT_FULL,
+    "content_filter": _FILTER,
+    "content_filtered": _FILTER,
+    "guardrail_intervened": _FILTER,
+    "sensitive": _FILTER,
+    "refusal": _FILTER,
+    "safety": _FILTER,
+    "image_safety": _FILTER,
+    "recitation": _FILTER,
+    "language": _FILTER,
+    "blocklist": _FILTER,
+    "prohibited_content": _FILTER,
+    "spii": _FILTER,
+    "error_toxic": _FILTER,
+}
+# Words by which servers say that the answer broke off; the value tells whether for want of room.
+FAILURES: dict[str, bool] = {
+    "error": False,
+    "network_error": False,
+    "abort": False,
+    "aborted": False,
+    "cancel": False,
+    "cancelled": False,
+    "canceled": False,
+    "user_cancel": False,
+    "error_limit": False,
+    # The model wrote a call that its own server could not read: asked again it mostly does better.
+    "malformed_function_call": False,
+    "malformed_response": False,
+    "unexpected_tool_call": False,
+    "insufficient_system_resource": True,
+    "overloaded": True,
+}
+# While the answer goes on, and where nobody knows.
+_NO_REASON = frozenset({"", "null", "none", "not_finished", "finish_reason_unspecified", "unspecified"})
+
+# What words are made of, in the order in which it counts: `stopped_limit` is a cut, `error_limit` is listed above.
+_ROOTS: tuple[tuple[tuple[str, ...], StopReason], ...] = (
+    (("context_window", "context_length", "context_full"), StopReason.CONTEXT_FULL),
+    (("filter", "safety", "moderat", "guardrail", "policy", "toxic", "prohibit", "sensitive", "block"), _FILTER),
+    (("length", "limit", "max_", "_max", "exceed", "truncat", "incomplete", "timeout", "budget", "repet"), _LENGTH),
+    (("stop", "end_", "eos", "eot", "complete", "finish", "done", "tool", "function"), _END),
+)
+_FAILING = ("error", "fail", "abort", "cancel", "interrupt", "unavailable", "overload", "malformed")
+
+
+def said(word: str | None) -> str:
+    """The provider's word if it says anything; `""` and what means "not yet" are no reason."""
+    return word if word is not None and _plain(word) not in _NO_REASON else ""
+
+
+def reason_of(word: str) -> StopReason:
+    """What a word means; that of none is an end."""
+    plain = _plain(word)
+    if plain in _NO_REASON:
+        return _END
+    found = ENDS.get(plain)
+    if found is not None:
+        return found
+    for roots, reason in _ROOTS:
+        if any(root in plain for root in roots):
+            return reason
+    return StopReason.OTHER
+
+
+def broken_off(word: str | None) -> Failure | None:
+    """The failure that a word stands for; None if it is no such word."""
+    plain = _plain(word or "")
+    crowded = FAILURES.get(plain)
+    if crowded is None:
+        if plain in ENDS or not any(root in plain for root in _FAILING):
+            return None
+        crowded = "overload" in plain or "unavailable" in plain
+    kind, status = (FailureKind.OVERLOADED, 503) if crowded else (FailureKind.INTERNAL, 500)
+    return Failure(kind=kind, status=status, message=f"the provider stopped: {word}", native=word or "")
+
+
+def _plain(word: str) -> str:
+    """A word without its writer's habits: `FINISH_REASON_MAX_TOKENS`, `content_filter: RECITATION`, `tool-calls`."""
+    plain = word.rpartition(":")[2].strip().lower().replace("-", "_").replace(" ", "_")
+    return plain if plain in _NO_REASON else plain.removeprefix("finish_reason_")
+
+
+_CUT = "the provider's word for the end is not known, and the answer looks cut: told as cut at its length"
+
+
+def settled(stop: Stop, ledger: Ledger, *, cut: bool) -> Stop:
+    """The stop; one that nobody knows, of an answer that looks cut, must not pass for a good end."""
+    known = said(stop.native) and reason_of(stop.native) is not StopReason.OTHER
+    if not cut or known or stop.reason in (StopReason.REFUSAL, StopReason.SEQUENCE):
+        return stop
+    ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), _CUT)
+    return replace(stop, reason=_LENGTH)
+
+
+def at_cap(usage: Usage | None, cap: int | None) -> bool:
+    """Whether the answer took all the tokens that it was given."""
+    return usage is not None and cap is not None and 0 < cap <= usage.output
+
+
+def has_open_call(parts: Iterable[Part]) -> bool:
+    """Whether a call in an answer lacks the end of its arguments."""
+    return any(
+        isinstance(part, ToolCall)
+        and part.form is InputForm.JSON
+        and part.arguments.strip() != ""
+        and not is_complete(part.arguments)
+        for part in parts
+    )
