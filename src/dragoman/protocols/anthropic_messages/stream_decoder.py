@@ -71,6 +71,10 @@ class MessagesStreamDecoder:
         self._blocks: dict[int, Block] = {}
         self._usage: JsonObject = {}
         self._stop: Fields | None = None
+        # What the first event may bring already: blocks that no event has told, and the end of a message that is whole.
+        self._held: dict[int, JsonObject] = {}
+        self._whole_stop: Fields | None = None
+        self._spoken = False
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells."""
@@ -114,6 +118,8 @@ class MessagesStreamDecoder:
         try:
             if self._stop is not None and said(self._stop.optional_text("stop_reason")):
                 return self._read_end({})
+            if self._whole_stop is not None and not self._spoken:
+                return self._read_end({})
         except WireError as error:
             return self._fail(f"the provider's stream cannot be read: {error}")
         return self._fail(ENDED_EARLY)
@@ -134,10 +140,28 @@ class MessagesStreamDecoder:
         self._unknowns.members(event, _EVENT)
         self._unknowns.members(message.value, _MESSAGE)
         if not self._fresh:
-            return []
+            # Said again before anything else it is a repetition; later another answer begins where this one broke off.
+            return self._fail("another message began inside the stream") if self._spoken else []
         self._fresh = False
+        content = message.value.get("content")
+        blocks = content if type(content) is list else ()
+        self._held = {number: block for number, block in enumerate(blocks) if type(block) is dict}
+        if said(message.optional_text("stop_reason")):
+            self._whole_stop = message
         started = Started(id=message.optional_text("id") or "", model=message.optional_text("model") or "")
         return [started, *self._remember_usage(message)]
+
+    def _tell_held(self, before: int | None = None) -> list[Event]:
+        """The blocks that the start brought and no event told, as far as the one that comes now."""
+        events: list[Event] = []
+        for number in sorted(self._held):
+            if before is None or number < before:
+                block = self._new_block(self._held.pop(number))
+                events += [*block.open(), *block.close()]
+        return events
+
+    def _new_block(self, start: JsonObject) -> Block:
+        return BLOCKS.get(text_of(start, "type"), Block)(self._reading, start)
 
     def _remember_usage(self, owner: Fields) -> list[Event]:
         try:
@@ -161,8 +185,11 @@ class MessagesStreamDecoder:
         self._unknowns.members(event, _EVENT)
         # A block that was left open ends where the next one begins.
         events += self._close_blocks()
-        block = BLOCKS.get(text_of(start, "type"), Block)(self._reading, start)
-        self._blocks[index] = block
+        events += self._tell_held(index)
+        # A block that is begun again by its own event is told by that.
+        self._held.pop(index, None)
+        self._spoken = True
+        block = self._blocks[index] = self._new_block(start)
         return events + block.open()
 
     def _read_delta(self, event: JsonObject) -> list[Event]:
@@ -174,11 +201,18 @@ class MessagesStreamDecoder:
         if type(kind) is not str:
             return []
         events: list[Event] = []
+        if block is None and index in self._held:
+            # Its beginning came with the start of the message.
+            self._spoken = True
+            events = self._tell_held(index)
+            block = self._blocks[index] = self._new_block(self._held.pop(index))
+            events += block.open()
         if block is None:
             if kind not in _UNANNOUNCED:
                 self._unknowns.name(kind)
                 return []
             # A block that was never begun, or is over already, begins with what it says.
+            self._spoken = True
             events = self._begin()
             block = self._blocks[index] = BLOCKS[_UNANNOUNCED[kind]](self._reading, {"type": _UNANNOUNCED[kind]})
             events += block.open()
@@ -218,9 +252,10 @@ class MessagesStreamDecoder:
         self._unknowns.members(event, _EVENT)
         # A block that nobody ended was cut.
         cut = bool(self._blocks)
-        events = self._begin() + self._close_blocks()
+        events = self._begin() + self._close_blocks() + self._tell_held()
         self._halves.close()
-        told = self._stop or Fields({})
+        told = self._stop if self._stop is not None and said(self._stop.optional_text("stop_reason")) else None
+        told = told or self._whole_stop or self._stop or Fields({})
         broken = broken_off(told.optional_text("stop_reason"))
         if broken is not None:
             self._finish()

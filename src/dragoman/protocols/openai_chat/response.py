@@ -44,12 +44,19 @@ from dragoman.protocols.openai_chat.shapes import (
     NAME,
     SERVED_TIERS,
 )
-from dragoman.protocols.openai_chat.stops import finish_word, report_stop, stop_of, stop_string
+from dragoman.protocols.openai_chat.stops import (
+    PROMPT_FILTER,
+    finish_word,
+    is_filtered,
+    report_stop,
+    stop_of,
+    stop_string,
+)
 from dragoman.protocols.openai_chat.think import INLINE, split_thinking
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, whole_number
 from dragoman.rules import ids
 from dragoman.rules.arguments import or_empty
-from dragoman.rules.ends import at_cap, broken_off, has_open_call, settled
+from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.wire.fields import Fields
 
@@ -62,6 +69,8 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     fields = Fields(body)
     fields.skip("error")
     choices = list(fields.each("choices"))
+    if not choices and is_filtered(body.get(PROMPT_FILTER)):
+        choices = [Fields({"finish_reason": "content_filter"}, ((None, "choices"), 0))]
     if not choices:
         raise fields.wrong("choices", "at least one choice", "none")
     choice = choices[0]
@@ -69,7 +78,12 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     broken = broken_off(word)
     if broken is not None:
         return broken
-    message = choice.fields("message")
+    message = choice.optional_fields("message")
+    if message is None:
+        if reason_of(word or "") is not StopReason.FILTER:
+            raise choice.fail("message", "object", None)
+        # Azure leaves it out where the answer was filtered.
+        message = Fields({})
     parts = _decode_message(message, choice, asked, ledger)
     stop = stop_of(
         word,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
@@ -13,6 +13,18 @@ from dragoman.rules.extras import drop_extras
 
 # Members of a choice in which servers say which stop string fired.
 STOP_STRINGS = ("stop_reason", "matched_stop")
+
+
+# What Azure says of the question, in an answer's first chunk or beside its choices
+# (https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter).
+PROMPT_FILTER = "prompt_filter_results"
+
+
+def is_filtered(results: JsonValue) -> bool:
+    """Whether any of the results of a filter says that it fired."""
+    if isinstance(results, dict):
+        return results.get("filtered") is True or any(is_filtered(member) for member in results.values())
+    return isinstance(results, list) and any(is_filtered(member) for member in results)
 
 
 def stop_string(choice: JsonObject) -> tuple[str, str] | None:

@@ -40,7 +40,7 @@ from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in
 from dragoman.protocols.openai_chat.parts import decode_annotation
 from dragoman.protocols.openai_chat.shapes import DETAILS, NAME, REASONING_FIELDS
-from dragoman.protocols.openai_chat.stops import STOP_STRINGS, stop_of, stop_string
+from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
@@ -125,6 +125,8 @@ class ChatStreamDecoder:
         self._finish: str | None = None
         self._sequence: tuple[str, str] | None = None
         self._told_choices = False
+        # The question was filtered; without an answer that is why.
+        self._filtered = False
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells; its event name means nothing here."""
@@ -218,6 +220,8 @@ class ChatStreamDecoder:
         if isinstance(tier, str):
             self._tier = tier
         choices = chunk.get("choices")
+        if not choices and is_filtered(chunk.get(PROMPT_FILTER)):
+            self._filtered = True
         if choices is None:
             return
         if not isinstance(choices, list):
@@ -453,6 +457,8 @@ class ChatStreamDecoder:
             except WireError as error:
                 self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
         refusal = "".join(self._refusal)
+        if self._filtered and self._finish is None and self._next_index() == 0:
+            self._finish = "content_filter"
         stop = stop_of(self._finish, calls=self._calls.any_told, refusal=refusal or None, sequence=self._sequence)
         stop = settled(stop, self._ledger, cut=cut or at_cap(usage, self._cap))
         if self._sequence is not None and stop.sequence is None:

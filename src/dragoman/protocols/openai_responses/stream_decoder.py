@@ -128,6 +128,14 @@ class StreamDecoder:
 
     # The answer as a whole.
 
+    def _created(self, event: JsonObject) -> None:
+        if self._items:
+            # Another answer begins where this one broke off.
+            message = "another response began inside the stream"
+            self._fail(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message))
+        else:
+            self._begin(event)
+
     def _begin(self, event: JsonObject) -> None:
         response = event.get("response")
         if type(response) is dict:
@@ -270,7 +278,7 @@ _ROUTES: dict[str, tuple[type[GrowingItem], str, _Grow]] = {
 
 # Events of the answer.
 _HANDLERS: dict[str, Callable[[StreamDecoder, JsonObject], None]] = {
-    "response.created": StreamDecoder._begin,
+    "response.created": StreamDecoder._created,
     "response.queued": StreamDecoder._begin,
     "response.in_progress": StreamDecoder._begin,
     "response.output_item.added": StreamDecoder._added,
