@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.errors import WireError
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -17,7 +18,7 @@ from dragoman.model.parts import (
     Thinking,
     ToolCall,
 )
-from dragoman.model.response import Response, Stop, StopReason
+from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.answers import encode_answer_parts
 from dragoman.protocols.anthropic_messages.failure import failure_in_body
 from dragoman.protocols.anthropic_messages.hosted import listing_result
@@ -46,8 +47,14 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     broken = broken_off(fields.optional_text("stop_reason"))
     if broken is not None:
         return broken
-    usage = fields.optional_fields("usage")
-    counted = decode_usage(usage) if usage is not None else None
+    counted: Usage | None = None
+    try:
+        usage = fields.optional_fields("usage")
+        counted = decode_usage(usage) if usage is not None else None
+    except WireError as error:
+        # Counts that cannot be read are no reason to fail.
+        fields.skip("usage")
+        ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
     parts = decode_answer_parts(fields, asked, ledger)
     cut = has_open_call(parts) or at_cap(counted, asked.request.max_tokens)
     return Response(

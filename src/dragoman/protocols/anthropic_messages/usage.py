@@ -9,6 +9,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.rules import counts
 from dragoman.wire.fields import Fields
 
 # Tiers of other protocols in this one's words (U7).
@@ -24,6 +25,7 @@ _STANDARD = "standard"
 
 def decode_usage(usage: Fields) -> Usage:
     """Read token counts; what is only known here is kept for the way home."""
+    usage = Fields(counts.spelled(usage.value), usage.path)
     uncached = usage.optional_integer("input_tokens") or 0
     written = usage.optional_integer("cache_creation_input_tokens")
     read = usage.optional_integer("cache_read_input_tokens")
@@ -114,7 +116,15 @@ def encode_counts(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 
 # Of the details of other protocols these are told, under other names.
-_TOLD = frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens", "cache_write_tokens_details"})
+_TOLD = frozenset(
+    {
+        "cached_tokens",
+        "cache_write_tokens",
+        "cache_creation_tokens",
+        "reasoning_tokens",
+        "cache_write_tokens_details",
+    }
+)
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details", "input_tokens_details", "output_tokens_details")
 
 
@@ -129,7 +139,7 @@ def _counts_more(extras: Extras) -> bool:
 
 def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
     """Counts of a stream: the later value of each member wins, nothing is added up (U8)."""
-    merged: JsonObject = {**earlier, **{key: value for key, value in later.items() if value is not None}}
+    merged: JsonObject = {**earlier, **counts.news(earlier, later)}
     # All of them are read again with each event that has some.
     if max([len(merged), *(len(value) for value in merged.values() if isinstance(value, dict))]) > _MOST_MEMBERS:
         raise WireError("/usage", f"at most {_MOST_MEMBERS} members", "more")

@@ -53,12 +53,13 @@ from dragoman.protocols.openai_chat.stops import (
     stop_string,
 )
 from dragoman.protocols.openai_chat.think import INLINE, split_thinking
-from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, whole_number
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_in, whole_number
 from dragoman.rules import ids
 from dragoman.rules.arguments import or_empty
 from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.wire.fields import Fields
+from dragoman.wire.json import kind_of
 
 
 def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response | Failure:
@@ -93,9 +94,15 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     )
     if stop.extras is not None:
         choice.skip(*stop.extras.fields)
-    usage = fields.optional_object("usage")
+    fields.skip("usage")
+    choice.skip("usage")
+    usage = usage_in(body, choice.value)
     tier = fields.optional_text("service_tier")
-    counted = decode_usage(usage, tier, ledger) if usage is not None else None
+    counted = decode_usage(usage, tier, ledger) if isinstance(usage, dict) else None
+    if usage is not None and counted is None:
+        # Counts that cannot be read are no reason to fail.
+        note = f"the provider's usage cannot be read: {kind_of(usage)}"
+        ledger.dropped(Feature.USAGE, ("usage",), note)
     stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
     created = fields.optional_number("created")
     return Response(

@@ -44,7 +44,8 @@ from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
-from dragoman.protocols.openai_chat.usage import decode_usage, whole_number
+from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in, whole_number
+from dragoman.rules.counts import news
 from dragoman.rules.ends import at_cap, broken_off, said, settled
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
@@ -55,7 +56,7 @@ from dragoman.wire.json import kind_of
 from dragoman.wire.sse import Frame
 
 # What is read of a chunk, its choice and its delta, and what loses nothing by being left out.
-_CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation"}
+_CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation", GROQ}
 _CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
 _DELTA = frozenset(
     {
@@ -70,6 +71,9 @@ _DELTA = frozenset(
         DETAILS,
     }
 )
+_GROQ = frozenset({"id", "usage"})
+# Members of a choice that its last chunk has.
+_SAID_LAST = ("usage", *STOP_STRINGS)
 _CONTENT = frozenset({"type", "text"})
 _LOGPROBS = frozenset({"content", "refusal"})
 
@@ -209,17 +213,22 @@ class ChatStreamDecoder:
                 self._fail(failure, events)
                 return
         if [*chunk] != self._usual:
-            settled = self._unknowns.members(chunk, _CHUNK)
+            groq = chunk.get(GROQ)
+            if isinstance(groq, dict):
+                # Its counts are read below, and its id is of the call, not of the answer.
+                self._unknowns.members(groq, _GROQ)
+            settled = self._unknowns.members(chunk, _CHUNK) and groq is None
             self._usual = [*chunk] if settled and "choices" in chunk and "error" not in chunk else []
         if self._state is _FRESH:
             self._start(chunk, events)
-        usage = chunk.get("usage")
+        choices = chunk.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
+        usage = usage_in(chunk, first if isinstance(first, dict) else None)
         if usage is not None:
             self._remember_usage(usage)
         tier = chunk.get("service_tier")
         if isinstance(tier, str):
             self._tier = tier
-        choices = chunk.get("choices")
         if not choices and is_filtered(chunk.get(PROMPT_FILTER)):
             self._filtered = True
         if choices is None:
@@ -252,11 +261,9 @@ class ChatStreamDecoder:
             note = f"the provider's usage cannot be read: {kind_of(usage)}"
             self._ledger.dropped(Feature.USAGE, ("usage",), note)
             return
-        known: JsonObject = {key: value for key, value in usage.items() if value is not None}
         if self._usage is None:
-            self._usage = known
-        else:
-            self._usage.update(known)
+            self._usage = {}
+        self._usage.update(news(self._usage, usage))
 
     def _other_choice(self) -> None:
         if not self._told_choices:
@@ -292,12 +299,12 @@ class ChatStreamDecoder:
         """Report the members of a choice that nobody reads; a stop string is told with the end."""
         settled = True
         for key, value in choice.items():
-            if key not in _CHOICE and not (key in STOP_STRINGS and isinstance(value, str)):
+            if key not in _CHOICE and key != "usage" and not (key in STOP_STRINGS and isinstance(value, str)):
                 settled = self._unknowns.name(key, value) and settled
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, dict):
             self._unknowns.members(logprobs, _LOGPROBS)
-        usual = settled and choice.keys() >= _CHOICE - {"logprobs"} and choice.keys().isdisjoint(STOP_STRINGS)
+        usual = settled and choice.keys() >= _CHOICE - {"logprobs"} and choice.keys().isdisjoint(_SAID_LAST)
         self._usual_choice = [*choice] if usual else []
 
     def _delta(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
@@ -451,11 +458,8 @@ class ChatStreamDecoder:
             self._ledger.dropped(Feature.CITATIONS, ("parts",), "citations without a text")
         usage: Usage | None = None
         if self._usage is not None:
-            try:
-                usage = decode_usage(self._usage, self._tier, self._ledger)
-                events.append(UsageReported(usage))
-            except WireError as error:
-                self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
+            usage = decode_usage(self._usage, self._tier, self._ledger)
+            events.append(UsageReported(usage))
         refusal = "".join(self._refusal)
         if self._filtered and self._finish is None and self._next_index() == 0:
             self._finish = "content_filter"

@@ -4,65 +4,123 @@ from __future__ import annotations
 
 import math
 
-from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.protocols.openai_chat.parts import merge_extras, unmodelled
+from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.rules.counts import PRICED, count_of, inclusive
 from dragoman.rules.extras import drop_extras
-from dragoman.wire.fields import Fields
+
+# Where servers tell a count, in the order in which it is believed: in the details, then beside the totals.
+#   input_tokens, output_tokens          proxies of Responses and Messages servers
+#   cached_tokens                        https://platform.kimi.ai/docs/api/chat
+#   prompt_cache_hit_tokens              https://api-docs.deepseek.com/api/create-chat-completion
+#   cache_read_input_tokens, cache_creation_input_tokens, cache_creation_tokens
+#                                        https://docs.litellm.ai/docs/completion/prompt_caching
+#   num_cached_tokens                    https://docs.mistral.ai/capabilities/completion/prompt_caching
+#   reasoning_tokens beside the totals   https://docs.perplexity.ai/api-reference/sonar-post, SGLang
+_PROMPT, _COMPLETION = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+_READ = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens")
+_WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+_THINKING = ("reasoning_tokens",)
 
 
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
-    """Token counts, made inclusive where a server counts otherwise (U2-U4)."""
-    fields = Fields(usage, (None, "usage"))
-    prompt, completion = (
-        fields.optional_integer("prompt_tokens") or 0,
-        fields.optional_integer("completion_tokens") or 0,
-    )
-    total = fields.optional_integer("total_tokens")
-    details, output = (
-        fields.optional_fields("prompt_tokens_details"),
-        fields.optional_fields("completion_tokens_details"),
-    )
-    read = details.optional_integer("cached_tokens") if details is not None else None
-    written = details.optional_integer("cache_write_tokens") if details is not None else None
-    thinking = output.optional_integer("reasoning_tokens") if output is not None else None
-    hits = usage.get("prompt_cache_hit_tokens")
-    if read is None and isinstance(hits, int):
-        read = hits
-    extras = _usage_rest(fields, details, output)
+    """Token counts, made inclusive where a server counts otherwise (U2-U4, U10)."""
+    reading = _Reading(usage)
+    prompt, completion = reading.count(_PROMPT) or 0, reading.count(_COMPLETION) or 0
+    total = reading.count(("total_tokens",))
+    read, written = reading.count(_READ, _INPUT_DETAILS), reading.count(_WRITTEN, _INPUT_DETAILS)
+    thinking = reading.count(_THINKING, _OUTPUT_DETAILS)
+    if reading.unread:
+        note = f"counts that cannot be read: {', '.join(reading.unread)}"
+        ledger.dropped(Feature.USAGE, ("usage",), note)
     cached = (read or 0) + (written or 0)
-    counted_apart = bool(thinking) and total == prompt + completion + (thinking or 0) and total != prompt + completion
-    if cached > prompt or counted_apart:
-        extras = Extras(origin=NAME, fields=dict(usage))
-    if cached > prompt:
-        prompt += cached
-        ledger.approximated(Feature.USAGE, ("usage", "input"), "cached tokens were not in the total and are added")
-    if counted_apart:
-        completion += thinking or 0
+    beyond = total - prompt - completion if total is not None else 0
+    counted_apart = bool(thinking) and beyond == thinking
+    everything, once = inclusive(
+        prompt,
+        read,
+        written,
+        ledger,
+        apart=0 < beyond == cached and not counted_apart,
+        priced=not PRICED.isdisjoint(usage),
+    )
+    as_told = everything == prompt and once == written and not counted_apart and not reading.unread
+    extras = reading.rest() if as_told else Extras(origin=NAME, fields=dict(usage))
     return Usage(
-        input=prompt,
-        output=completion,
+        input=everything,
+        output=completion + (thinking or 0) if counted_apart else completion,
         cache_read=read,
-        cache_write=written,
+        cache_write=once,
         thinking=thinking,
         service_tier=tier,
         extras=extras,
     )
 
 
-def _usage_rest(fields: Fields, details: Fields | None, output: Fields | None) -> Extras | None:
-    rest = unmodelled(fields)
-    known: JsonObject = dict(rest.fields) if rest is not None else {}
-    for key, inner in (("prompt_tokens_details", details), ("completion_tokens_details", output)):
-        more = unmodelled(inner) if inner is not None else None
-        if more is not None:
-            known[key] = more.fields
-    return Extras(origin=NAME, fields=known) if known else None
+class _Reading:
+    """Counts of one answer while they are read."""
+
+    def __init__(self, usage: JsonObject) -> None:
+        self._usage = usage
+        self._read: dict[str, set[str]] = {"": set()}
+        self.unread: list[str] = []
+
+    def count(self, names: tuple[str, ...], details: tuple[str, ...] = ()) -> int | None:
+        """The first of these members that holds a count."""
+        for key in (*details, ""):
+            owner = self._usage.get(key) if key else self._usage
+            if not isinstance(owner, dict):
+                continue
+            for name in names:
+                value = owner.get(name)
+                if value is None:
+                    continue
+                found = count_of(value)
+                if found is None:
+                    self.unread.append(f"{key}.{name}" if key else name)
+                    continue
+                if name == names[0] and key in _HOME and bool(key) == bool(details):
+                    # Under any other name it stays as it is, for the way home.
+                    self._read.setdefault(key, set()).add(name)
+                return found
+        return None
+
+    def rest(self) -> Extras | None:
+        """What the model does not hold, or holds under another name."""
+        rest: JsonObject = {}
+        for key, value in self._usage.items():
+            if isinstance(value, dict) and key in _HOME:
+                value = {name: count for name, count in value.items() if name not in self._read.get(key, ())} or None
+            if value is not None and key not in self._read[""]:
+                rest[key] = value
+        return Extras(origin=NAME, fields=rest) if rest else None
+
+
+# Where the counts stand that are written at home.
+_HOME = frozenset({"", "prompt_tokens_details", "completion_tokens_details"})
+
+
+def usage_in(answer: JsonObject, choice: JsonObject | None) -> JsonValue:
+    """Where an answer or a chunk tells its counts: beside the choices, in the first of them, or in Groq's member."""
+    found = answer.get("usage")
+    if found is None and choice is not None:
+        # https://platform.kimi.ai/docs/api/chat: the last chunk of a stream.
+        found = choice.get("usage")
+    if found is None:
+        # https://console.groq.com/docs/api-reference#chat-create: the last chunk of a stream.
+        groq = answer.get(GROQ)
+        found = groq.get("usage") if isinstance(groq, dict) else None
+    return found
+
+
+GROQ = "x_groq"
 
 
 def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
@@ -117,8 +175,5 @@ def whole_number(value: JsonValue) -> int | None:
 
 
 def usage_of(usage: JsonObject) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
-    try:
-        return decode_usage(usage, None, Ledger())
-    except WireError:
-        return None
+    """The token counts of a whole answer that is otherwise not read."""
+    return decode_usage(usage, None, Ledger())

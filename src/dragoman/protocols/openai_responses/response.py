@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
@@ -82,7 +83,12 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         raise fields.fail("output", "array", body.get("output"))
     reader = OutputReader(asked, ledger)
     parts = tuple([part for item in fields.each("output") for part in reader.read(item)])
-    usage = decode_usage(body, ledger, home=reader.home)
+    usage: Usage | None = None
+    try:
+        usage = decode_usage(body, ledger, home=reader.home)
+    except WireError as unread:
+        # Counts that cannot be read are no reason to fail.
+        ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {unread}")
     response = Response(
         origin=NAME,
         id=fields.optional_text("id") or "",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
-from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_responses.shapes import NAME
+from dragoman.rules.counts import PRICED, count_of, inclusive, spelled
 from dragoman.wire.fields import Fields
 
 # Beside the searches the pictures are counted as well, even where there are none.
@@ -25,9 +25,10 @@ NO_IMAGES: JsonObject = {
 def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage | None:
     """Token counts; totals are inclusive on this wire already, but for servers that count cached input apart (U2)."""
     outer = Fields(response)
-    usage = outer.optional_fields("usage")
-    if usage is None:
+    told = outer.optional_object("usage")
+    if told is None:
         return None
+    usage = Fields(spelled(told), (outer.path, "usage"))
     inputs = usage.optional_fields("input_tokens_details") or Fields({})
     outputs = usage.optional_fields("output_tokens_details") or Fields({})
     counts = Usage(
@@ -40,10 +41,19 @@ def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage |
         service_tier=outer.optional_text("service_tier"),
     )
     beyond = _beyond(usage, inputs, outputs, counts)
-    cached = (counts.cache_read or 0) + (counts.cache_write or 0)
-    if cached > counts.input and not home:
-        ledger.approximated(Feature.USAGE, ("usage", "input"), "cached tokens were not in the total and are added")
-        counts = replace(counts, input=counts.input + cached)
+    if not home:
+        cached = (counts.cache_read or 0) + (counts.cache_write or 0)
+        total = count_of(usage.value.get("total_tokens"))
+        apart = total is not None and 0 < total - counts.input - counts.output == cached
+        everything, once = inclusive(
+            counts.input,
+            counts.cache_read,
+            counts.cache_write,
+            ledger,
+            apart=apart,
+            priced=not PRICED.isdisjoint(usage.value),
+        )
+        counts = replace(counts, input=everything, cache_write=once)
     return replace(counts, extras=Extras(origin=NAME, fields=beyond)) if beyond else counts
 
 
@@ -109,7 +119,7 @@ def encode_usage(usage: Usage | None) -> JsonObject:
 
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
-_COUNTED = ("cached_tokens", "cache_write_tokens", "reasoning_tokens")
+_COUNTED = ("cached_tokens", "cache_write_tokens", "cache_creation_tokens", "reasoning_tokens")
 
 
 def has_other_counts(extras: Extras) -> bool:

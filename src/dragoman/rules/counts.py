@@ -1,0 +1,62 @@
+"""Token counts as servers spell and add them up (mapping.md §18)."""
+
+from __future__ import annotations
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.model.losses import Ledger
+
+# More tokens nobody counts.
+_MOST = 2**53
+
+
+def count_of(value: JsonValue) -> int | None:
+    """A count, as a number or as the text of one; None if it is none."""
+    if type(value) is int:
+        return value if 0 <= value < _MOST else None
+    if isinstance(value, str | float | Number):
+        try:
+            number = float(value.strip() if isinstance(value, str) else value)
+        except (ValueError, OverflowError):
+            return None
+        return int(number) if number.is_integer() and 0 <= number < _MOST else None
+    return None
+
+
+def news(earlier: JsonObject, later: JsonObject) -> JsonObject:
+    """Of counts that come again those that count: the later, but null and zero say nothing against what is known."""
+    return {key: value for key, value in later.items() if value is not None and not (value == 0 and earlier.get(key))}
+
+
+def spelled(usage: JsonObject) -> JsonObject:
+    """Counts with numbers where a server writes their text."""
+    return {
+        key: spelled(value)
+        if isinstance(value, dict)
+        else count_of(value)
+        if isinstance(value, str) and value.isascii() and value.isdigit()
+        else value
+        for key, value in usage.items()
+    }
+
+
+def inclusive(
+    total_input: int, read: int | None, written: int | None, ledger: Ledger, *, apart: bool, priced: bool
+) -> tuple[int, int | None]:
+    """All input tokens, cached ones included, and those written to a cache (U2, U10).
+
+    `apart` says that a total shows the cached ones to be counted beside the others; `priced` that OpenRouter counted.
+    """
+    if read and read == written and read <= total_input and (priced or read + written > total_input):
+        # https://openrouter.ai/docs/guides/best-practices/prompt-caching: Gemini's are read and written in one.
+        ledger.approximated(Feature.USAGE, ("usage", "cache_write"), "the same tokens as those read; counted once")
+        return total_input, 0
+    cached = (read or 0) + (written or 0)
+    if cached > total_input or (apart and cached):
+        ledger.approximated(Feature.USAGE, ("usage", "input"), "cached tokens were not in the total and are added")
+        return total_input + cached, written
+    return total_input, written
+
+
+# Members by which OpenRouter's counts are known (https://openrouter.ai/docs/use-cases/usage-accounting).
+PRICED = frozenset({"cost", "cost_details", "is_byok"})
