@@ -80,8 +80,43 @@ def test_a_relayed_stream_is_byte_exact(size: int) -> None:
 def test_the_last_event_of_a_relayed_stream_gets_the_blank_line_that_it_lacks(missing: int) -> None:
     stream = StreamTranslator(source=MESSAGES, target=MESSAGES)
     out = stream.feed(CLAUDE[:-missing]) + stream.close()
-    assert out.startswith(CLAUDE)
-    assert out.strip() == CLAUDE.strip()
+    assert out == CLAUDE
+    assert stream.failure is None
+
+
+LAST = {
+    MESSAGES: (CLAUDE, b""),
+    CHAT: (sse(*chat_chunks({"content": "one"}), named=False), b"data: [DONE]"),
+    RESPONSES: (
+        sse({"type": "response.created", "response": {"id": "resp_1"}}),
+        sse({"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": []}}).strip(),
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("missing", [0, 1, 2])
+@pytest.mark.parametrize("protocol", LAST)
+def test_item_22_a_relay_adds_no_more_than_the_last_event_lacks(
+    protocol: str, missing: int, line_end: bytes, size: int
+) -> None:
+    before, last = LAST[protocol]
+    whole = (before + last).strip().replace(b"\n", line_end) + 2 * line_end
+    sent = whole[: len(whole) - missing * len(line_end)]
+    stream = StreamTranslator(source=protocol, target=protocol)
+    out = b"".join(stream.feed(sent[at : at + size]) for at in range(0, len(sent), size)) + stream.close()
+    # A frame of one line without its end does not say what line ends look like.
+    assert out == (sent + b"\n\n" if missing == 2 and protocol == CHAT else whole)
+    assert stream.failure is None
+
+
+@pytest.mark.parametrize("tail", [b": bye\n", b"\n", b"event: bye\n", b": bye"])
+@pytest.mark.parametrize("protocol", [MESSAGES, CHAT])
+def test_item_22_a_tail_that_says_nothing_is_passed_on_as_it_is(protocol: str, tail: bytes) -> None:
+    before, _ = LAST[protocol]
+    stream = StreamTranslator(source=protocol, target=protocol)
+    assert stream.feed(before + tail) + stream.close() == before + tail
     assert stream.failure is None
 
 

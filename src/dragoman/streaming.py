@@ -458,9 +458,22 @@ class _Relay:
     def end(self, events: list[Event]) -> bytes:
         if events and isinstance(events[-1], Failed):
             return self._decoder.broken(events[-1].failure)
-        # The end of the stream ends an event, too (S14), but clients read it only before a blank line.
-        return bytes(self._held) + b"\n\n" if self._held.strip() else bytes(self._held)
+        return _with_blank_line(bytes(self._held))
 
+
+def _with_blank_line(frame: bytes) -> bytes:
+    """The last frame of a relayed stream, so that it is heard: the one repair of what a provider answers.
+
+    The end of a stream ends an event here (S14), but the official SDKs of Python drop one that no blank line ends: the
+    client would miss the finish reason, `message_stop` or `response.completed`. What has no data says nothing.
+    """
+    if _has_data(frame) is None:
+        return frame
+    line_end = b"\r\n" if b"\r\n" in frame else b"\r" if b"\r" in frame else b"\n"
+    return frame + line_end * (1 if frame.endswith(line_end) else 2)
+
+
+_has_data = re.compile(rb"(?:\A|[\r\n])data").search
 
 # A line end and another, of whatever kind, are a blank line; a return and its line feed are one line end.
 _BLANK_LINES = (b"\n\n", b"\n\r", b"\r\r")
