@@ -175,5 +175,8 @@ def whole_number(value: JsonValue) -> int | None:
 
 
 def usage_of(usage: JsonObject) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read."""
+    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
+    totals = [usage.get(name) for name in (*_PROMPT, *_COMPLETION)]
+    if all(count_of(total) is None for total in totals) and any(total is not None for total in totals):
+        return None
     return decode_usage(usage, None, Ledger())
