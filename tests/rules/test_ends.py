@@ -259,6 +259,32 @@ def test_item_14_an_incomplete_response_is_never_a_good_end(target: str, word: s
     assert end_of(target, json.loads(translator.close())) == TOLD[meant][target]
 
 
+@pytest.mark.parametrize("details", [None, {"reason": "max_output_tokens"}])
+def test_item_14_an_incomplete_event_says_enough(details: object) -> None:
+    done = {"id": "resp_1", "model": "m", "output": [], "incomplete_details": details}
+    events = [{"type": "response.created", "response": done}, {"type": "response.incomplete", "response": done}]
+    translator = StreamTranslator(source=RESPONSES, target=CHAT, collect=True)
+    translator.feed(b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
+    assert end_of(CHAT, json.loads(translator.close())) == "length"
+
+
+def test_item_14_a_cancelled_response_is_no_good_end_in_a_stream_either() -> None:
+    done = {"id": "resp_1", "model": "m", "output": [], "status": "cancelled"}
+    translator = StreamTranslator(source=RESPONSES, target=CHAT)
+    translator.feed(b"data: %b\n\n" % json.dumps({"type": "response.completed", "response": done}).encode())
+    assert translator.failure is not None
+    assert translator.failure.native == "cancelled"
+
+
+def test_item_14_a_stop_reason_is_not_undone_by_none() -> None:
+    whole_stream = streamed(MESSAGES, "max_tokens")
+    again = b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":""}}\n\n'
+    at = whole_stream.index(b"event: message_stop")
+    translator = StreamTranslator(source=MESSAGES, target=CHAT, collect=True)
+    translator.feed(whole_stream[:at] + again + whole_stream[at:])
+    assert end_of(CHAT, json.loads(translator.close())) == "length"
+
+
 @pytest.mark.parametrize("word", ["error", "network_error", "aborted"])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_item_14_a_word_for_an_error_is_an_error(source: str, target: str, word: str) -> None:

@@ -244,7 +244,7 @@ class MessagesStreamDecoder:
         self._unknowns.members(event, _EVENT)
         if delta is not None:
             self._unknowns.members(delta.value, _STOP)
-        if delta is not None and (self._stop is None or delta.value.get("stop_reason") is not None):
+        if delta is not None and (self._stop is None or said(delta.optional_text("stop_reason"))):
             self._stop = delta
         return self._begin() + self._remember_usage(fields)
 

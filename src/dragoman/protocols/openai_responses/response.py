@@ -60,6 +60,7 @@ from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
 from dragoman.wire.fields import Fields
 
+CANCELLED = "cancelled"
 _REASONS = {
     MAX_OUTPUT_TOKENS: StopReason.LENGTH,
     "max_messages": StopReason.LENGTH,
@@ -76,8 +77,8 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     if error or status == FAILED:
         told: JsonObject = {"message": error if isinstance(error, str) else "the response failed"}
         return failure_of(error if isinstance(error, dict) and error else told)
-    if status == "cancelled":
-        return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native="cancelled")
+    if status == CANCELLED:
+        return cancelled()
     if not isinstance(body.get("output"), list):
         # Without it this is no answer, whatever else is said: an error of some server's own making, an empty object.
         raise fields.fail("output", "array", body.get("output"))
@@ -111,13 +112,18 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     return replace(response, extras=Extras(origin=NAME, fields=members)) if members else response
 
 
+def cancelled() -> Failure:
+    """What an answer is that somebody called off."""
+    return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native=CANCELLED)
+
+
 def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> Stop:
     """Why the answer ended, derived from what it holds (§17)."""
     status = response.get("status")
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     native = reason if isinstance(reason, str) else status if isinstance(status, str) else ""
-    if status == INCOMPLETE:
+    if status == INCOMPLETE or (status is None and reason):
         found = _REASONS.get(native) or reason_of(native)
         if native not in _REASONS and found in (StopReason.END, StopReason.OTHER):
             # That it is incomplete is said; only the word for it is not known.

@@ -27,12 +27,13 @@ from dragoman.protocols.openai_responses.growing import (
     Telling,
     growing_item,
 )
-from dragoman.protocols.openai_responses.response import decode_stop
+from dragoman.protocols.openai_responses.response import CANCELLED, cancelled, decode_stop
 from dragoman.protocols.openai_responses.shapes import (
     CUSTOM_CALL,
     EVENT_MEMBERS,
     FAILED,
     FUNCTION_CALL,
+    INCOMPLETE,
     MESSAGE,
     PART_MEMBERS,
     REASONING,
@@ -162,6 +163,12 @@ class StreamDecoder:
             # Whatever the event is called, the answer says that it failed.
             self._failed(event)
             return
+        if response.get("status") == CANCELLED:
+            self._fail(cancelled())
+            return
+        if event.get("type") == "response.incomplete":
+            # The event says it, whether or not the answer repeats it.
+            response = {**response, "status": INCOMPLETE}
         self._begin(event)
         telling = self._telling
         output = response.get("output")
