@@ -78,6 +78,20 @@ def test_item_15_a_filtered_stream_is_a_refusal(target: str, end: object, filter
     assert told_end(target, collected(CHAT, target, sse(opening, *ends, "[DONE]"))) == end
 
 
+NOTHING_LEFT: dict[str, dict[str, object]] = {
+    MESSAGES: {"type": "message", "content": None, "stop_reason": "refusal"},
+    RESPONSES: {"status": "incomplete", "output": None, "incomplete_details": {"reason": "content_filter"}},
+}
+
+
+@pytest.mark.parametrize("source", NOTHING_LEFT)
+def test_item_15_a_refusal_without_content_is_a_refusal_in_the_other_protocols_too(source: str) -> None:
+    body = {"id": "x", "model": "m", **NOTHING_LEFT[source]}
+    told = translate_response(json.dumps(body).encode(), source=source, target=CHAT)
+    assert not told.failed
+    assert json.loads(told.body)["choices"][0]["finish_reason"] == "content_filter"
+
+
 def test_a_question_that_was_looked_at_and_answered_is_no_refusal() -> None:
     opening = {"choices": [], "prompt_filter_results": [{"content_filter_results": SEVERE}]}
     answer = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}

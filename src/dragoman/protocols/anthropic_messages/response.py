@@ -55,7 +55,12 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         # Counts that cannot be read are no reason to fail.
         fields.skip("usage")
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
-    parts = decode_answer_parts(fields, asked, ledger)
+    parts: tuple[Part, ...] = ()
+    if fields.value.get("content") is None and _is_refused(fields.optional_text("stop_reason")):
+        # Nothing is left of what was refused.
+        fields.skip("content")
+    else:
+        parts = decode_answer_parts(fields, asked, ledger)
     cut = has_open_call(parts) or at_cap(counted, asked.request.max_tokens)
     return Response(
         origin=NAME,
@@ -66,6 +71,10 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         usage=counted,
         extras=fields.rest(NAME),
     )
+
+
+def _is_refused(word: str | None) -> bool:
+    return reason_of(word or "") is StopReason.FILTER
 
 
 def decode_answer_parts(fields: Fields, asked: Asked, ledger: Ledger) -> tuple[Part, ...]:

@@ -79,7 +79,8 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         return failure_of(error if isinstance(error, dict) and error else told)
     if status == CANCELLED:
         return cancelled()
-    if not isinstance(body.get("output"), list):
+    nothing_left = status == INCOMPLETE and body.get("output") is None
+    if not nothing_left and not isinstance(body.get("output"), list):
         # Without it this is no answer, whatever else is said: an error of some server's own making, an empty object.
         raise fields.fail("output", "array", body.get("output"))
     reader = OutputReader(asked, ledger)
