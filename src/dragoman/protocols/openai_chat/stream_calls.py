@@ -1,20 +1,35 @@
 """Calls of a stream, put together from fragments (S15) and ended where the wire does not say so (S2).
 
-To which call a fragment belongs, first row that fits ("its call": the one last opened at its index, else the one of its
-id, else the last one):
+To which call a fragment belongs, first row that fits. "Its call" is the one of its id, else the one last seen at its
+index, else (no index) the last one; "waits" is a call without a whole value, if exactly one is without:
 
-    fragment                                                   its call                          then
-    an index that no call has                                  -                                 opens a call
-    no index, and no call yet                                  -                                 opens a call
-    a name, an id that another call at this index was given    -                                 belongs to that call
-    a name, an id other than the one its call was given        was given one                     opens a call
-    a name, an id                                              was given none, is complete       opens a call
-    a name, an id                                              was given none, is not complete   belongs to it
-    another name, or a name and more arguments                 is complete                       opens a call
-    anything else                                              any                               belongs to it
+    fragment                                    its call                                  then
+    says nothing                                -                                         is nothing
+    an id that a call has
+      no name, or the call's                    is not whole, or the same value again     belongs to it, at this index
+      the call's name, another whole value      is whole, at another index                opens a call (ids said twice)
+      another name                              is whole, or both names are declared,     opens a call
+                                                or at another index
+      anything else                             any                                       belongs to it
+    no name
+      arguments that are not its call's again   is whole, and another one waits           belongs to that one
+      an index that no call has, no id          another call waits                        belongs to that one
+      an index that no call has                 -                                         opens a call
+      anything else                             any                                       belongs to it
+    a name
+      an index that no call has                 -                                         opens a call
+      an id                                     has one; the same name, and arguments     belongs to it: its server
+                                                that only continue                        makes an id for each chunk
+      an id                                     has one, or is whole                      opens a call
+      no id, its call's value again             is whole, has an id                       belongs to it
+      no id, another name                       is whole, or both are declared            opens a call
+      no id, more arguments                     is whole                                  opens a call
+      anything else                             any                                       belongs to it
 
-A call is complete when its arguments are one whole JSON value. It is announced when its name is known: a declared tool,
-or arguments came, or something else came.
+A call is whole when its arguments are one whole JSON value; what comes after that is `rules.arguments_said`'s: the same
+again is nothing, another value breaks the stream, because wrong arguments must never be run. A call is announced when
+its name is known: a declared tool, or arguments came, or something else came. Arguments of an opening that cannot begin
+a value and make the call that waits whole are that one's.
 """
 
 from __future__ import annotations
@@ -32,7 +47,8 @@ from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.answers import BENT
 from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.rules.arguments import Completeness
+from dragoman.rules.arguments import is_complete
+from dragoman.rules.arguments_said import ArgumentsSaid
 from dragoman.rules.toolnames import Wrapped
 from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
@@ -42,24 +58,16 @@ _KNOWN = frozenset({"index", "id", "type", "function", "custom"})
 _INNER = frozenset({"name", "arguments", "input"})
 # No tool has a longer one, however many pieces it comes in.
 _LONGEST_NAME = 1024
+_SURPLUS = "more arguments came after a whole value"
+_ARGUMENTS = "/choices/0/delta/tool_calls/0/function/arguments"
+# A whole object ends with the first, and blanks may follow.
+_MAY_BE_WHOLE = "} \t\r\n"
 
 
 class _Call:
     """One call while it grows; `told` is its part, -1 before it is announced."""
 
-    __slots__ = (
-        "_completeness",
-        "custom",
-        "ended",
-        "extras",
-        "given",
-        "index",
-        "name",
-        "passed",
-        "pieces",
-        "told",
-        "unwrapper",
-    )
+    __slots__ = ("custom", "ended", "extras", "given", "index", "name", "passed", "quick", "said", "told", "unwrapper")
 
     def __init__(self, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
         self.index = index
@@ -67,17 +75,21 @@ class _Call:
         self.custom = custom
         self.extras = extras
         self.name = ""
-        self.pieces: list[str] = []
-        self._completeness = Completeness()
+        self.said = ArgumentsSaid(free=custom)
         self.told = -1
         self.ended = False
         # Whether something else began after it.
         self.passed = False
+        # Whether a piece that cannot be after its end is told as it comes.
+        self.quick = False
         self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
 
-    def complete(self) -> bool:
-        """Whether the arguments are one whole JSON value; free text never says so."""
-        return not self.custom and self._completeness.of(self.pieces)
+    def is_quick(self) -> bool:
+        """Whether nothing but its end can keep a piece from being told as it comes."""
+        if self.told < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None:
+            return False
+        pieces = self.said.pieces
+        return bool(pieces) and pieces[0].lstrip()[:1] == "{"
 
 
 class CallAssembly:
@@ -109,11 +121,13 @@ class CallAssembly:
         if type(inner) is not dict or len(inner) != 1 or type(index) is not int:
             return None
         call, more = self._by_index.get(index), inner.get("arguments")
-        if type(more) is not str or not more or call is None or call.told < 0:
+        if type(more) is not str or not more or call is None or not call.quick:
             return None
-        if call.ended or call.passed or call.unwrapper is not None:
+        pieces = call.said.pieces
+        # Only after a whole value, or with a brace, can it be something that was said before.
+        if pieces[-1][-1] in _MAY_BE_WHOLE or "{" in more:
             return None
-        call.pieces.append(more)
+        pieces.append(more)
         return PartGrew(call.told, ArgumentsDelta(more))
 
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
@@ -133,17 +147,33 @@ class CallAssembly:
         arguments = arguments_text(inner.get("input") if custom else inner.get("arguments"))
         call = self._owner(index, given, name, arguments)
         if call is None:
+            if not (given or name or arguments.strip()):
+                # Some servers put an empty call into every answer.
+                self._unknowns.members(inner, _INNER)
+                self._unknowns.members(fragment, _KNOWN)
+                return
+            if arguments and not custom:
+                arguments = self._returned(arguments, events)
             call = self._open(index, given, custom, fragment, events)
-        elif given and not call.given and call.told < 0:
-            call.given = given
-            self._by_id.setdefault(given, call)
+        else:
+            self._follow(call, index, given)
         if name and name != call.name:
             self._name(call, name)
         if arguments:
             self._grow(call, arguments, events)
         elif call.told < 0 and self._declared(call.name):
             self._announce(call, events)
+        call.quick = call.is_quick()
         self._report(call, fragment, inner)
+
+    def restate(self, fragment: JsonObject, position: int, events: list[Event]) -> None:
+        """Take a call of a whole message that came after the fragments: it is new only if nobody said it."""
+        inner = fragment.get("function")
+        if isinstance(inner, dict) and not self._by_id.get(_word(fragment.get("id"), "id")):
+            name, arguments = inner.get("name"), arguments_text(inner.get("arguments"))
+            if any(call.name == name and call.said.same(arguments) for call in self._calls):
+                return
+        self.take({"index": position, **fragment}, events)
 
     def _report(self, call: _Call, fragment: JsonObject, inner: JsonObject) -> None:
         """Report what a fragment says that nobody reads and the call's extras do not hold."""
@@ -152,20 +182,27 @@ class CallAssembly:
         known = _KNOWN if call.extras is None else _KNOWN | call.extras.fields.keys()
         self._unknowns.members(fragment, known, at)
 
-    def move_on(self, events: list[Event]) -> None:
-        """Something else begins: calls that are complete end, so that nothing waits behind them."""
+    def move_on(self, events: list[Event], *, to_call: bool = False) -> None:
+        """Something else begins: calls that are whole end, so that nothing waits behind them."""
         # A call that was passed before ends with the fragment that completes it.
+        waiting: list[_Call] = []
         for call in self._latest:
             if call.told < 0 and call.name:
                 self._announce(call, events)
-            if not call.ended:
-                call.passed = True
-                if call.told >= 0 and call.complete():
+            if call.ended:
+                continue
+            call.passed, call.quick = True, False
+            if call.told >= 0 and call.said.complete():
+                if to_call and call.said.silent:
+                    # Calls that are announced together may all get their arguments later.
+                    waiting.append(call)
+                else:
                     self._end(call, events)
-        self._latest.clear()
+        self._latest = waiting
 
     def end(self, events: list[Event]) -> None:
         """No more fragments come."""
+        bare = any(call.name and not call.ended and call.said.silent for call in self._calls)
         for call in self._calls:
             if call.told < 0 and call.name:
                 self._announce(call, events)
@@ -173,9 +210,18 @@ class CallAssembly:
                 self._end(call, events)
             elif call.told < 0 and not call.ended:
                 call.ended = True
-                if call.extras is not None:
-                    self._unknowns.members(call.extras.fields, ())
-                self._ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
+                self._lose(call, bare)
+            if call.said.surplus():
+                self._ledger.dropped(Feature.ARGUMENTS, part_place(call.told), _SURPLUS)
+
+    def _lose(self, call: _Call, bare: bool) -> None:
+        """A call that never got a name: nobody can run it."""
+        if bare and not call.said.silent:
+            # They may well be the arguments that another call is without.
+            raise WireError(_ARGUMENTS, "the name of the call they are for", "none")
+        if call.extras is not None:
+            self._unknowns.members(call.extras.fields, ())
+        self._ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
 
     @property
     def unfinished(self) -> bool:
@@ -185,25 +231,80 @@ class CallAssembly:
 
     def _owner(self, index: int | None, given: str, name: str, arguments: str) -> _Call | None:
         """The call a fragment belongs to; None if it opens one (the table above)."""
-        call = self._by_index.get(index) if index is not None else self._by_id.get(given)
-        if call is None:
-            if index is not None or not self._calls:
-                return None
-            call = self._calls[-1]
+        known = self._by_id.get(given) if given else None
+        if known is not None:
+            return None if name and self._is_other(known, index, name, arguments) else known
+        call = self._by_index.get(index) if index is not None else None
         if not name:
-            return call
-        if given and given != call.given:
-            known = self._by_id.get(given)
-            if known is not None and known.index == index:
-                return known
-            if call.given or call.complete():
-                return None
-        if (arguments or name != call.name) and call.complete():
+            return self._continued(call, index, given, arguments)
+        if call is None and index is None and self._calls:
+            call = self._calls[-1]
+        if call is None:
             return None
-        return call
+        whole = call.said.complete()
+        if given:
+            if call.given and not whole and name == call.name and _continues(call, arguments):
+                return call
+            return None if call.given or whole else call
+        if whole and arguments and call.given and (call.said.silent or call.said.same(arguments)):
+            return call if name == call.name else None
+        if name != call.name and self._declared(name) and self._declared(call.name):
+            return None
+        return None if whole and (arguments or name != call.name) else call
+
+    def _is_other(self, known: _Call, index: int | None, name: str, arguments: str) -> bool:
+        """Whether a fragment with the id of a call is the opening of another one: some servers give one id to all."""
+        elsewhere = index is not None and known.index is not None and index != known.index
+        if name == known.name or not known.name:
+            return (
+                elsewhere
+                and not known.said.silent
+                and known.said.complete()
+                and is_complete(arguments)
+                and not known.said.same(arguments)
+            )
+        return elsewhere or known.said.complete() or (self._declared(name) and self._declared(known.name))
+
+    def _continued(self, call: _Call | None, index: int | None, given: str, arguments: str) -> _Call | None:
+        """The call that a fragment without a name continues."""
+        if call is None:
+            if given and (index is not None or not self._calls):
+                return None
+            waiting = self._waiting()
+            if waiting is not None or index is not None:
+                return waiting
+            return self._calls[-1] if self._calls else None
+        if not arguments.strip() or not call.said.complete() or call.said.same(arguments):
+            return call
+        return self._waiting() or call
+
+    def _waiting(self) -> _Call | None:
+        """The only call that is without a whole value; else the only one whose value may be a stand-in."""
+        open_calls = [call for call in self._calls if not call.ended]
+        waiting = [call for call in open_calls if not call.said.complete()] or [
+            call for call in open_calls if call.said.silent
+        ]
+        return waiting[0] if len(waiting) == 1 else None
+
+    def _returned(self, arguments: str, events: list[Event]) -> str:
+        """What an opening says of its own arguments: the end of those of the call before it is given back to that."""
+        waiting = None if arguments.lstrip()[:1] == "{" else self._waiting()
+        if waiting is None or waiting.said.silent or not is_complete("".join([*waiting.said.pieces, arguments])):
+            return arguments
+        self._grow(waiting, arguments, events)
+        return ""
+
+    def _follow(self, call: _Call, index: int | None, given: str) -> None:
+        """Remember under which id and index a call was seen."""
+        if given:
+            if not call.given and call.told < 0:
+                call.given = given
+            self._by_id.setdefault(given, call)
+        if index is not None and (index not in self._by_index or (given and self._by_id[given] is call)):
+            self._by_index[index] = call
 
     def _open(self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]) -> _Call:
-        self.move_on(events)
+        self.move_on(events, to_call=True)
         rest: JsonObject = {key: value for key, value in fragment.items() if key not in _KNOWN and value is not None}
         call = _Call(index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
         self._calls.append(call)
@@ -218,24 +319,28 @@ class CallAssembly:
         """Set the name once; different pieces are joined while nothing else is known of the call."""
         if not call.name:
             call.name = name
-        elif call.told < 0 and not call.pieces and not self._declared(call.name) and len(call.name) < _LONGEST_NAME:
-            call.name += name
+        elif call.told < 0 and call.said.silent and not self._declared(call.name) and len(call.name) < _LONGEST_NAME:
+            # Some servers say all of it so far each time.
+            whole = name.startswith(call.name) and not self._declared(call.name + name)
+            call.name = name if whole or self._declared(name) else call.name + name
 
     def _declared(self, name: str) -> bool:
         return name in self._table or (len(self._table) == 0 and name in self._names)
 
     def _grow(self, call: _Call, arguments: str, events: list[Event]) -> None:
-        if call.ended:
-            if arguments.strip():
-                self._ledger.dropped(Feature.ARGUMENTS, ("parts", call.told), "more arguments came after a whole value")
+        if call.ended and (call.custom or not call.said.complete()):
+            if arguments.strip() and not call.said.same(arguments):
+                self._ledger.dropped(
+                    Feature.ARGUMENTS, part_place(call.told), "more arguments came after the call's end"
+                )
             return
-        call.pieces.append(arguments)
+        told = call.said.take(arguments, _ARGUMENTS)
         if call.told < 0:
             if call.name:
                 self._announce(call, events)
-            return
-        self._tell(call, arguments, events)
-        if call.passed and call.complete():
+        elif told:
+            self._tell(call, told, events)
+        if call.passed and not call.ended and call.told >= 0 and not call.said.silent and call.said.complete():
             self._end(call, events)
 
     def _tell(self, call: _Call, arguments: str, events: list[Event]) -> None:
@@ -268,11 +373,14 @@ class CallAssembly:
             extras=call.extras,
         )
         events.append(PartStarted(call.told, part))
-        for piece in call.pieces:
+        for piece in call.said.pieces:
             self._tell(call, piece, events)
 
     def _end(self, call: _Call, events: list[Event]) -> None:
-        call.ended = True
+        call.ended, call.quick = True, False
+        held = call.said.rest()
+        if held:
+            self._tell(call, held, events)
         if call.unwrapper is not None:
             rest = call.unwrapper.close()
             if rest:
@@ -280,6 +388,11 @@ class CallAssembly:
             if call.unwrapper.bent:
                 self._ledger.approximated(Feature.ARGUMENTS, ("parts", call.told), BENT)
         events.append(PartEnded(call.told))
+
+
+def _continues(call: _Call, arguments: str) -> bool:
+    """Whether arguments can only be more of an unfinished value: they do not begin one."""
+    return not call.said.silent and arguments.strip()[:1] not in ("", "{")
 
 
 def _word(value: JsonValue, key: str) -> str:

@@ -58,6 +58,9 @@ from dragoman.wire.sse import Frame
 # What is read of a chunk, its choice and its delta, and what loses nothing by being left out.
 _CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation", GROQ}
 _CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
+# What some servers say once at the end: the whole message, and the tokens.
+_READ = _CHOICE | {"message", "usage"}
+_UNUSUAL = frozenset({"message", "usage", *STOP_STRINGS})
 _DELTA = frozenset(
     {
         "role",
@@ -72,8 +75,6 @@ _DELTA = frozenset(
     }
 )
 _GROQ = frozenset({"id", "usage"})
-# Members of a choice that its last chunk has.
-_SAID_LAST = ("usage", *STOP_STRINGS)
 _CONTENT = frozenset({"type", "text"})
 _LOGPROBS = frozenset({"content", "refusal"})
 
@@ -98,6 +99,14 @@ class _Run(Enum):
 # Members of an enumeration are looked up slowly; these are asked for with every chunk.
 _FRESH, _OVER = _State.FRESH, _State.OVER
 _NONE, _TEXT, _THINKING = _Run.NONE, _Run.TEXT, _Run.THINKING
+# The runs that tell the members of a message; calls are told elsewhere.
+_SAID_IN: dict[str, _Run] = {
+    "content": _TEXT,
+    "annotations": _TEXT,
+    "refusal": _Run.REFUSAL,
+    "tool_calls": _NONE,
+    **dict.fromkeys((*REASONING_FIELDS, DETAILS), _THINKING),
+}
 
 
 class ChatStreamDecoder:
@@ -112,6 +121,7 @@ class ChatStreamDecoder:
         # A counter of its own, which both the decoder and its calls may hold.
         self._next_index = count().__next__
         self._run = _NONE
+        self._ran = {_NONE}
         self._index = -1
         # The member whose text continues the open run.
         self._continued = ""
@@ -131,6 +141,8 @@ class ChatStreamDecoder:
         self._told_choices = False
         # The question was filtered; without an answer that is why.
         self._filtered = False
+        # Whether `tool_calls` came: some servers say the same in `function_call` as well.
+        self._modern = False
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells; its event name means nothing here."""
@@ -279,6 +291,9 @@ class ChatStreamDecoder:
                 raise WireError("/choices/0/delta", "object", kind_of(delta))
             if delta:
                 self._delta(delta, choice, events)
+        message = choice.get("message")
+        if message:
+            self._message(message, choice, events)
         finish = choice.get("finish_reason")
         if finish is None:
             return
@@ -295,16 +310,34 @@ class ChatStreamDecoder:
         self._state = _State.FINISHED
         self._end_parts(events)
 
+    def _message(self, message: JsonValue, choice: JsonObject, events: list[Event]) -> None:
+        """A whole message in a chunk: what was streamed once more, of which only what nobody said is new."""
+        if not isinstance(message, dict):
+            raise WireError("/choices/0/message", "object", kind_of(message))
+        calls = message.get("tool_calls")
+        new: JsonObject = {key: value for key, value in message.items() if _SAID_IN.get(key) not in self._ran}
+        if new:
+            self._delta(new, choice, events)
+        if not calls:
+            return
+        if not isinstance(calls, list):
+            raise WireError("/choices/0/message/tool_calls", "array", kind_of(calls))
+        self._end_run(events)
+        for position, call in enumerate(calls):
+            if not isinstance(call, dict):
+                raise WireError("/choices/0/message/tool_calls/0", "object", kind_of(call))
+            self._calls.restate(call, position, events)
+
     def _check(self, choice: JsonObject) -> None:
         """Report the members of a choice that nobody reads; a stop string is told with the end."""
         settled = True
         for key, value in choice.items():
-            if key not in _CHOICE and key != "usage" and not (key in STOP_STRINGS and isinstance(value, str)):
+            if key not in _READ and not (key in STOP_STRINGS and isinstance(value, str)):
                 settled = self._unknowns.name(key, value) and settled
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, dict):
             self._unknowns.members(logprobs, _LOGPROBS)
-        usual = settled and choice.keys() >= _CHOICE - {"logprobs"} and choice.keys().isdisjoint(_SAID_LAST)
+        usual = settled and choice.keys() >= _CHOICE - {"logprobs"} and choice.keys().isdisjoint(_UNUSUAL)
         self._usual_choice = [*choice] if usual else []
 
     def _delta(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
@@ -327,8 +360,8 @@ class ChatStreamDecoder:
         if calls:
             self._call(calls, events)
         legacy = get("function_call")
-        if legacy:
-            self._call([{"index": 0, "function": legacy}], events)
+        if legacy and not self._modern:
+            self._call([{"index": 0, "function": legacy}], events, modern=False)
         self._unknowns.members(delta, _DELTA)
 
     def _joined(self, content: JsonValue) -> str:
@@ -349,6 +382,7 @@ class ChatStreamDecoder:
         self._end_run(events)
         self._calls.move_on(events)
         self._run = run
+        self._ran.add(run)
 
     def _say(self, text: str, choice: JsonObject, events: list[Event]) -> None:
         if self._inline is not None:
@@ -409,9 +443,10 @@ class ChatStreamDecoder:
         self._thinking.pieces.append(text)
         events.append(PartGrew(self._index, TextDelta(text)))
 
-    def _call(self, calls: JsonValue, events: list[Event]) -> None:
+    def _call(self, calls: JsonValue, events: list[Event], *, modern: bool = True) -> None:
         if not isinstance(calls, list):
             raise WireError("/choices/0/delta/tool_calls", "array", kind_of(calls))
+        self._modern = self._modern or (modern and any(calls))
         if self._run is not _NONE:
             self._end_run(events)
         for fragment in calls:
@@ -452,7 +487,11 @@ class ChatStreamDecoder:
             self._fail(_unreadable(_EMPTY), events)
             return
         cut = self._calls.unfinished
-        self._end_parts(events)
+        try:
+            self._end_parts(events)
+        except WireError as error:
+            self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
+            return
         self._halves.close()
         if self._citations:
             self._ledger.dropped(Feature.CITATIONS, ("parts",), "citations without a text")

@@ -1,0 +1,160 @@
+"""Arguments of one call as providers say them: in pieces, after a stand-in, again in full, or all so far each time.
+
+What comes is told once, and two values for one call are never glued:
+
+    so far              comes                                          then
+    nothing             `{}` or `null`                                 held: many servers say it before the real ones
+    held                anything but blanks                            takes the place of what was held
+    an unfinished value all of it again and more                       only what is new is told
+    an unfinished value anything else                                  told
+    one whole value     the same value, also in pieces, spelled         nothing: it was said
+                        otherwise, or as a JSON string of it
+    one whole value     `{}`, or what never becomes a whole value      surplus, to be reported at the end
+    one whole value     another whole value                            an error: nobody knows which one is meant
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonValue, Number
+from dragoman.rules.arguments import Completeness, is_complete
+from dragoman.wire.json import decode
+
+_BLANKS = " \t\r\n"
+_STAND_INS = ("{}", "null")
+# After these a value may follow: what looks like the beginning again may as well be a value inside.
+_BEFORE_VALUES = ":[,"
+
+
+class ArgumentsSaid:
+    """What was said of one call's arguments; `free` text is never whole and is taken as it comes."""
+
+    __slots__ = ("_again", "_completeness", "_held", "_repeated", "_surplus", "_whole", "free", "pieces")
+
+    def __init__(self, *, free: bool = False) -> None:
+        self.free = free
+        # What is told, or will be once the call is announced; no piece is empty.
+        self.pieces: list[str] = []
+        self._completeness = Completeness()
+        self._held = ""
+        self._whole = False
+        # What came after a whole value, until it is one itself.
+        self._again: list[str] = []
+        self._repeated = Completeness()
+        self._surplus = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing came yet that could be the real arguments."""
+        return not self.pieces
+
+    def complete(self) -> bool:
+        """Whether they are one whole value."""
+        if self._whole or self._held:
+            return True
+        self._whole = not self.free and self._completeness.of(self.pieces)
+        return self._whole
+
+    def take(self, text: str, path: str) -> str:
+        """The part of more arguments that is to be told."""
+        if self.free:
+            return self._told(text)
+        if not self.pieces:
+            return self._begin(text)
+        if self.complete():
+            self._repeat(text, path)
+            return ""
+        return self._told(self._new(text))
+
+    def same(self, text: str) -> bool:
+        """Whether a text says nothing but what was said already, as a whole."""
+        said = self._held or "".join(self.pieces)
+        return said == text or (self.complete() and is_complete(text) and _equal(text, said))
+
+    def surplus(self) -> bool:
+        """Whether something came after a whole value that is neither it again nor the beginning of that; asked once."""
+        again = "".join(self._again)
+        found = self._surplus or not "".join(self.pieces).lstrip(_BLANKS).startswith(again.strip(_BLANKS))
+        self._surplus, self._again, self._repeated = False, [], Completeness()
+        return found
+
+    def rest(self) -> str:
+        """What was held, once no more comes."""
+        held, self._held = self._held, ""
+        return self._told(held)
+
+    def _told(self, text: str) -> str:
+        if text:
+            self.pieces.append(text)
+        return text
+
+    def _begin(self, text: str) -> str:
+        stripped = text.strip(_BLANKS)
+        if stripped in _STAND_INS:
+            self._held = self._held or text
+            return ""
+        if stripped:
+            self._held = ""
+        return "" if self._held else self._told(text)
+
+    def _new(self, text: str) -> str:
+        """What is new in a text that says all so far again; the whole text if it does not."""
+        start = len(text) - len(text.lstrip(_BLANKS))
+        if text[start : start + 1] != "{":
+            return text
+        at, last = start, ""
+        for piece in self.pieces:
+            if at == start:
+                piece = piece.lstrip(_BLANKS)
+            if not text.startswith(piece, at):
+                return text
+            at += len(piece)
+            last = piece.rstrip(_BLANKS)[-1:] or last
+        return text if last in _BEFORE_VALUES else text[at:]
+
+    def _repeat(self, text: str, path: str) -> None:
+        if not self._again and not text.strip(_BLANKS):
+            return
+        self._again.append(text)
+        if not self._repeated.of(self._again):
+            return
+        again, self._again, self._repeated = "".join(self._again), [], Completeness()
+        if _equal(again, "".join(self.pieces)):
+            return
+        if again.strip(_BLANKS) not in _STAND_INS:
+            raise WireError(path, "the arguments that the call has already", "others for the same call")
+        self._surplus = True
+
+
+def _equal(one: str, other: str) -> bool:
+    """Whether two texts of one value each mean the same; a JSON string of the other counts, as some servers say it."""
+    if one.strip(_BLANKS) == other.strip(_BLANKS):
+        return True
+    try:
+        first, second = decode(one), decode(other)
+        if isinstance(first, str) and not isinstance(second, str):
+            return is_complete(first) and _same(decode(first), second)
+        return _same(first, second)
+    except RecursionError:
+        return False
+
+
+def _same(one: JsonValue, other: JsonValue) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, Number) or isinstance(other, Number):
+        return _is_number(one) and _is_number(other) and _decimal(one) == _decimal(other)
+    # True is 1 to Python.
+    return one == other and type(one) is type(other)
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float | Number) and not isinstance(value, bool)
+
+
+def _decimal(number: JsonValue) -> Decimal:
+    return Decimal(number.text if isinstance(number, Number) else str(number))

@@ -1,0 +1,83 @@
+"""Arguments as providers say them: told once, whatever is said again, and never two values as one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.json import encode
+
+from dragoman.errors import WireError
+from dragoman.rules.arguments_said import ArgumentsSaid
+
+
+def told(*pieces: str, free: bool = False) -> str:
+    said = ArgumentsSaid(free=free)
+    out = "".join([said.take(piece, "/at") for piece in pieces])
+    return out + said.rest()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (("{}",), "{}"),
+        ((" null ",), " null "),
+        (("{}", " "), "{}"),
+        (("{}", "{}"), "{}"),
+        (("{}", '{"x":1}'), '{"x":1}'),
+        (('{"x":', "1}", "\n"), '{"x":1}'),
+        (('{"x":1,"y":[1,2.50,"a"]}', '{"y":[1,2.5,"a"],"x":1}'), '{"x":1,"y":[1,2.50,"a"]}'),
+        (('{"x":1}', '"{\\"x\\": 1}"'), '{"x":1}'),
+        (('{"x":1}', '{"x"', ":1}", '{"x":1}'), '{"x":1}'),
+        (('{"x":1}', "{}"), '{"x":1}'),
+        (('{"x', ' {"x":1}'), '{"x":1}'),
+        (('{"x":[', '{"x":['), '{"x":[{"x":['),
+        (("[1", ",2]", "[1, 2]"), "[1,2]"),
+    ],
+)
+def test_said_once(pieces: tuple[str, ...], expected: str) -> None:
+    assert told(*pieces) == expected
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ('{"x":1}', '{"x":2}'),
+        ('{"x":1}', '{"x":true}'),
+        ('{"x":1}', '{"x":1,"y":2}'),
+        ('{"x":[1]}', '{"x":[1,1]}'),
+        ('{"x":1}', '"x"'),
+        ('{"x":1.5}', '{"x":"1.5"}'),
+    ],
+)
+def test_two_values_are_an_error(pieces: tuple[str, ...]) -> None:
+    with pytest.raises(WireError, match="others for the same call"):
+        told(*pieces)
+
+
+def test_free_text_is_taken_as_it_comes() -> None:
+    assert told("{}", "{}", "a", free=True) == "{}{}a"
+
+
+@pytest.mark.parametrize(("after", "surplus"), [("}", True), ('{"x"', False), ("{}", True), (" \n", False)])
+def test_what_is_left_after_a_value_is_surplus(after: str, surplus: bool) -> None:
+    said = ArgumentsSaid()
+    said.take('{"x":1}', "/at")
+    said.take(after, "/at")
+    assert said.surplus() is surplus
+    assert not said.surplus()
+
+
+VALUES = st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.text(max_size=5), st.none()), min_size=1)
+
+
+@given(VALUES, st.lists(st.integers(0, 60), max_size=6))
+def test_pieces_of_a_value_and_the_value_again(value: dict[str, object], cuts: list[int]) -> None:
+    text = encode(value).decode()
+    marks = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    pieces = [text[start:end] for start, end in pairwise(marks)]
+    assert told(*pieces) == text
+    assert told(*pieces, text) == text
+    assert told(*pieces, *pieces) == text
