@@ -128,6 +128,29 @@ class ArgumentsSaid:
         self._surplus = True
 
 
+class CallsSeen:
+    """The calls of a whole answer so far: what is said again under the same id is no other call."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[str, str]] = {}
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._calls
+
+    def again(self, call_id: str, name: str, arguments: str) -> bool:
+        """Whether a call says nothing but what the one of its id said; a new one is remembered."""
+        if not call_id or call_id not in self._calls:
+            self._calls[call_id] = (name, arguments)
+            return False
+        known, said = self._calls[call_id]
+        said, arguments = said.strip() or "{}", arguments.strip() or "{}"
+        return known == name and (
+            said == arguments or (is_complete(said) and is_complete(arguments) and _equal(arguments, said))
+        )
+
+
 def _equal(one: str, other: str) -> bool:
     """Whether two texts of one value each mean the same; a JSON string of the other counts, as some servers say it."""
     if one.strip(_BLANKS) == other.strip(_BLANKS):

@@ -138,7 +138,7 @@ def test_calls_come_back_as_declared(
 
 
 def test_pitfall_040_missing_and_repeated_ids_are_replaced() -> None:
-    parts = decoded(answer({**CALL, "id": ""}, CALL, CALL)).parts
+    parts = decoded(answer({**CALL, "id": ""}, CALL, {**CALL, "input": {"other": 1}})).parts
     ids = [part.call_id for part in parts if isinstance(part, ToolCall)]
     assert len(set(ids)) == 3
     assert "toolu_1" in ids
@@ -217,3 +217,12 @@ def test_members_of_the_wrong_type_are_named(member: str, value: JsonValue) -> N
     with pytest.raises(WireError) as error:
         CODEC.decode_response({"content": [], member: value}, asked(), Ledger())
     assert error.value.path == f"/{member}"
+
+
+def test_item_7_a_call_said_twice_is_one() -> None:
+    block: JsonObject = {"type": "tool_use", "id": "t", "name": "f", "input": {"x": 1}}
+    other: JsonObject = {**block, "input": {"x": 2}}
+    first, second = decoded(answer(block, block, other)).parts
+    assert isinstance(first, ToolCall) and isinstance(second, ToolCall)
+    assert (first.call_id, first.arguments, second.arguments) == ("t", '{"x":1}', '{"x":2}')
+    assert second.call_id != "t"

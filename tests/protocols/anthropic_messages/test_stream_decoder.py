@@ -121,6 +121,84 @@ def test_arguments(pieces: tuple[str, ...], given: JsonObject, arguments: str) -
     assert part == ToolCall(call_id="toolu_1", name="f", arguments=arguments)
 
 
+SAID_AGAIN: dict[str, list[JsonObject]] = {
+    "in the start and as deltas": [
+        start(0, type="tool_use", id="t", name="f", input={"x": 1}),
+        delta(0, "input_json_delta", partial_json='{"x":'),
+        delta(0, "input_json_delta", partial_json="1}"),
+    ],
+    "in full after the deltas": [
+        start(0, type="tool_use", id="t", name="f", input={}),
+        delta(0, "input_json_delta", partial_json='{"x":1}'),
+        delta(0, "input_json_delta", partial_json='{"x": 1}'),
+    ],
+    "after a stand-in": [
+        start(0, type="tool_use", id="t", name="f", input={}),
+        delta(0, "input_json_delta", partial_json="{}"),
+        delta(0, "input_json_delta", partial_json='{"x":1}'),
+    ],
+    "a stand-in, and the start": [
+        start(0, type="tool_use", id="t", name="f", input={"x": 1}),
+        delta(0, "input_json_delta", partial_json="{}"),
+    ],
+    "a block begun twice": [
+        start(0, type="tool_use", id="t", name="f", input={}),
+        start(0, type="tool_use", id="t", name="f", input={"x": 1}),
+    ],
+    "a call said again at another index": [
+        start(0, type="tool_use", id="t", name="f", input={}),
+        delta(0, "input_json_delta", partial_json='{"x":1}'),
+        stop(0),
+        start(1, type="tool_use", id="t", name="f", input={}),
+        delta(1, "input_json_delta", partial_json='{"x":'),
+        delta(1, "input_json_delta", partial_json=" 1}"),
+        stop(1),
+    ],
+    "at the index of no block": [
+        start(0, type="tool_use", id="t", name="f", input={}),
+        delta(1, "input_json_delta", partial_json='{"x":1}'),
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", SAID_AGAIN)
+def test_item_7_arguments_are_told_once(shape: str) -> None:
+    (part,) = parts(told(*SAID_AGAIN[shape]))
+    assert part == ToolCall(call_id="t", name="f", arguments='{"x":1}')
+
+
+def test_item_7_an_id_said_twice_for_two_calls() -> None:
+    first, second = parts(
+        told(
+            start(0, type="tool_use", id="t", name="f", input={"x": 1}),
+            stop(0),
+            start(1, type="tool_use", id="t", name="f", input={}),
+            delta(1, "input_json_delta", partial_json='{"x":2}'),
+            stop(1),
+        )
+    )
+    assert isinstance(first, ToolCall)
+    assert isinstance(second, ToolCall)
+    assert (first.call_id, first.arguments, second.arguments) == ("t", '{"x":1}', '{"x":2}')
+    assert second.call_id not in ("", "t")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_item_7_other_arguments_break_the_stream(index: int) -> None:
+    events = told(
+        start(0, type="tool_use", id="t", name="f", input={}),
+        delta(0, "input_json_delta", partial_json='{"x":1}'),
+        delta(index, "input_json_delta", partial_json='{"x":2}'),
+    )
+    assert isinstance(events[-1], Failed)
+
+
+def test_item_7_arguments_after_a_call_without_any() -> None:
+    call = start(0, type="tool_use", id="t", name="f", input={})
+    events = told(call, stop(0), delta(0, "input_json_delta", partial_json='{"x":1}'))
+    assert isinstance(events[-1], Failed)
+
+
 def test_free_text_is_unwrapped_as_it_arrives() -> None:
     table = ToolTable()
     table.add(TextTool(name="p"), Wrapped.INPUT)

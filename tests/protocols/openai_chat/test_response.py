@@ -395,3 +395,63 @@ def test_a_bent_custom_call_is_reported() -> None:
     ledger = Ledger()
     CODEC.decode_response({"choices": [{"message": message}]}, ask(TextTool(name="sql")), ledger)
     assert losses(ledger) == {("approximated", "arguments", "parts[0]")}
+
+
+def call(given: JsonValue, name: JsonValue, arguments: JsonValue) -> JsonObject:
+    return {"id": given, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_item_7_a_call_said_twice_is_one() -> None:
+    calls: list[JsonValue] = [
+        call("a", "f", '{"x":1}'),
+        call("a", "f", '{"x": 1}'),
+        call("a", "f", {"x": 1}),
+        call("a", "f", '{"x":2}'),
+        call("a", "g", '{"x":1}'),
+    ]
+    found = [part for part in read({"tool_calls": calls}).parts if isinstance(part, ToolCall)]
+    assert [(part.name, part.arguments) for part in found] == [("f", '{"x":1}'), ("f", '{"x":2}'), ("g", '{"x":1}')]
+    assert found[0].call_id == "a" and len({part.call_id for part in found}) == 3
+
+
+def test_item_7_arguments_may_be_any_value() -> None:
+    calls: list[JsonValue] = [call("a", "f", ["x", 1]), call("b", "f", None), call("c", "f", {})]
+    found = [part.arguments for part in read({"tool_calls": calls}).parts if isinstance(part, ToolCall)]
+    assert found == ['["x",1]', "", "{}"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"function_call": {"name": "", "arguments": ""}},
+        {"function_call": {"name": None, "arguments": None}},
+        {"function_call": {}},
+        {"tool_calls": [{}]},
+        {"tool_calls": [call("", "", "")]},
+        {"tool_calls": [call(None, None, "{}")]},
+        {"tool_calls": [{"type": "function", "function": None}], "function_call": {"name": ""}},
+    ],
+)
+def test_item_9_an_empty_call_is_none(message: JsonObject) -> None:
+    ledger = Ledger()
+    response = CODEC.decode_response(body({"content": "Hi", **message}), ask(), ledger)
+    assert isinstance(response, Response)
+    assert response.parts == (Text(text="Hi"),)
+    assert response.stop.reason is StopReason.END
+    assert losses(ledger) == set() and response.extras is not None
+    drop_extras(response.extras, (), ledger, answer=True)
+    assert losses(ledger) == set()
+
+
+def test_item_9_arguments_of_nobody_are_reported() -> None:
+    ledger = Ledger()
+    response = CODEC.decode_response(body({"function_call": {"name": "", "arguments": '{"x":1}'}}), ask(), ledger)
+    assert isinstance(response, Response)
+    assert response.parts == ()
+    assert losses(ledger) == {("dropped", "function_tool", "parts")}
+
+
+def test_item_9_an_empty_legacy_call_beside_a_real_one() -> None:
+    message: JsonObject = {"tool_calls": [CALL], "function_call": {"name": "", "arguments": ""}}
+    (part,) = read(message).parts
+    assert isinstance(part, ToolCall) and part.name == "f"

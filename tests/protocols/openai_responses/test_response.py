@@ -281,3 +281,10 @@ def test_members_of_a_call_that_only_its_own_protocol_knows_are_reported() -> No
     extras = Extras(origin=MESSAGES, fields={"caller": {"type": "code_execution", "tool_id": "x"}})
     _, losses = told(answer(ToolCall(call_id="c", name="f", arguments="{}", extras=extras)))
     assert losses == ["dropped unknown_field parts[0].extras.caller"]
+
+
+def test_item_7_a_call_said_twice_is_one() -> None:
+    item: JsonObject = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": '{"x":1}'}
+    first, second = read(item, {**item, "id": "fc_2"}, {**item, "id": "fc_3", "arguments": '{"x":2}'}).parts
+    assert isinstance(first, ToolCall) and isinstance(second, ToolCall)
+    assert (first.arguments, second.arguments) == ('{"x":1}', '{"x":2}')

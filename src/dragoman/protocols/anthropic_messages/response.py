@@ -27,6 +27,7 @@ from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STO
 from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_home_usage, encode_usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules import arguments
+from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, said, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import legacy_call_id, object_suffix
@@ -84,11 +85,14 @@ def decode_answer_parts(fields: Fields, asked: Asked, ledger: Ledger) -> tuple[P
         raise fields.fail("content", "array", fields.value.get("content"))
     parts: list[Part] = []
     seen: set[str] = set()
+    calls = CallsSeen()
     for block in fields.each("content"):
         if block.value.get("type") == "tool_use" and block.value.get("id") is None:
             block = Fields({**block.value, "id": ""}, block.path)
         part = with_issuer(decode_block(block), asked)
         if isinstance(part, ToolCall):
+            if calls.again(part.call_id, part.name, part.arguments):
+                continue
             part = _restored_call(part, asked, seen, len(parts), ledger)
         parts.append(part)
         result = listing_result(part)

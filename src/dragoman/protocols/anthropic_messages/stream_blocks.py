@@ -22,6 +22,7 @@ from dragoman.model.events import (
     SealSet,
     TextDelta,
 )
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, Part, Seal, Text, Thinking, ThinkingKind, ToolCall
@@ -30,6 +31,7 @@ from dragoman.protocols.anthropic_messages.parts import decode_block, decode_cit
 from dragoman.protocols.anthropic_messages.response import report_bent, unwrapper_for, with_issuer
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Asked, Mint
+from dragoman.rules.arguments_said import ArgumentsSaid
 from dragoman.rules.seals import from_envelope, issued_by
 from dragoman.rules.unknowns import Unknowns, part_place
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
@@ -68,13 +70,15 @@ class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False, f
 class Reading:
     """What the blocks of one stream share: the question, numbers of parts and ids of calls."""
 
-    __slots__ = ("_mint", "_next", "asked", "call_ids", "ledger", "unknowns")
+    __slots__ = ("_mint", "_next", "asked", "call_ids", "calls", "ledger", "unknowns")
 
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self.asked = asked
         self.ledger = ledger
         self.unknowns = Unknowns(ledger, NAME)
         self.call_ids: set[str] = set()
+        # What was said of each call, by the id that the provider gave it.
+        self.calls: dict[str, tuple[str, ArgumentsSaid]] = {}
         self._mint = mint
         self._next = 0
 
@@ -226,17 +230,19 @@ class _ThinkingBlock(Block):
 
 
 class _CallBlock(Block):
-    """A client tool call; its arguments are unwrapped as they arrive (S16)."""
+    """A client tool call; its arguments are told once (`rules.arguments_said`) and unwrapped as they arrive (S16)."""
 
-    __slots__ = ("_silent", "_unwrapper")
+    __slots__ = ("_quick", "_said", "_unwrapper")
     grown = InputGrown
     takes = frozenset({"input_json_delta"})
 
     def open(self) -> list[Event]:
-        self._silent = True
+        self._said = ArgumentsSaid()
+        self._quick = False
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
         part = decode_block(Fields({**self.start, "id": text_of(self.start, "id"), "input": {}}))
         assert isinstance(part, ToolCall)
+        self.reading.calls.setdefault(part.call_id, (part.name, self._said))
         call_id = self.reading.fresh_call_id(part.call_id)
         entry = self.reading.asked.table.restored(part.name)
         name, namespace, form = part.name, part.namespace, part.form
@@ -247,10 +253,20 @@ class _CallBlock(Block):
         return [self.announce(call)]
 
     def say(self, text: str) -> list[Event]:
-        if text:
-            self._silent = False
-            if self._unwrapper is not None:
-                text = self._unwrapper.feed(text)
+        if not text:
+            return []
+        pieces = self._said.pieces
+        if self._quick and pieces[-1][-1] not in _MAY_BE_WHOLE and "{" not in text:
+            # Only after a whole value, or with a brace, can it be something that was said before.
+            pieces.append(text)
+        else:
+            text = self._said.take(text, _ARGUMENTS)
+            self._quick = bool(pieces) and pieces[0].lstrip()[:1] == "{"
+        return self._tell(text)
+
+    def _tell(self, text: str) -> list[Event]:
+        if text and self._unwrapper is not None:
+            text = self._unwrapper.feed(text)
         return [PartGrew(self.index, ArgumentsDelta(text))] if text else []
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
@@ -261,10 +277,16 @@ class _CallBlock(Block):
 
     def close(self) -> list[Event]:
         events: list[Event] = []
-        if self._silent:
-            # The start always holds `{}`; it counts only where no delta came (pitfalls 46 and 47).
-            given = self.start.get("input")
-            events = self.say(encode_text(given if given else {}))
+        # The start always holds `{}`; what else it holds counts only where no delta said more (pitfalls 46 and 47).
+        given = self.start.get("input")
+        if given and self._said.silent:
+            events += self.say(encode_text(given))
+        events += self._tell(self._said.rest())
+        if self._said.silent:
+            events += self._tell("{}")
+        if self._said.surplus():
+            note = "more arguments came after a whole value"
+            self.reading.ledger.dropped(Feature.ARGUMENTS, part_place(self.index), note)
         if self._unwrapper is not None:
             rest = self._unwrapper.close()
             if rest:
@@ -273,6 +295,29 @@ class _CallBlock(Block):
                 report_bent(self.index, self.reading.ledger)
         events.append(PartEnded(self.index))
         return events
+
+
+class _AgainBlock(Block):
+    """A call under an id that another one had: nothing if it says the same, a call of its own if it does not (N2)."""
+
+    __slots__ = ("_pieces",)
+    takes = frozenset({"input_json_delta"})
+
+    def open(self) -> list[Event]:
+        self._pieces: list[str] = []
+        return []
+
+    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
+        self._pieces.append(text_of(delta, "partial_json"))
+        return []
+
+    def close(self) -> list[Event]:
+        name, said = self.reading.calls[text_of(self.start, "id")]
+        again = "".join(self._pieces).strip() or encode_text(self.start.get("input") or {})
+        if name == text_of(self.start, "name") and (said.same(again) or (said.silent and again == "{}")):
+            return []
+        block = _CallBlock(self.reading, self.start)
+        return [*block.open(), *(event for piece in self._pieces for event in block.say(piece)), *block.close()]
 
 
 class _HostedBlock(Block):
@@ -329,6 +374,10 @@ DELTA_MEMBERS: dict[str, frozenset[str]] = {
     "input_json_delta": frozenset({"type", "partial_json"}),
 }
 
+_ARGUMENTS = "/delta/partial_json"
+# A whole object ends with the first, and blanks may follow.
+_MAY_BE_WHOLE = "} \t\r\n"
+
 BLOCKS: dict[str, type[Block]] = {
     "text": _TextBlock,
     "thinking": _ThinkingBlock,
@@ -337,6 +386,14 @@ BLOCKS: dict[str, type[Block]] = {
     "mcp_tool_use": _HostedBlock,
     "compaction": _CompactionBlock,
 }
+
+
+def begin(reading: Reading, start: JsonObject) -> Block:
+    """The block that a start begins."""
+    kind = text_of(start, "type")
+    if kind == "tool_use" and text_of(start, "id") in reading.calls:
+        return _AgainBlock(reading, start)
+    return BLOCKS.get(kind, Block)(reading, start)
 
 
 def text_of(value: JsonObject, key: str) -> str:

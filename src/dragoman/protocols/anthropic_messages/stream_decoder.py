@@ -33,6 +33,7 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
     Block,
     BlockGrew,
     Reading,
+    begin,
     text_of,
 )
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
@@ -86,7 +87,10 @@ class MessagesStreamDecoder:
                 return self._read(frame)
             block = self._blocks.get(grew.index)
             if block is not None and type(grew.delta) is block.grown:
-                return block.say(grew.delta.text)
+                try:
+                    return block.say(grew.delta.text)
+                except WireError as error:
+                    return self._fail(f"the provider's stream cannot be read: {error}")
         return self._read(frame)
 
     def _read(self, frame: Frame) -> list[Event]:
@@ -156,12 +160,9 @@ class MessagesStreamDecoder:
         events: list[Event] = []
         for number in sorted(self._held):
             if before is None or number < before:
-                block = self._new_block(self._held.pop(number))
+                block = begin(self._reading, self._held.pop(number))
                 events += [*block.open(), *block.close()]
         return events
-
-    def _new_block(self, start: JsonObject) -> Block:
-        return BLOCKS.get(text_of(start, "type"), Block)(self._reading, start)
 
     def _remember_usage(self, owner: Fields) -> list[Event]:
         try:
@@ -183,13 +184,18 @@ class MessagesStreamDecoder:
         index = fields.integer("index")
         start = fields.object("content_block")
         self._unknowns.members(event, _EVENT)
+        again = self._blocks.get(index)
+        if again is not None and start.get("id") and again.start.get("id") == start["id"]:
+            # Begun twice; only the input may be new.
+            again.start = {**again.start, **start}
+            return events
         # A block that was left open ends where the next one begins.
         events += self._close_blocks()
         events += self._tell_held(index)
         # A block that is begun again by its own event is told by that.
         self._held.pop(index, None)
         self._spoken = True
-        block = self._blocks[index] = self._new_block(start)
+        block = self._blocks[index] = begin(self._reading, start)
         return events + block.open()
 
     def _read_delta(self, event: JsonObject) -> list[Event]:
@@ -205,8 +211,10 @@ class MessagesStreamDecoder:
             # Its beginning came with the start of the message.
             self._spoken = True
             events = self._tell_held(index)
-            block = self._blocks[index] = self._new_block(self._held.pop(index))
+            block = self._blocks[index] = begin(self._reading, self._held.pop(index))
             events += block.open()
+        if block is None and kind == "input_json_delta":
+            block = self._waiting(delta)
         if block is None:
             if kind not in _UNANNOUNCED:
                 self._unknowns.name(kind)
@@ -225,6 +233,16 @@ class MessagesStreamDecoder:
         elif kind in DELTA_MEMBERS:
             self._unknowns.members(delta, DELTA_MEMBERS[kind], at)
         return events
+
+    def _waiting(self, delta: JsonObject) -> Block | None:
+        """The call that arguments at the index of no block are for: the one that waits for them."""
+        waiting = [block for block in self._blocks.values() if "input_json_delta" in block.takes]
+        if len(waiting) == 1:
+            return waiting[0]
+        if text_of(delta, "partial_json").strip() and any(said.silent for _, said in self._reading.calls.values()):
+            # A call without arguments may have been run already, and with the wrong ones.
+            raise WireError("/index", "the index of an open call", "another")
+        return None
 
     def _read_stop(self, event: JsonObject) -> list[Event]:
         block = self._blocks.pop(Fields(event).integer("index"), None)

@@ -203,7 +203,7 @@ def _as_text_call(call: ToolCall) -> ToolCall:
 
 
 def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
-    """One entry of `tool_calls`; providers, not clients, may give arguments as an object."""
+    """One entry of `tool_calls`; providers, not clients, may give arguments as a value."""
     kind = call.optional_text("type") or ("custom" if "custom" in call.value else "function")
     custom = kind == "custom"
     inner = call.fields("custom" if custom else "function")
@@ -226,8 +226,8 @@ def _call_rest(call: Fields, inner: Fields, key: str) -> tuple[JsonObject, JsonO
 
 
 def _arguments(owner: Fields, lenient: bool) -> str:
-    if lenient and isinstance(owner.value.get("arguments"), dict):
-        return encode_text(owner.object("arguments"))
+    if lenient:
+        return arguments_text(owner.raw("arguments"))
     return owner.optional_text("arguments") or ""
 
 

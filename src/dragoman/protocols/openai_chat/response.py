@@ -29,7 +29,13 @@ from dragoman.protocols.openai_chat.answers import (
     seal_turn,
 )
 from dragoman.protocols.openai_chat.failure import failure_in
-from dragoman.protocols.openai_chat.messages import decode_call, decode_legacy_call, encode_call_home, write_call
+from dragoman.protocols.openai_chat.messages import (
+    arguments_text,
+    decode_call,
+    decode_legacy_call,
+    encode_call_home,
+    write_call,
+)
 from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
 from dragoman.protocols.openai_chat.reasoning import (
     decode_answer,
@@ -57,6 +63,7 @@ from dragoman.protocols.openai_chat.think import INLINE, split_thinking
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_in, whole_number
 from dragoman.rules import ids
 from dragoman.rules.arguments import or_empty
+from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.wire.fields import Fields
@@ -156,18 +163,37 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
     if refusal:
         refused = _decode_logprobs(logprobs, "refusal")
         parts.append(Refusal(text=refusal, logprobs=refused or None))
-    seen: set[str] = set()
+    seen = CallsSeen()
+    given: set[str] = set()
     for position, fragment in enumerate(message.each("tool_calls")):
-        part = restored(decode_call(fragment, lenient=True), asked, ("parts", len(parts)), ledger)
-        if not part.call_id or part.call_id in seen:
+        inner = fragment.value.get("function")
+        if not _says_call(fragment, fragment.value.get("custom") if inner is None else inner, ledger):
+            continue
+        part = decode_call(fragment, lenient=True)
+        if seen.again(part.call_id, part.name, part.arguments):
+            continue
+        if not part.call_id or part.call_id in given:
             part = replace(part, call_id=ids.legacy_call_id(part.name, position))
-        seen.add(part.call_id)
-        parts.append(part)
+        given.add(part.call_id)
+        parts.append(restored(part, asked, ("parts", len(parts)), ledger))
     legacy = message.optional_fields("function_call")
-    if legacy is not None and not seen:
+    if legacy is not None and not given and _says_call(legacy, legacy.value, ledger):
         call = decode_legacy_call(legacy, 0, lenient=True)
         parts.append(restored(call, asked, ("parts", len(parts)), ledger))
     return parts
+
+
+def _says_call(call: Fields, inner: JsonValue, ledger: Ledger) -> bool:
+    """Whether a call has a name; some servers put an empty one into every answer, which loses nothing."""
+    if inner is None:
+        inner = {}
+    if not isinstance(inner, dict):
+        raise call.fail("function", "object", inner)
+    if inner.get("name"):
+        return True
+    if call.value.get("id") or or_empty(arguments_text(inner.get("arguments"))) != "{}":
+        ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
+    return False
 
 
 def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:

@@ -42,6 +42,7 @@ from dragoman.protocols.openai_responses.parts import encode_annotations
 from dragoman.protocols.openai_responses.shapes import (
     CONTENT_FILTER,
     FAILED,
+    FUNCTION_CALL,
     INCOMPLETE,
     MAX_OUTPUT_TOKENS,
     MESSAGE,
@@ -55,6 +56,7 @@ from dragoman.protocols.openai_responses.usage import (
     without_searches,
 )
 from dragoman.rules.arguments import or_empty
+from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.ends import reason_of
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
@@ -84,7 +86,9 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         # Without it this is no answer, whatever else is said: an error of some server's own making, an empty object.
         raise fields.fail("output", "array", body.get("output"))
     reader = OutputReader(asked, ledger)
-    parts = tuple([part for item in fields.each("output") for part in reader.read(item)])
+    calls = CallsSeen()
+    items = [item for item in fields.each("output") if reader.home or not _again(item, calls)]
+    parts = tuple([part for item in items for part in reader.read(item)])
     usage: Usage | None = None
     try:
         usage = decode_usage(body, ledger, home=reader.home)
@@ -116,6 +120,15 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
 def cancelled() -> Failure:
     """What an answer is that somebody called off."""
     return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native=CANCELLED)
+
+
+def _again(item: Fields, calls: CallsSeen) -> bool:
+    """Whether an item is a function call that was said before, under the same id (S15)."""
+    if item.value.get("type") != FUNCTION_CALL or not item.value.get("call_id"):
+        return False
+    said = [item.value.get(key) for key in ("call_id", "name", "arguments")]
+    call_id, name, arguments = [value if isinstance(value, str) else "" for value in said]
+    return calls.again(call_id, name, arguments)
 
 
 def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> Stop:
