@@ -61,7 +61,7 @@ call_ids = "mistral"
         ),
         (
             '[[p.rows]]\nprotocol = "openai-chat"\nchanges = { call_ids = "long" }\n',
-            "x.toml:3: p.rows[0].changes.call_ids: expected one of standard, mistral, found another",
+            "x.toml:3: p.rows[0].changes.call_ids: expected one of standard, mistral, any, found another",
         ),
     ],
 )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.config.rows import CHOICES
 from dragoman.errors import DragomanError
-from dragoman.rules.abilities import Row, abilities_of
+from dragoman.providers.catalogue import catalogue
+from dragoman.rules import ids
+from dragoman.rules.abilities import ID_RULES, Row, abilities_of
 
 MESSAGES = "anthropic-messages"
 
@@ -68,3 +71,40 @@ def test_a_wrong_row_is_an_error_that_names_it(changes: dict[str, bool | str]) -
 @pytest.mark.parametrize(("model", "both"), [("gpt-5.1", False), ("o3", False), ("x/gpt-6", False), ("gpt-4.1", True)])
 def test_openais_reasoning_models_take_no_sampling_while_they_reason(protocol: str, model: str, both: bool) -> None:
     assert abilities_of(protocol, model).sampling_with_reasoning is both
+
+
+@pytest.mark.parametrize(
+    ("protocol", "model", "upstream", "rule"),
+    [
+        ("openai-chat", "gpt-4o", "openai", ids.CHAT),
+        ("openai-chat", "ft-of-ours", "openai", ids.CHAT),
+        ("openai-chat", "gpt-5.2", "github", ids.CHAT),
+        ("openai-chat", "openai/o3", "openrouter", ids.CHAT),
+        ("openai-chat", "gpt-oss-120b", "vllm", ids.ANY),
+        ("openai-chat", "kimi-k2.7", "moonshot", ids.ANY),
+        ("openai-chat", "grok-4", "xai", ids.ANY),
+        ("openai-chat", "mistral-large-latest", "mistral", ids.MISTRAL_LIKE),
+        ("openai-chat", "mistral-large-latest", "openrouter", ids.ANY),
+        ("anthropic-messages", "claude-opus-4-6", "anthropic", ids.ANTHROPIC),
+        ("anthropic-messages", "other", "", ids.ANTHROPIC),
+        ("anthropic-messages", "kimi-k2.7", "moonshot", ids.ANY),
+        ("openai-responses", "gpt-5.2", "openai", ids.RESPONSES),
+    ],
+)
+def test_item_10_ids_are_changed_only_where_the_receiver_refuses_them(
+    protocol: str, model: str, upstream: str, rule: ids.IdRule
+) -> None:
+    assert ID_RULES[(protocol, abilities_of(protocol, model, upstream).call_ids)] is rule
+
+
+def test_item_10_azure_refuses_long_ids_too() -> None:
+    azure = catalogue()["azure"]
+    rows = azure.rows
+    known = abilities_of("openai-chat", "our-deployment", azure.upstream, rows)
+    assert ID_RULES[("openai-chat", known.call_ids)] is ids.CHAT
+
+
+def test_item_10_every_rule_stands_for_every_protocol() -> None:
+    for protocol in ("anthropic-messages", "openai-chat", "openai-responses"):
+        for word in CHOICES["call_ids"]:
+            assert (protocol, word) in ID_RULES

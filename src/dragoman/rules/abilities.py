@@ -77,6 +77,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
     thinking_per_call: bool = False
     # Other models whose sealed reasoning this one can open.
     shares_thinking_with: tuple[str, ...] = ()
+    # Call ids the server takes: "standard" is what the protocol's vendor takes, "any" whatever it said itself (N2).
     call_ids: str = "standard"
     # The API version header value a Messages endpoint gets when no sampling is sent.
     version: str = "2023-06-01"
@@ -197,7 +198,10 @@ ROWS: tuple[Row, ...] = (
             "forced_with_thinking": True,
         },
     ),
-    Row(protocol=_C, changes={"stop_limit": 4, "forced_with_thinking": True}),
+    # Whoever imitates OpenAI takes the ids it said; Kimi's models fail on others:
+    # https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md
+    Row(protocol=_C, changes={"stop_limit": 4, "forced_with_thinking": True, "call_ids": "any"}),
+    Row(protocol=_A, model="*kimi*", changes={"call_ids": "any"}),
     Row(
         protocol=_C,
         upstream="openai",
@@ -207,7 +211,15 @@ ROWS: tuple[Row, ...] = (
             "custom_tools": True,
             "max_completion_tokens": True,
             "tool_limit": 128,
+            # https://github.com/camel-ai/camel/issues/2215
+            "call_ids": "standard",
         },
+    ),
+    # OpenAI's models are behind other names only through those who pass them on to OpenAI or Azure.
+    *(
+        Row(protocol=_C, model=prefix + pattern, changes={"call_ids": "standard"})
+        for prefix in ("", "*/")
+        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[3-9]*", "chatgpt-*")
     ),
     # OpenAI's reasoning models refuse `max_tokens` and `stop` wherever they are served.
     *(
@@ -231,7 +243,7 @@ ROWS: tuple[Row, ...] = (
     Row(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),
     # https://api-docs.deepseek.com/guides/thinking_mode
     Row(protocol=_C, upstream="deepseek", changes={"demands_thinking": True, "forced_with_thinking": False}),
-    # https://docs.mistral.ai/capabilities/function_calling
+    # https://docs.mistral.ai/capabilities/function_calling, https://github.com/anomalyco/opencode/issues/1680
     Row(protocol=_C, upstream="mistral", changes={"call_ids": "mistral", "prefill": True}),
 )
 
@@ -239,7 +251,8 @@ ID_RULES: dict[tuple[str, str], ids.IdRule] = {
     (_A, "standard"): ids.ANTHROPIC,
     (_C, "standard"): ids.CHAT,
     (_R, "standard"): ids.RESPONSES,
-    (_C, "mistral"): ids.MISTRAL_LIKE,
+    **{(protocol, "any"): ids.ANY for protocol in _PROTOCOLS},
+    **{(protocol, "mistral"): ids.MISTRAL_LIKE for protocol in _PROTOCOLS},
 }
 
 

@@ -61,10 +61,15 @@ def arrange(
     *,
     blank_is_empty: bool = False,
     restore: Restore | None = None,
+    unique_ids: bool = True,
 ) -> list[Turn]:
-    """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages)."""
+    """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages).
+
+    `unique_ids` tells calls of different turns apart; without it only those of one turn, for servers that count the ids
+    of every turn from the start again and want them back so (N2).
+    """
     turns = _collect(messages, ledger, blank_is_empty, restore)
-    return _pair(turns, ledger)
+    return _pair(turns, ledger, unique_ids)
 
 
 # Members of enumerations by name cost a look-up each time; the loops below run for every part of a request.
@@ -173,7 +178,7 @@ def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
     return "".join(pieces)
 
 
-def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
+def _pair(turns: list[Turn], ledger: Ledger, unique_ids: bool) -> list[Turn]:
     paired: list[Turn] = []
     ids = _Ids(turns)
     position, count = 0, len(turns)
@@ -186,6 +191,8 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
         paired.append(turn)
         if not turn.pairs:
             continue
+        if not unique_ids:
+            ids = _Ids(turns)
         start = position
         while position < count and turns[position].kind is not _ASSISTANT_TURN:
             position += 1

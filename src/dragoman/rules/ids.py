@@ -1,5 +1,8 @@
 """Ids on the wire: of calls (N2), of answers (N4) and of legacy calls that had none (T4).
 
+An id is changed only towards a provider that refuses it: clients refuse none, and a provider that sees its own id again
+sees it as it said it.
+
 Every function is deterministic and is applied to a call and to its result alike, so no table is kept and no state is
 packed into an id. Minting random ids is not done here: the core has no randomness.
 """
@@ -23,16 +26,21 @@ class HashForm(Enum):
 
 
 class IdRule(Struct, frozen=True, kw_only=True):
-    """What one protocol, or one family of servers, accepts as a call id."""
+    """What a vendor, or a family of servers, accepts as a call id."""
 
     pattern: re.Pattern[str]
     form: HashForm
 
 
+# Servers that nobody knows to refuse any: Kimi's `functions.add:0` and xAI's 43 characters come back as they were said.
+ANY = IdRule(pattern=re.compile(r".+", re.DOTALL), form=HashForm.BASE32)
 # The Messages service names no length, but hosts of the same protocol stop at 64.
 ANTHROPIC = IdRule(pattern=re.compile(r"[a-zA-Z0-9_-]{1,64}"), form=HashForm.BASE32)
+# OpenAI's, and Azure's: https://github.com/camel-ai/camel/issues/2215, https://github.com/BerriAI/litellm/issues/11392
 CHAT = IdRule(pattern=re.compile(r".{1,40}", re.DOTALL), form=HashForm.BASE32)
+# https://github.com/openai/codex/issues/14355
 RESPONSES = IdRule(pattern=re.compile(r".{1,64}", re.DOTALL), form=HashForm.BASE32)
+# https://github.com/anomalyco/opencode/issues/1680
 MISTRAL_LIKE = IdRule(pattern=re.compile(r"[a-zA-Z0-9]{9}"), form=HashForm.BASE62)
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -190,13 +190,35 @@ def test_pitfall_046_052_arguments_are_copied_as_text(arguments: str, expected: 
     assert dig(messages(request), 0, "tool_calls", 0, "function", "arguments") == expected
 
 
-@pytest.mark.parametrize(("call_id", "upstream"), [("toolu_" + "x" * 50, ""), ("toolu_01", "mistral")])
+@pytest.mark.parametrize(("call_id", "upstream"), [("toolu_" + "x" * 50, "openai"), ("toolu_01", "mistral")])
 def test_pitfall_037_ids_are_bounded_on_both_sides_of_the_pair(call_id: str, upstream: str) -> None:
     body, _, _ = written(said(assistant(call(call_id=call_id)), user(result(call_id=call_id))), target("m", upstream))
     sent = body["messages"]
     short = dig(sent, 0, "tool_calls", 0, "id")
-    assert len(str(short)) == (9 if upstream else 29)
+    assert len(str(short)) == (9 if upstream == "mistral" else 29)
     assert dig(sent, 1, "tool_call_id") == short
+
+
+@pytest.mark.parametrize("call_id", ["functions.add:0", "call-0193e7d5-57d5-4d4b-9d2a-6f0fd1d7c2aa-0", "x" * 300])
+@pytest.mark.parametrize("upstream", ["", "moonshot", "xai", "litellm", "vllm"])
+def test_item_10_a_servers_ids_come_back_as_it_said_them(call_id: str, upstream: str) -> None:
+    body, ledger, _ = written(
+        said(assistant(call(call_id=call_id)), user(result(call_id=call_id))), target("m", upstream)
+    )
+    assert dig(body, "messages", 0, "tool_calls", 0, "id") == call_id
+    assert dig(body, "messages", 1, "tool_call_id") == call_id
+    assert losses(ledger) == set()
+
+
+def test_item_10_ids_that_are_counted_anew_in_every_turn_come_back_so() -> None:
+    turn = (assistant(call(call_id="functions.f:0")), user(result(call_id="functions.f:0")))
+    request = said(*turn, *turn)
+    body, ledger, _ = written(request, target("kimi-k2.7", "moonshot"))
+    assert [dig(body, "messages", at, "tool_calls", 0, "id") for at in (0, 2)] == ["functions.f:0"] * 2
+    assert [dig(body, "messages", at, "tool_call_id") for at in (1, 3)] == ["functions.f:0"] * 2
+    assert losses(ledger) == set()
+    strict, _, _ = written(request, target("gpt-4o", "openai"))
+    assert dig(strict, "messages", 2, "tool_calls", 0, "id") == "functions.f:0_2"
 
 
 def test_custom_calls_of_history_are_wrapped_or_native() -> None:

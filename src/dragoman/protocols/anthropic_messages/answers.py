@@ -33,7 +33,6 @@ from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Asked
 from dragoman.rules import arguments
 from dragoman.rules.extras import drop_extras
-from dragoman.rules.ids import ANTHROPIC, call_id
 from dragoman.rules.seals import to_envelope
 from dragoman.rules.unwrap import wrap_input
 
@@ -219,7 +218,7 @@ def call_opening(call: ToolCall) -> JsonObject:
     """A call's block without its arguments."""
     block: JsonObject = {
         "type": "tool_use",
-        "id": call_id(call.call_id, ANTHROPIC),
+        "id": call.call_id,
         "name": call.name,
         "input": {},
     }

@@ -84,7 +84,7 @@ class Abroad:
         if request.cache is not None:
             self._caching(request.cache)
         drop_message_extras(request.messages, ledger)
-        turns = arrange(request.messages, ledger)
+        turns = arrange(request.messages, ledger, unique_ids=self._target.abilities.call_ids != "any")
         body["messages"] = TurnEncoder(self._target, tools.table, ledger).encode(
             request.instructions, turns, self._closing
         )

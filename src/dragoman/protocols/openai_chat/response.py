@@ -315,7 +315,7 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
     for call in calls:
         text = call.form is InputForm.TEXT
         arguments = call.arguments if text else or_empty(call.arguments)
-        written.append(write_call(ids.call_id(call.call_id, ids.CHAT), client_name(call), arguments, call.form))
+        written.append(write_call(call.call_id, client_name(call), arguments, call.form))
     message["tool_calls"] = written
 
 

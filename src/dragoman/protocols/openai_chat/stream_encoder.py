@@ -56,7 +56,6 @@ from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, tu
 from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, SERVED_TIERS
 from dragoman.protocols.openai_chat.stops import finish_word, report_stop
 from dragoman.protocols.openai_chat.usage import encode_usage
-from dragoman.rules import ids
 from dragoman.rules.extras import drop_extras
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
@@ -174,7 +173,7 @@ class ChatStreamEncoder:
         before, after = self._around(opening, b"}}]}")
         fragment: JsonObject = {
             "index": number,
-            "id": ids.call_id(part.call_id, ids.CHAT),
+            "id": part.call_id,
             # The chunk type knows only functions, and the official accumulator fails on anything else.
             "type": "function",
             "function": {"name": name, "arguments": ""},

@@ -49,7 +49,7 @@ from dragoman.protocols.openai_responses.shapes import (
     REASONING,
 )
 from dragoman.rules.arguments import is_complete, or_empty, unwrapped
-from dragoman.rules.ids import RESPONSES, call_id, legacy_call_id
+from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.toolnames import ToolEntry, Wrapped
 from dragoman.rules.unwrap import InputUnwrapper
 from dragoman.wire.fields import Fields
@@ -286,7 +286,7 @@ class ItemBuilder:
         spec = self.natives.get(call.name) if call.namespace is None else None
         if spec is None:
             return None
-        body = native.encode_call(spec, call, call_id(call.call_id, RESPONSES))
+        body = native.encode_call(spec, call, call.call_id)
         if body is None:
             return None
         kind = body["type"]
@@ -323,7 +323,7 @@ def call_item(item_id: str, call: ToolCall, arguments: str, status: str = COMPLE
     item: JsonObject = {
         "id": item_id,
         "type": kind,
-        "call_id": call_id(call.call_id, RESPONSES),
+        "call_id": call.call_id,
         "name": call.name,
         _CALLS[kind][0]: arguments,
     }
