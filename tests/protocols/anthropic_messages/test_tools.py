@@ -160,3 +160,15 @@ def test_the_short_way_gives_what_the_full_reader_gives(given: JsonObject) -> No
 )
 def test_every_other_declaration_is_left_to_the_full_reader(given: JsonValue) -> None:
     assert plain_tool(given) is None
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}},
+        {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}},
+        {"name": "f", "description": "d", "parameters": {"type": "object"}},
+    ],
+)
+def test_item_11_other_protocols_functions_keep_their_schema(declaration: JsonObject) -> None:
+    assert tools(declaration) == (FunctionTool(name="f", description="d", parameters={"type": "object"}),)

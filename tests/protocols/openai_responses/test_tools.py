@@ -141,3 +141,31 @@ def test_a_hosted_choice_of_a_server_goes_home_whole() -> None:
     assert choice is not None
     assert choice.mode is ChoiceMode.HOSTED
     assert encode_home_choice(choice) == body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}},
+        {"type": "custom", "name": "f", "description": "d", "input_schema": {"type": "object"}},
+        {"name": "f", "description": "d", "input_schema": {"type": "object"}},
+    ],
+)
+def test_item_11_other_protocols_functions_keep_their_schema(body: JsonObject) -> None:
+    expected = FunctionTool(name="f", description="d", parameters={"type": "object"})
+    assert decoded({"tools": [body]}).tools == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("body", "mode", "name"),
+    [
+        ({"type": "function", "function": {"name": "f"}}, ChoiceMode.NAMED, "f"),
+        ({"type": "tool", "name": "f"}, ChoiceMode.NAMED, "f"),
+        ({"type": "any"}, ChoiceMode.REQUIRED, None),
+        ({"type": "auto"}, ChoiceMode.AUTO, None),
+    ],
+)
+def test_item_11_other_protocols_choices(body: JsonObject, mode: ChoiceMode, name: str | None) -> None:
+    choice = decoded({"tool_choice": body}).tool_choice
+    assert choice is not None and choice.mode is mode
+    assert (choice.tool.name if choice.tool is not None else None) == name

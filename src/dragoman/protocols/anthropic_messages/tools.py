@@ -76,6 +76,12 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
     kind = declaration.optional_text("type")
     if kind is None or kind == "custom":
         return (_decode_function(declaration),)
+    if kind == "function":
+        # OpenAI's declarations, nested or flat, as some agents write them to every address.
+        nested = declaration.value.get("function")
+        inner: JsonObject = nested if isinstance(nested, dict) else {}
+        outer = {key: value for key, value in declaration.value.items() if key not in ("type", "function")}
+        return (_decode_function(Fields({**outer, **inner}, declaration.path)),)
     whole = Extras(origin=NAME, fields=declaration.value)
     if not described and vendor.is_defined(kind):
         return (_decode_hosted(declaration, kind, whole),)
@@ -102,7 +108,9 @@ def _decode_function(declaration: Fields) -> FunctionTool:
     return FunctionTool(
         name=declaration.text("name"),
         description=declaration.optional_text("description"),
-        parameters=declaration.optional_object("input_schema"),
+        parameters=declaration.optional_object(
+            "parameters" if "input_schema" not in declaration.value else "input_schema"
+        ),
         strict=declaration.optional_flag("strict"),
         examples=tuple([example.value for example in declaration.each("input_examples")]),
         deferred=declaration.optional_flag("defer_loading"),

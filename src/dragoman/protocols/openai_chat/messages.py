@@ -25,6 +25,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import TextTool, ToolSpec
+from dragoman.protocols.openai_chat.blocks import decode_said
 from dragoman.protocols.openai_chat.parts import (
     decode_content,
     encode_content_home,
@@ -32,7 +33,7 @@ from dragoman.protocols.openai_chat.parts import (
     unmodelled,
 )
 from dragoman.protocols.openai_chat.reasoning import decode_echo, write_home
-from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.protocols.openai_chat.shapes import ERROR_PREFIX, NAME
 from dragoman.rules import ids
 from dragoman.rules.unwrap import InputUnwrapper, wrap_input
 from dragoman.wire.fields import Fields, render_path
@@ -126,14 +127,17 @@ class MessageDecoder:
             raise message.wrong("role", "'system', 'developer', 'user', 'assistant', 'tool' or 'function'", repr(role))
         return Message(
             role=_ROLES[role],
-            parts=decode_content(message),
+            parts=decode_said(message, "tool_result", "image") if role == "user" else decode_content(message),
             name=message.optional_text("name"),
             extras=unmodelled(message),
         )
 
     def _assistant(self, message: Fields, position: int) -> Message:
         parts, turn = decode_echo(message)
-        parts += decode_content(message)
+        said = decode_said(message, "tool_use")
+        known = {call.value.get("id") for call in message.each("tool_calls")}
+        # A call that is said in both forms is one.
+        parts += [part for part in said if not isinstance(part, ToolCall) or part.call_id not in known]
         refusal = message.optional_text("refusal")
         if refusal:
             parts.append(Refusal(text=refusal))
@@ -257,22 +261,30 @@ def encode_messages_home(messages: tuple[Message, ...]) -> JsonList:
         if message.role is Role.ASSISTANT:
             written.append(encode_assistant_home(message, position, legacy))
             continue
-        single = message.parts[0] if len(message.parts) == 1 else None
-        one: JsonObject
-        if isinstance(single, ToolResult):
-            content = encode_content_home(list(single.parts))
-            if single.call_id in legacy:
-                one = {"role": "function", "name": legacy[single.call_id], "content": content}
-            else:
-                one = {"role": "tool", "content": content}
-                if single.call_id:
-                    one["tool_call_id"] = single.call_id
-        else:
-            one = {"role": message.role.value, "content": encode_content_home(list(message.parts))}
+        one: JsonObject | None = None
+        for result in message.parts:
+            if isinstance(result, ToolResult):
+                one = _result_home(result, legacy)
+                written.append(one)
+        rest: list[Part] = [part for part in message.parts if not isinstance(part, ToolResult)]
+        if rest or one is None:
+            one = {"role": message.role.value, "content": encode_content_home(rest)}
+            written.append(one)
         if message.name is not None:
             one["name"] = message.name
-        written.append(merge_extras(one, message.extras))
+        merge_extras(one, message.extras)
     return written
+
+
+def _result_home(result: ToolResult, legacy: dict[str, str]) -> JsonObject:
+    failed: list[Part] = [Text(text=ERROR_PREFIX.strip())] if result.is_error else []
+    content = encode_content_home([*failed, *result.parts])
+    if result.call_id in legacy:
+        return {"role": "function", "name": legacy[result.call_id], "content": content}
+    one: JsonObject = {"role": "tool", "content": content}
+    if result.call_id:
+        one["tool_call_id"] = result.call_id
+    return merge_extras(one, result.extras)
 
 
 def encode_assistant_home(message: Message, position: int, legacy: dict[str, str]) -> JsonObject:

@@ -55,6 +55,9 @@ def read_tool(tool: Fields) -> ToolSpec:
     kind = tool.optional_text("type")
     if kind is None:
         kind = "custom" if "custom" in tool.value else "function"
+    elif kind == "custom" and "input_schema" in tool.value:
+        # A function in the words of the Messages protocol, as some agents write them (`blocks`).
+        kind = "function"
     if kind == "function":
         return _decode_function(tool)
     if kind == "custom":
@@ -82,7 +85,7 @@ def _decode_function(tool: Fields) -> FunctionTool:
     return FunctionTool(
         name=function.text("name"),
         description=function.optional_text("description"),
-        parameters=function.optional_object("parameters"),
+        parameters=function.optional_object("input_schema" if "input_schema" in function.value else "parameters"),
         strict=function.optional_flag("strict"),
         cache=decode_cache(tool),
         extras=_rest(tool, function, "function"),
@@ -157,9 +160,22 @@ def decode_choice(request: Fields) -> ToolChoice | None:
         return ToolChoice(
             mode=ChoiceMode.ALLOWED, allowed=refs, required=required, extras=_rest(choice, allowed, "allowed_tools")
         )
-    if kind in _MODES:
-        return ToolChoice(mode=_MODES[kind], extras=unmodelled(choice))
+    choice.skip("disable_parallel_tool_use")
+    if kind == "tool":
+        tool = ToolRef(kind="function", name=choice.text("name"))
+        return ToolChoice(mode=ChoiceMode.NAMED, tool=tool, extras=unmodelled(choice))
+    if kind in _MODES or kind == "any":
+        return ToolChoice(mode=_MODES.get(kind, ChoiceMode.REQUIRED), extras=unmodelled(choice))
     return ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind=kind, native=choice.value))
+
+
+def decode_parallel(request: Fields) -> bool | None:
+    """`parallel_tool_calls`, or what a choice in the words of the Messages protocol says of it."""
+    told = request.optional_flag("parallel_tool_calls")
+    choice = request.value.get("tool_choice")
+    if told is None and isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True:
+        return False
+    return told
 
 
 def _decode_ref(ref: Fields, kind: str) -> ToolRef:

@@ -79,6 +79,9 @@ def _plain_function(tool: JsonObject) -> FunctionTool | None:
 
 def decode_tool(tool: Fields) -> Sequence[ToolSpec]:
     """The tools that one declaration makes."""
+    if "input_schema" in tool.value and tool.value.get("type") in (None, "custom"):
+        # A function in the words of the Messages protocol, as some agents write them for its models.
+        return (_decode_function(tool),)
     kind = tool.text("type")
     if kind == "namespace":
         return _decode_namespace(tool)
@@ -118,10 +121,15 @@ def _callers(tool: Fields) -> tuple[str, ...] | None:
 
 def _decode_function(tool: Fields) -> FunctionTool:
     tool.skip("type")
+    nested = tool.value.get("function")
+    if "name" not in tool.value and isinstance(nested, dict):
+        # As Chat has it.
+        outer = {key: value for key, value in tool.value.items() if key != "function"}
+        return _decode_function(Fields({**outer, **nested}, tool.path))
     return FunctionTool(
         name=tool.text("name"),
         description=tool.optional_text("description"),
-        parameters=tool.optional_object("parameters"),
+        parameters=tool.optional_object("input_schema" if "input_schema" in tool.value else "parameters"),
         strict=tool.optional_flag("strict"),
         deferred=tool.optional_flag("defer_loading"),
         callers=_callers(tool),
@@ -253,6 +261,10 @@ def decode_choice(request: Fields, key: str) -> ToolChoice:
         required = choice.choice("mode", ("auto", "required")) == "required"
         allowed = tuple([_decode_ref(ref) for ref in choice.each("tools")])
         return ToolChoice(mode=ChoiceMode.ALLOWED, allowed=allowed, required=required, extras=choice.rest(NAME))
+    if kind in _CHOICES or kind == "any":
+        return _CHOICES.get(kind, _CHOICES["required"])
+    if kind == "tool":
+        return ToolChoice(mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name=choice.text("name")))
     ref = _decode_ref(choice)
     mode = ChoiceMode.HOSTED if ref.name is None or kind == "mcp" else ChoiceMode.NAMED
     return ToolChoice(mode=mode, tool=ref, extras=choice.rest(NAME) if ref.native is None else None)
@@ -261,6 +273,9 @@ def decode_choice(request: Fields, key: str) -> ToolChoice:
 def _decode_ref(ref: Fields) -> ToolRef:
     kind = ref.text("type")
     if kind in ("function", "custom"):
+        if "name" not in ref.value and isinstance(ref.value.get(kind), dict):
+            # Nested, as Chat has it.
+            return ToolRef(kind=kind, name=ref.fields(kind).text("name"))
         return ToolRef(kind=kind, name=ref.text("name"), namespace=ref.optional_text("namespace"))
     vendor = native.tool_of(kind)
     name = vendor.name if vendor is not None else ref.optional_text("name")
