@@ -33,7 +33,7 @@ CHAT, RESPONSES, MESSAGES = "openai-chat", "openai-responses", "anthropic-messag
         (b'{"error":{"message":"","detail":"d"}}', "d"),
         (b'{"error":"bare"}', "bare"),
         (b'{"detail":"flat detail"}', "flat detail"),
-        (b'{"detail":[{"msg":"x"}]}', '[{"msg":"x"}]'),
+        (b'{"detail":[{"msg":"x"}]}', "x"),
         (b'{"message":"flat"}', "flat"),
         (b'{"Message":"Capital"}', "Capital"),
         (b'{"error":true,"message":"beside"}', "beside"),

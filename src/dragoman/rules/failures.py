@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.rules.nested import DEEPEST, inner_of, line_of
 from dragoman.rules.overflow import CODE as OVERFLOW_CODE
 from dragoman.rules.overflow import is_context_overflow
 from dragoman.wire.json import decode_lenient, encode_text
@@ -96,13 +97,17 @@ _STATUS_WORDS: tuple[tuple[str, int], ...] = (
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What an error body says, before it is given a class; the message is never empty."""
+    """What an error body says, before it is given a class; the message is never empty.
+
+    `within` is what the error inside of it says, which may tell more.
+    """
 
     status: int
     message: str
     native: str
     code: str | None
     param: str | None
+    within: Report | None = None
 
 
 def error_body(raw: bytes) -> JsonObject:
@@ -111,9 +116,11 @@ def error_body(raw: bytes) -> JsonObject:
         value = decode_lenient(raw)
     except WireError:
         value = None
-    if isinstance(value, list) and len(value) == 1:
-        # Google's servers answer a list with one error in it.
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        # Google's servers answer a list of errors, usually of one.
         value = value[0]
+    if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
+        value = {"message": line_of(value)[:_MESSAGE_LIMIT]}
     if isinstance(value, dict):
         return value
     # No character has more than four bytes; a page may be long.
@@ -126,25 +133,48 @@ def error_of(body: JsonObject) -> JsonObject:
     return error if isinstance(error, dict) else body
 
 
-def report_of(body: JsonObject, status: int | None, statuses: Mapping[str, int], code: str | None = None) -> Report:
-    """Read an error of any shape.
+def report_of(
+    body: JsonObject,
+    status: int | None,
+    statuses: Mapping[str, int],
+    code: str | None = None,
+    depth: int = DEEPEST,
+) -> Report:
+    """Read an error of any shape, and those that it holds.
 
     Without a status of the answer (O2) the error's own counts, or that of its words: those of the protocol in
-    `statuses`, else those that are said everywhere. A `code` that the protocol keeps elsewhere goes before the usual.
+    `statuses`, else those that are said everywhere, else what the error inside of it says. A `code` that the protocol
+    keeps elsewhere goes before the usual.
     """
     error = error_of(body)
     native, param = _text(error.get("type")), _text(error.get("param"))
     # The name of the frame is not that of the error in it.
     native = native if native != "error" else ""
     code = code or _code(error.get("code"))
+    message = _message(error, body)
+    inner = inner_of(error, body, message) if depth else None
     if status is None:
         status = _own_status(error, body) or _status_by_words(code or "", native, statuses)
+    within = None
+    if inner is not None:
+        own = _own_status(error_of(inner.body), inner.body)
+        # That a proxy failed says nothing about the error that it was told.
+        behind = own or (status if status is not None and status < 500 else None)
+        within = report_of(inner.body, behind, statuses, depth=depth - 1)
+        told = within.message if within.message != silent(within.status) else ""
+        message = inner.joined(message, told)
+        native, code, param = native or within.native, code or within.code, param or within.param or ""
+        status = status or within.status
+    if status is None:
+        # Of all that is told without any status, only an overflow is known by its words alone.
+        status = 400 if is_context_overflow(400, code, message) else 500
     return Report(
         status=status,
-        message=_message(error, body) or silent(status),
+        message=message or silent(status),
         native=native,
         code=code,
         param=param or None,
+        within=within,
     )
 
 
@@ -161,19 +191,19 @@ def kind_by_words(report: Report) -> FailureKind | None:
         named = f"{report.native} {report.code or ''}".lower()
         if any(word in named for word in _QUOTA_WORDS):
             return FailureKind.QUOTA
-    return None
+    return kind_by_words(report.within) if report.within is not None else None
 
 
 def _message(error: JsonObject, body: JsonObject) -> str:
     whole = body.get("error")
-    told = whole if isinstance(whole, str) else None
+    told = whole if isinstance(whole, str | list) else None
     inner = error.get("error")
     nested = inner.get("message") if isinstance(inner, dict) else inner
     # The front door of AWS writes it with a capital letter.
     flat = (body.get("message"), body.get("Message"), body.get("detail"))
     places = (error.get("message"), error.get("detail"), told, *flat)
     for value in (*places, nested if error is not body else None, error.get("errors"), body.get("errors")):
-        text = value if isinstance(value, str) else encode_text(value) if value else ""
+        text = line_of(value)
         if text and not text.isspace():
             return text
     return ""
@@ -194,7 +224,7 @@ def _as_status(value: JsonValue) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
 
 
-def _status_by_words(code: str, native: str, statuses: Mapping[str, int]) -> int:
+def _status_by_words(code: str, native: str, statuses: Mapping[str, int]) -> int | None:
     # The code is the more exact of the two.
     for name in (code.lower(), native.lower()):
         if name in statuses:
@@ -202,7 +232,7 @@ def _status_by_words(code: str, native: str, statuses: Mapping[str, int]) -> int
         for word, status in _STATUS_WORDS:
             if word in name:
                 return status
-    return 500
+    return None
 
 
 def _code(value: JsonValue) -> str | None:

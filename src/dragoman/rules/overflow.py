@@ -15,7 +15,7 @@ _WORDS = (
     "prompt is too long",
     "input is too long",
     "maximum context length",
-    "context window",
+    "context ?window",
     "context length",
     "context limit",
     "available context size",

@@ -1,0 +1,123 @@
+"""Errors inside of errors: a proxy tells what its own provider told it, each in a place of its own.
+
+    metadata.raw             OpenRouter: text or JSON, with `provider_name`
+                             https://openrouter.ai/docs/api-reference/errors
+    message, error, details  JSON as text (Vertex and Copilot proxies): https://github.com/caozhiyuan/copilot-api/issues/339
+    message                  JSON after words (LiteLLM): https://github.com/openai/codex/issues/8100
+    error, innererror, …     objects: Azure, https://learn.microsoft.com/azure/ai-services/openai/how-to/content-filter
+    detail, errors, details  lists: FastAPI, https://fastapi.tiangolo.com/tutorial/handling-errors
+
+Work is bounded: so deep, and text up to a length.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.wire.json import decode_lenient, encode_text
+from dragoman.wire.spans import value_end
+
+DEEPEST = 3
+_LONGEST_TEXT = 64 * 1024
+# As much of a text that is no JSON as a proxy's own message would have.
+_LONGEST_RAW = 500
+_MEMBERS = ("error", "innererror", "inner_error", "upstreamResponse", "cause", "details")
+
+
+class Inner(Struct, frozen=True, kw_only=True):
+    """An error that another one holds, and who said it."""
+
+    body: JsonObject
+    who: str = ""
+    # Whether the outer message is the inner error written out, or has it behind words of its own.
+    instead: bool = False
+    within: bool = False
+
+    def joined(self, outer: str, inner: str) -> str:
+        """The message of both."""
+        if not inner or inner in outer or self.within:
+            return outer
+        if self.instead or not outer:
+            return inner
+        return f"{outer} ({self.who}): {inner}" if self.who else f"{outer}: {inner}"
+
+
+def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
+    """The error that an error holds, if it holds one."""
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict):
+        raw, who = metadata.get("raw"), metadata.get("provider_name")
+        held = _as_error(raw) or ({"message": raw[:_LONGEST_RAW]} if isinstance(raw, str) and raw.strip() else None)
+        if held is not None:
+            return Inner(body=held, who=who if isinstance(who, str) else "")
+    for where in (error, body) if error is not body else (error,):
+        for name in _MEMBERS:
+            held = _as_error(where.get(name)) if where.get(name) is not error else None
+            if held is not None:
+                return Inner(body=held, instead=where.get(name) == message)
+    held = _as_error(message)
+    if held is not None:
+        return Inner(body=held, instead=True)
+    held = _after_words(message)
+    return None if held is None else Inner(body=held, within=True)
+
+
+def line_of(value: JsonValue) -> str:
+    """What a member that tells an error says, as one line: text, a list of complaints, or whatever it is as JSON."""
+    if isinstance(value, str):
+        return value
+    lines = [_complaint(entry) for entry in value] if isinstance(value, list) else []
+    if lines and all(lines):
+        return "; ".join(lines)
+    return encode_text(value) if value else ""
+
+
+def _complaint(entry: JsonValue) -> str:
+    """One complaint of a list, with the place that it is about."""
+    if isinstance(entry, str):
+        return entry
+    told = entry.get("msg") or entry.get("message") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(told, str):
+        return ""
+    place = entry.get("loc")
+    if not isinstance(place, list) or not place:
+        return told
+    return f"{'.'.join(str(step) for step in place if isinstance(step, str | int))}: {told}"
+
+
+def _as_error(value: JsonValue) -> JsonObject | None:
+    """The error that a member is, or that its text is written out; None if it tells none."""
+    if isinstance(value, str):
+        readable = len(value) < _LONGEST_TEXT and value.lstrip().startswith(("{", "["))
+        value = _parsed(value.encode("utf-8", "replace")) if readable else None
+    if isinstance(value, list):
+        value = next((entry for entry in value if isinstance(entry, dict) and _tells(entry)), None)
+    return value if isinstance(value, dict) and _tells(value) else None
+
+
+def _after_words(message: str) -> JsonObject | None:
+    """The error that stands as JSON behind the words of a message."""
+    start = message.find("{")
+    if start < 0 or len(message) > _LONGEST_TEXT:
+        return None
+    text = message[start:].encode("utf-8", "replace")
+    try:
+        value = _parsed(text[: value_end(text, 0)])
+    except WireError:
+        return None
+    return value if isinstance(value, dict) and _tells(value) else None
+
+
+def _parsed(text: bytes) -> JsonValue:
+    try:
+        return decode_lenient(text)
+    except WireError:
+        return None
+
+
+def _tells(value: JsonObject) -> bool:
+    """Whether an object is an error and not some data of one."""
+    told = value.get("error") or value.get("message") or value.get("detail") or value.get("Message")
+    return isinstance(told, str | dict) or isinstance(value.get("code"), str)
