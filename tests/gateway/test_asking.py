@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ from tests.gateway.harness import (
     Reply,
     running,
     settings_for,
+    stream,
     whole,
 )
 from tests.gateway.says import (
@@ -36,18 +38,20 @@ from tests.gateway.says import (
     PAIRS,
     SAID,
     error_body,
+    error_frame,
     failure_of,
     headers_named,
     log_lines,
     message_of,
+    opening,
     question,
     streamed_text,
     streams,
     tells,
     text_of,
 )
-from tests.sdk.digging import Object, dig_object, dig_objects
-from tests.sdk.providers import SIGNATURE, Turn, answer
+from tests.sdk.digging import Object, dig, dig_object, dig_objects
+from tests.sdk.providers import SIGNATURE, Call, Turn, answer
 
 FIRST, SECOND, THIRD = (f"sk-{name}-0123456789abcdef" for name in ("first", "second", "third"))
 
@@ -259,6 +263,193 @@ def next_turn(client: str, provider: str, told: Mapping[str, object]) -> Object:
         turn = dig_object(told, "choices", 0, "message")
     said = [{"role": "user", "content": "Hello."}, turn, {"role": "user", "content": "Go on."}]
     return question(client, provider) | {"messages": said}
+
+
+OTHER_WORDS: dict[str, tuple[object, ...]] = {
+    MESSAGES: (
+        {"error": "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified"},
+        {"detail": "Invalid `signature` in `thinking` block"},
+        {"message": "The model returned the following errors: Invalid `signature` in `thinking` block"},
+        ["Invalid `signature` in `thinking` block"],
+    ),
+    CHAT: (
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {
+                    "raw": '{"error":{"code":400,"message":"Corrupted thought signature."}}',
+                    "provider_name": "Google",
+                },
+            }
+        },
+        [{"error": {"code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT"}}],
+    ),
+    RESPONSES: (
+        {"code": "invalid-argument", "error": "Could not decrypt the provided encrypted_content. Ensure it is whole."},
+        {"error": {"message": "reasoning `encrypted_content` was not issued to this caller", "type": "x"}},
+        "Could not decrypt the provided encrypted_content.",
+        {"error": {"message": '{"error":{"message":"x","code":"invalid_encrypted_content"}}', "code": None}},
+    ),
+}
+
+
+@pytest.mark.parametrize("status", [400, 422, 403, 500])
+@pytest.mark.parametrize(
+    ("protocol", "refusal"), [(protocol, words) for protocol in PROTOCOLS for words in OTHER_WORDS[protocol]]
+)
+def test_item_5_refusals_in_any_words_and_shape_are_answered_by_one_try_without(
+    protocol: str, refusal: object, status: int
+) -> None:
+    body = question(protocol, protocol) | REPLAYED[protocol]
+    with running([whole(refusal, status), tells(protocol)]) as house:
+        assert house.post(PATHS[protocol], body).status == 200
+        first, second = (received.body for received in house.provider.received)
+        assert b"a secret thought" in first and b"a secret thought" not in second
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), [pair for pair in PAIRS if pair[0] == pair[1] or pair[1] != CHAT])
+def test_item_5_a_refusal_inside_a_good_answer_is_tried_again_before_anything_is_told(
+    client: str, provider: str, asked: bool
+) -> None:
+    words, code = failure_words(provider)
+    kind = "invalid_request_error"
+    refusal = whole(error_body(provider, kind, words, code))
+    if asked:
+        refusal = stream(opening(provider), error_frame(provider, kind, words, code))
+    stop = {MESSAGES: "end_turn", RESPONSES: "completed", CHAT: "stop"}[provider]
+    before = whole(answer(provider, Turn(stop=stop, text="Hi.", reasoning="a secret thought")))
+    more: Object = {"include": ["reasoning.encrypted_content"]} if client == RESPONSES else {}
+    with running([before, refusal, (streams if asked else tells)(provider)]) as house:
+        told = house.post(PATHS[client], question(client, provider) | more)
+        said = REPLAYED[client] if client == provider else next_turn(client, provider, told.json())
+        body = question(client, provider, stream=asked) | said | {"model": f"{NAMES[provider]}/served"}
+        told = house.post(PATHS[client], body | more)
+        assert told.status == 200, told.body
+        assert (streamed_text(client, told.body) if asked else text_of(client, told.json())) == SAID
+        first, second = (received.body for received in house.provider.received[-2:])
+        assert b"a secret thought" in first and b"a secret thought" not in second
+        assert "failure" not in log_lines(house)[-1]
+
+
+def failure_words(provider: str) -> tuple[str, str | None]:
+    """How a provider refuses proof, and by which code."""
+    error = dig_object(REFUSALS[provider], "error")
+    code = error.get("code")
+    return str(error["message"]), code if isinstance(code, str) else None
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_item_5_a_stream_that_is_refused_twice_is_an_error(protocol: str) -> None:
+    body = question(protocol, protocol, stream=True) | REPLAYED[protocol]
+    words, code = failure_words(protocol)
+    refusal = stream(opening(protocol), error_frame(protocol, "invalid_request_error", words, code))
+    with running([refusal, refusal]) as house:
+        told = house.post(PATHS[protocol], body)
+        assert (told.status, len(house.provider.received)) == (400, 2)
+        assert message_of(protocol, told) == words
+
+
+def test_item_5_a_relayed_response_that_failed_for_its_reasoning_is_tried_again() -> None:
+    failed: Object = {"id": "resp_1", "object": "response", "status": "failed", "output": []}
+    error = {"code": "invalid_encrypted_content", "message": "The encrypted content could not be verified."}
+    events: list[Object] = [
+        {"type": "response.created", "response": failed | {"status": "in_progress"}, "sequence_number": 0},
+        {"type": "response.failed", "response": failed | {"error": error}, "sequence_number": 1},
+    ]
+    frames = b"".join(b"event: %b\ndata: %b\n\n" % (str(e["type"]).encode(), json.dumps(e).encode()) for e in events)
+    body = question(RESPONSES, RESPONSES, stream=True) | REPLAYED[RESPONSES]
+    with running([stream(frames), streams(RESPONSES)]) as house:
+        told = house.post(PATHS[RESPONSES], body)
+        assert (told.status, streamed_text(RESPONSES, told.body)) == (200, SAID)
+    with running([stream(frames), stream(frames)]) as house:
+        told = house.post(PATHS[RESPONSES], body)
+        assert (told.status, told.body) == (200, frames)
+
+
+# The provider changes inside a tool loop (V5).
+
+LOOP: list[Object] = [
+    {"role": "user", "content": "What is 2+2?"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "a secret thought", "signature": SIGNATURE},
+            {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2, "b": 2}},
+        ],
+    },
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "4"}]},
+]
+BUDGET: Object = {"max_tokens": 4096, "thinking": {"type": "enabled", "budget_tokens": 2048}}
+
+
+@pytest.mark.parametrize("origin", [CHAT, RESPONSES])
+def test_item_4_a_relayed_loop_without_its_thinking_is_not_asked_to_think(origin: str) -> None:
+    tools = [{"name": "add", "input_schema": {"type": "object", "properties": {}}}]
+    stop = {CHAT: "tool_calls", RESPONSES: "completed"}[origin]
+    calling = Turn(stop=stop, reasoning="a secret thought", calls=(Call("call_1", "add", '{"a":2}'),))
+    with running([whole(answer(origin, calling)), tells(MESSAGES)]) as house:
+        told = house.post("/v1/messages", question(MESSAGES, origin, tools=tools) | BUDGET)
+        result = {"type": "tool_result", "tool_use_id": "call_1", "content": "4"}
+        turn = {"role": "assistant", "content": told.json()["content"]}
+        said: Object = {"messages": [LOOP[0], turn, {"role": "user", "content": [result]}]}
+        told = house.post("/v1/messages", question(MESSAGES, MESSAGES, tools=tools) | BUDGET | said)
+        sent = house.provider.received[1].json()
+        assert told.status == 200
+        assert sent["thinking"] == {"type": "disabled"}
+        assert dig(sent, "messages", 1, "content", 0, "type") == "tool_use"
+        assert "approximated:thinking" in (told.header("x-dragoman-losses") or "")
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+def test_item_4_a_try_without_reasoning_does_not_ask_for_it_in_a_loop(streaming: bool) -> None:
+    body = question(MESSAGES, MESSAGES, stream=streaming) | BUDGET | {"messages": LOOP}
+    with running([whole(REFUSALS[MESSAGES], 400), (streams if streaming else tells)(MESSAGES)]) as house:
+        assert house.post("/v1/messages", body).status == 200
+        first, second = (received.json() for received in house.provider.received)
+        assert (first["thinking"], second["thinking"]) == (BUDGET["thinking"], {"type": "disabled"})
+
+
+def test_item_4_a_translated_try_without_reasoning_does_not_ask_for_it_in_a_loop() -> None:
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
+    calling = Turn(stop="tool_use", reasoning="a secret thought", calls=(Call("toolu_1", "add", '{"a":2}'),))
+    replies = [whole(answer(MESSAGES, calling)), whole(REFUSALS[MESSAGES], 400), tells(MESSAGES)]
+    with running(replies) as house:
+        asked = question(CHAT, MESSAGES, tools=tools, max_tokens=4096, reasoning_effort="low")
+        turn = dig_object(house.post(PATHS[CHAT], asked).json(), "choices", 0, "message")
+        said = [LOOP[0], turn, {"role": "tool", "tool_call_id": "toolu_1", "content": "4"}]
+        assert house.post(PATHS[CHAT], asked | {"messages": said}).status == 200
+        _, first, second = (received.json() for received in house.provider.received)
+        assert dig(first, "thinking", "type") == "enabled"
+        assert second["thinking"] == {"type": "disabled"}
+
+
+def test_item_4_a_loop_that_never_had_thinking_is_asked_for_it_once() -> None:
+    bare: Object = {"role": "assistant", "content": [*dig_objects(LOOP[1], "content")[1:]]}
+    wanted = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
+    body = question(MESSAGES, MESSAGES) | BUDGET | {"messages": [LOOP[0], bare, LOOP[2]]}
+    with running([whole(error_body(MESSAGES, "invalid_request_error", wanted), 400), tells(MESSAGES)]) as house:
+        told = house.post("/v1/messages", body)
+        assert told.status == 200
+        first, second = (received.json() for received in house.provider.received)
+        assert (first["thinking"], second["thinking"]) == (BUDGET["thinking"], {"type": "disabled"})
+        assert "approximated:thinking" in (told.header("x-dragoman-losses") or "")
+
+
+def test_item_5_calls_that_lack_their_proof_get_what_stands_for_one() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "Add."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+    ]
+    missed = [{"error": {"code": 400, "message": "Function call is missing a thought_signature in its parts."}}]
+    with running([whole(missed, 400), tells(CHAT)]) as house:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT) | {"messages": said}).status == 200
+        sent = house.provider.received[1].json()
+        proof = dig(sent, "messages", 1, "tool_calls", 0, "extra_content", "google", "thought_signature")
+        assert proof == "skip_thought_signature_validator"
 
 
 def test_a_refused_key_and_refused_reasoning_may_meet() -> None:

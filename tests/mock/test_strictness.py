@@ -12,7 +12,7 @@ from dragoman.mock.strict_common import Issued
 from dragoman.mock.strictness import refusal
 from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.repairs import is_seal_rejection
+from dragoman.rules.refusals import Remedy, remedy_for
 from dragoman.wire.json import decode_object
 from tests.mock.asking import PROTOCOLS
 from tests.mock.judging import HEADERS, good
@@ -64,4 +64,4 @@ def test_a_refused_proof_is_recognised_by_whoever_may_try_without() -> None:
     item = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
     body = {"model": "gpt-5", "input": [item, {"role": "assistant", "content": "x"}]}
     failure = refusal(RESPONSES, decoded({**body}), HEADERS, Issued())
-    assert failure is not None and is_seal_rejection(failure)
+    assert failure is not None and remedy_for(failure) is Remedy.SEALS

@@ -1,12 +1,11 @@
-"""Rewriting entries of a list in its own bytes, and telling when a provider refused proof of reasoning."""
+"""Rewriting entries of a list in its own bytes."""
 
 from __future__ import annotations
 
 import pytest
 
-from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonValue
-from dragoman.rules.repairs import has_envelope, is_ours, is_seal_rejection, rewritten
+from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 
 BODY = b'{ "n": 1.0, "list": [ "one" , "two", "three" ], "list": ["two"] }'
 
@@ -57,37 +56,3 @@ def test_an_envelope_is_seen_within_its_bounds() -> None:
 )
 def test_an_envelope_is_ours_by_its_beginning(token: JsonValue, ours: bool) -> None:
     assert is_ours(token) is ours
-
-
-@pytest.mark.parametrize(
-    ("message", "code"),
-    [
-        ("messages.1.content.0: Invalid `signature` in `thinking` block", None),
-        ("messages.1.content.0: Invalid signature in thinking block", None),
-        ("messages.1.content.0: Invalid `data` in `redacted_thinking` block", None),
-        ('{"error":{"message":"messages.1.content.0: Invalid `signature` in `thinking`   block"}}', None),
-        ("The encrypted content gAAA...DQ== could not be verified.", None),
-        ("The encrypted content for item rs_1 could not be decrypted or parsed.", None),
-        ("whatever", "invalid_encrypted_content"),
-        ('upstream said: {"code":"invalid_encrypted_content"}', None),
-    ],
-)
-def test_pitfall_109_refused_proof_is_recognised(message: str, code: str | None) -> None:
-    assert is_seal_rejection(Failure(kind=FailureKind.INVALID, status=400, message=message, code=code))
-
-
-@pytest.mark.parametrize(
-    ("message", "status"),
-    [
-        ("messages.1.content.0: Invalid `signature` in `thinking` block", 401),
-        ("Expected `thinking` or `redacted_thinking`, but found `tool_use`", 400),
-        (
-            "messages.3: `thinking` or `redacted_thinking` blocks in the latest message cannot be modified",
-            400,
-        ),
-        ("Invalid request signature", 400),
-        ("The encrypted content is too long", 400),
-    ],
-)
-def test_other_errors_are_not_refused_proof(message: str, status: int) -> None:
-    assert not is_seal_rejection(Failure(kind=FailureKind.INVALID, status=status, message=message))

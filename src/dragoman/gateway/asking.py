@@ -3,7 +3,7 @@
 the provider answered           and then
 2xx                             the answer is told
 401, 402, 403, 429              with another key of the same provider, while there is one
-400, about sealed reasoning     once more without that reasoning (V11)
+a refusal of reasoning          once more without what was refused (V11), also where a 2xx told it before anything else
 any other 4xx or 5xx            the error is told
 3xx                             is none: a redirect followed with credentials would give them away
 """
@@ -20,16 +20,17 @@ from msgspec import Struct
 from dragoman.errors import BadAnswer
 from dragoman.gateway import headers
 from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.question import Question
+from dragoman.gateway.question import Question, abilities_at
 from dragoman.gateway.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.watch import Watch
 from dragoman.gateway.weighing import weigh_answer
 from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.model.failure import Failure
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order, Unframer
 from dragoman.providers.transport import transport_of
-from dragoman.rules.repairs import is_seal_rejection
+from dragoman.rules.refusals import Remedy, remedy_for
 
 # Statuses that speak of the key that was used: another one may do better.
 _KEY_STATUSES = frozenset({401, 402, 403, 429})
@@ -61,13 +62,31 @@ class Asking:
         self._record = record
         self.watch = Watch(asyncio.get_running_loop(), service.settings.timeouts, record.started)
         self.flight: Flight | None = None
+        # What was asked last, and what was done about refusals of it.
+        self._body = b""
+        self._tried: set[Remedy] = set()
 
     async def ask(self, question: Question, again: bytes | None = None) -> Flight | Refusal:
         """Put the question until there is an answer or a final refusal; `again` is what resumes one that paused."""
+        self._tried.clear()
+        return await self._put(question, again or question.translated.body)
+
+    def may_ask_again(self, failure: Failure) -> bool:
+        """Whether a failure is one that another try may get rid of."""
+        remedy = remedy_for(failure)
+        return remedy is not None and remedy not in self._tried
+
+    async def ask_again(self, question: Question, failure: Failure) -> Flight | Refusal | None:
+        """Ask once more after an answer that was such a failure; None if there is nothing to change."""
+        body = await self._relieved(question, failure)
+        return None if body is None else await self._put(question, body)
+
+    async def _put(self, question: Question, body: bytes) -> Flight | Refusal:
         rotation = self._service.rotation(question.aim.provider)
         codec = codec_of(question.aim.endpoint.protocol)
-        body, sealed, others = again or question.translated.body, True, rotation.count - 1
+        others = rotation.count - 1
         while True:
+            self._body = body
             key = rotation.next()
             flight = await self._call(question, body, key)
             if flight.status < 300:
@@ -81,14 +100,20 @@ class Asking:
                 others -= 1
                 rotation.cool(key, _cooling(refusal.headers))
                 continue
-            if refusal.status == 400 and sealed and is_seal_rejection(codec.decode_failure(400, refusal.body)):
-                sealed = False
-                cutting = partial(codec.without_reasoning, body, question.translated.ledger)
-                cut = await beside_loop(cutting, len(body), paid=True)
-                if cut is not None:
-                    body = cut
-                    continue
-            return refusal
+            relieved = await self._relieved(question, codec.decode_failure(refusal.status, refusal.body))
+            if relieved is None:
+                return refusal
+            body = relieved
+
+    async def _relieved(self, question: Question, failure: Failure) -> bytes | None:
+        """The last request without what a failure says was refused; None if that is not in it, or was tried."""
+        remedy = remedy_for(failure)
+        if remedy is None or remedy in self._tried:
+            return None
+        self._tried.add(remedy)
+        body = self._body
+        relieving = partial(_relieved, remedy, body, question)
+        return await beside_loop(relieving, len(body), paid=True)
 
     async def read(self, flight: Flight) -> bytes:
         """The whole body of an answer, within the limits of time, size and weight."""
@@ -163,6 +188,17 @@ class Asking:
         # Whatever a provider calls the exchange is logged: not if it is a secret.
         self._record.upstream_id = named and self._service.redactor(aim.provider).clean_text(named)
         return flight
+
+
+def _relieved(remedy: Remedy, body: bytes, question: Question) -> bytes | None:
+    codec, ledger = codec_of(question.aim.endpoint.protocol), question.translated.ledger
+    if remedy is Remedy.CALLS:
+        return codec.prove_calls(body, ledger) if codec.prove_calls is not None else None
+    cut = codec.without_reasoning(body, ledger) if remedy is Remedy.SEALS else body
+    if cut is None or codec.settle_thinking is None:
+        return cut if cut is not body else None
+    settled = codec.settle_thinking(cut, abilities_at(question.aim), ledger)
+    return settled if settled is not body else None
 
 
 def is_stream(flight: Flight) -> bool:

@@ -160,8 +160,23 @@ class Exchange:
         record = self._record
         self._replying.question = question
         answered = await self._asking.ask(question)
-        if len(question.translated.ledger):
-            record.losses = question.translated.losses
+        while True:
+            if len(question.translated.ledger):
+                record.losses = question.translated.losses
+            try:
+                await self._tell(question, answered)
+            except Unspoken as error:
+                # A refusal of reasoning in spite of the status, of which nobody has heard yet.
+                again = await self._asking.ask_again(question, error.failure) if not self._request.started else None
+                if again is None:
+                    raise
+                answered, self._telling, record.failure = again, None, ""
+                self._remembering.anew()
+            else:
+                return
+
+    async def _tell(self, question: Question, answered: Flight | Refusal) -> None:
+        """Tell what the provider answered; raises `Unspoken` where that is an error that nobody was told."""
         if isinstance(answered, Refusal):
             self._replying.refuse(question, answered)
             return
@@ -194,6 +209,7 @@ class Exchange:
             report=_report if self._replying.full_report and not question.relay else None,
             # What is only passed on is nowhere gathered.
             limit=None if question.relay else service.settings.limits.answer,
+            curable=self._asking.may_ask_again,
         )
         try:
             await telling.tell(flight, partial(self._go_on, question))
@@ -282,7 +298,7 @@ class Exchange:
         if question.relay and not question.stream:
             reading = partial(relayed_answer, raw, codec_of(source))
             self._record.usage, failure = await beside_loop(reading, len(raw), paid=True)
-            if failure is not None and len(raw) > LONGEST_ERROR:
+            if failure is not None and (len(raw) > LONGEST_ERROR or self._asking.may_ask_again(failure)):
                 raise Unspoken(failure)
             if failure is not None:
                 self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))

@@ -93,6 +93,10 @@ class Keeping:
         self.note()
         return out
 
+    def anew(self) -> None:
+        """Forget the id of an answer that nobody was told, because another one takes its place."""
+        self._name, self._noted, self._tries = None, False, True
+
     def under_name(self, out: bytes) -> bytes:
         """The same, as far as only bytes are looked at: it may run in a thread."""
         recalled = self._task.recalled

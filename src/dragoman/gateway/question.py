@@ -216,13 +216,14 @@ def able(aim: Aim, gist: Gist) -> Aim:
     if aim.endpoint.protocol != CHAT or bytes(gist.reasoning_effort) in _NO_EFFORT or bytes(gist.tools) in _NO_TOOLS:
         return aim
     other = aim.provider.endpoint_for(RESPONSES)
-    known = _abilities(aim)
+    known = abilities_at(aim)
     if known.tools_with_reasoning or other.protocol != RESPONSES:
         return aim
     return msgspec.structs.replace(aim, endpoint=other)
 
 
-def _abilities(aim: Aim) -> Abilities:
+def abilities_at(aim: Aim) -> Abilities:
+    """What is known of the model that a request goes to."""
     return abilities_of(aim.endpoint.protocol, aim.model, aim.provider.upstream, aim.provider.rows)
 
 
@@ -301,9 +302,12 @@ def _relayed(body: bytes, aim: Aim, *, renamed: bool, resay: bool | None, strict
     codec = codec_of(protocol)
     translated = same_request(body, protocol=protocol, model=aim.model if renamed else None)
     sent = codec.repair_request(translated.body, translated.ledger)
+    if sent is not translated.body and codec.settle_thinking is not None:
+        # What was cut out may be what the rest of the request stands on.
+        sent = codec.settle_thinking(sent, abilities_at(aim), translated.ledger)
     if codec.without_telemetry is not None and aim.provider.upstream != codec.upstream:
         sent = codec.without_telemetry(sent, translated.ledger)
-    if codec.rename_cap is not None and _abilities(aim).max_completion_tokens:
+    if codec.rename_cap is not None and abilities_at(aim).max_completion_tokens:
         sent = codec.rename_cap(sent)
     if strict and len(translated.ledger):
         raise StrictError(translated.ledger.losses)

@@ -183,6 +183,11 @@ class Remembering:
             keeping.note()
         return body
 
+    def anew(self) -> None:
+        """Begin again with another answer, in place of one that nobody was told."""
+        if self.keeping is not None:
+            self.keeping.anew()
+
     async def keep(self, question: Question, body: bytes) -> None:
         """Write down an answer that is known as a whole, before the client knows it; `NotKept` if that fails."""
         if self.keeping is not None:

@@ -102,6 +102,7 @@ class Telling:
         keeper: Keeper | None = None,
         report: Callable[[Record, StreamTranslator], bytes] | None = None,
         limit: int | None = None,
+        curable: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
         self._request = request
         self._translator = translator
@@ -122,6 +123,8 @@ class Telling:
         self._unframer = unframer
         # How many bytes may still come of an answer that is gathered on its way.
         self._room = limit
+        # Whether another question may be answered where this one failed.
+        self._curable = curable
         self._held: list[bytes] = []
         self.state = State.HOLDING
 
@@ -211,7 +214,7 @@ class Telling:
         if failure is not None and self.state is not State.OVER:
             self._note(failure)
             out = self._redactor.clean(out)
-            if self.state is State.HOLDING and not self._is_native(failure, out):
+            if self.state is State.HOLDING and (self._curable(failure) or not self._is_native(failure, out)):
                 raise Unspoken(failure)
         if self.state is State.HOLDING:
             if not translator.speaking:

@@ -112,6 +112,12 @@ class Codec(Struct, frozen=True, kw_only=True):
     # sealed reasoning (V11), None if there is none.
     repair_request: Callable[[bytes, Ledger], bytes]
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
+    # A request whose last turn has lost its reasoning, with no more thinking asked for than such a turn allows (V5);
+    # None on wires that allow any.
+    settle_thinking: Callable[[bytes, Abilities, Ledger], bytes] | None
+    # A request whose calls bear what stands for a proof that is not to be had, for one retry after their provider
+    # missed it (V11), None if there is no such call; None on wires that know no proofs of calls.
+    prove_calls: Callable[[bytes, Ledger], bytes | None] | None
     # A request without its client's telemetry line, for hosts that are not its vendor's (I4); None on wires without it.
     without_telemetry: Callable[[bytes, Ledger], bytes] | None
     # A request whose output cap goes by the newer name, for models that refuse the older (pitfall 124); None on wires

@@ -7,11 +7,9 @@ where it stands there, is known in its room (`relay.py`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.envelope import is_envelope
 from dragoman.wire.spans import Span, elements_of, gaps, replaced
@@ -49,18 +47,3 @@ def has_envelope(body: bytes, start: int, end: int) -> bool:
 def is_ours(token: JsonValue) -> bool:
     """Whether a member that proves something holds an envelope of ours, or what claims to be one."""
     return isinstance(token, str) and is_envelope(token)
-
-
-def is_seal_rejection(failure: Failure) -> bool:
-    """Tell whether a provider refused proof of reasoning in the request, so that it may be tried without (V11)."""
-    return failure.status == 400 and (failure.code == _CODE or _has_wording(failure.message) is not None)
-
-
-_CODE = "invalid_encrypted_content"
-# Quoted in back ticks or not, bare or inside of another server's error.
-_has_wording = re.compile(
-    r"invalid\W{1,4}(?:signature|data)\W{1,4}in\W{1,4}(?:redacted_)?thinking\b"
-    r"|encrypted[ _]content\b.{0,200}\bcould not be (?:verified|decrypted|decoded|parsed)"
-    rf"|\b{_CODE}\b",
-    re.IGNORECASE | re.DOTALL,
-).search

@@ -8,6 +8,7 @@ from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_chat.relay import (
     ask_usage,
     plain_end,
+    prove_calls,
     rename_cap,
     repair_request,
     withhold_usage,
@@ -89,6 +90,41 @@ def test_after_rejected_proof_all_details_go() -> None:
     spoken = b'{"role":"assistant", "content":"yes","tool_calls":[]}'
     assert without_reasoning(body, ledger) == HEAD + spoken + b"," + spoken + TAIL
     assert told(ledger) == [("dropped", "thinking_seal", f"messages[{number}].parts[0]") for number in (1, 2)]
+
+
+CALL = b'{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}%b}'
+CALLING = b'{"role":"assistant","content":null%b,"tool_calls":[%b]}'
+
+
+@pytest.mark.parametrize("member", [b'"thinking_blocks":[{"signature":"x"}]', b'"reasoning_opaque":"x"'])
+def test_item_5_proofs_of_all_spellings_go(member: bytes) -> None:
+    ledger = Ledger()
+    body = HEAD + CALLING % (b"," + member, CALL % b"") + TAIL
+    assert without_reasoning(body, ledger) == HEAD + CALLING % (b"", CALL % b"") + TAIL
+    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+
+
+@pytest.mark.parametrize("whose", [b"google", b"vertex"])
+def test_item_5_a_refused_proof_of_a_call_makes_room_for_none(whose: bytes) -> None:
+    proof = b',"extra_content":{"%b":{"thought_signature":"%b"}}'
+    ledger = Ledger()
+    body = HEAD + CALLING % (b"", CALL % (proof % (whose, b"EqQB")) + b"," + CALL % b"") + TAIL
+    unproven = CALL % (proof % (whose, b"skip_thought_signature_validator")) + b"," + CALL % b""
+    assert without_reasoning(body, ledger) == HEAD + CALLING % (b"", unproven) + TAIL
+    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+    assert without_reasoning(HEAD + CALLING % (b"", unproven) + TAIL, Ledger()) is None
+
+
+def test_item_5_calls_whose_proof_is_missed_get_what_stands_for_one() -> None:
+    proof = b',"extra_content":{"google":{"thought_signature":"%b"}}'
+    ledger = Ledger()
+    proven = CALLING % (b"", CALL % (proof % b"EqQB") + b"," + CALL % b"")
+    body = HEAD + proven + b"," + CALLING % (b"", CALL % b"" + b"," + CALL % b"") + TAIL
+    stand_in = CALL % (proof % b"skip_thought_signature_validator") + b"," + CALL % b""
+    assert prove_calls(body, ledger) == HEAD + proven + b"," + CALLING % (b"", stand_in) + TAIL
+    assert told(ledger) == [("invented", "thinking_seal", "messages[2]")]
+    assert prove_calls(HEAD + proven + TAIL, Ledger()) is None
+    assert prove_calls(HEAD + CALLING % (b"", stand_in) + TAIL, Ledger()) is None
 
 
 @pytest.mark.parametrize("message", [MESSAGE % b"", b'{"role":"user","content":"\\"reasoning_details\\""}'])

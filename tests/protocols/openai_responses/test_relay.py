@@ -80,13 +80,35 @@ def test_a_compaction_that_nobody_here_can_read_is_refused() -> None:
 
 def test_after_rejected_content_all_encrypted_reasoning_goes() -> None:
     ledger = Ledger()
-    open_reasoning = b'{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":null}'
+    open_reasoning = b'{"type":"reasoning","id":"rs_2","content":[{"type":"reasoning_text","text":"hm"}]}'
     items = b",".join([REASONING % b"gAAA", open_reasoning, COMPACTION % b"gAAA", REASONING % b"gBBB"])
     left = b",".join([open_reasoning, COMPACTION % b"gAAA"])
     assert without_reasoning(HEAD + items + TAIL, ledger) == HEAD + left + b"," + TAIL.removeprefix(b" , ")
     assert told(ledger) == [
         ("dropped", "thinking_seal", "messages[1].parts[0]"),
         ("dropped", "thinking_seal", "messages[4].parts[0]"),
+    ]
+
+
+def test_item_5_reasoning_by_its_id_alone_goes_with_the_ids_that_ask_for_it() -> None:
+    ledger = Ledger()
+    reference = b'{"type":"item_reference","id":"%b"}'
+    message = b'{%b"type":"message","role":"assistant","content":[]}'
+    call = b'{%b"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}'
+    items = [
+        b'{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":null}',
+        reference % b"rs_2",
+        message % b'"id":"msg_1", ',
+        call % b'"id":"fc_1",',
+        reference % b"msg_2",
+    ]
+    left = [message % b"", call % b"", reference % b"msg_2"]
+    assert without_reasoning(HEAD + b",".join(items) + TAIL, ledger) == HEAD + b",".join(left) + TAIL
+    assert told(ledger) == [
+        ("dropped", "thinking_seal", "messages[1].parts[0]"),
+        ("dropped", "thinking_seal", "messages[2].parts[0]"),
+        ("dropped", "item_reference", "messages[3].parts[0]"),
+        ("dropped", "item_reference", "messages[4].parts[0]"),
     ]
 
 

@@ -19,6 +19,7 @@ from dragoman.protocols.anthropic_messages.relay import (
 )
 from dragoman.protocols.anthropic_messages.request import decode_request, encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
+from dragoman.protocols.anthropic_messages.settling import settle_thinking
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
@@ -35,6 +36,8 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
+    settle_thinking=settle_thinking,
+    prove_calls=None,
     without_telemetry=without_telemetry,
     rename_cap=None,
     resume_request=resume_request,

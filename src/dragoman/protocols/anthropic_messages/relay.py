@@ -5,7 +5,8 @@
     web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
     the client's telemetry line   in the system prompt: cut out for hosts that are not Anthropic's (I4)
 
-A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11).
+A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11). What such a
+request may then no longer ask for is in `settling`.
 A request whose answer paused is asked again with that turn at its end.
 """
 

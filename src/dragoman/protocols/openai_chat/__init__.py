@@ -11,6 +11,7 @@ from dragoman.protocols.openai_chat.messages import encode_assistant_home
 from dragoman.protocols.openai_chat.relay import (
     ask_usage,
     plain_end,
+    prove_calls,
     rename_cap,
     repair_request,
     withhold_usage,
@@ -42,6 +43,8 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
+    settle_thinking=None,
+    prove_calls=prove_calls,
     without_telemetry=None,
     rename_cap=rename_cap,
     resume_request=None,

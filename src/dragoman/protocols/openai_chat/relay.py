@@ -6,7 +6,8 @@
     stream_options           `include_usage` is added where usage is counted
     the chunk that answers   withheld from a client that did not ask for it
 
-A message that nothing is left of goes too. After a rejected signature all `reasoning_details` go (V11).
+A message that nothing is left of goes too. After a rejected proof all of them go (V11); for those of calls, and for
+those that a provider misses, stands the value that it documents for calls without.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from dragoman.protocols.openai_chat.shapes import (
     FORMAT_ANTHROPIC,
     FORMAT_RESPONSES,
     FORMAT_TURN,
+    NO_CALL_PROOF,
+    PROOFS,
     REASONING_FIELDS,
 )
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
-from dragoman.wire.json import decode, decode_lenient
+from dragoman.wire.json import decode, decode_lenient, encode
 from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 from dragoman.wire.sse import SseReader
@@ -47,16 +50,37 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
 
 
 def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body without any `reasoning_details`; None if it has none."""
+    """The body without any proof of reasoning; None if it has none."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
-        if not elements_of(message, DETAILS):
+        said = decode(message)
+        if not isinstance(said, dict) or said.get("role") != "assistant":
+            return None
+        proofs = [name for name in PROOFS if said.get(name)]
+        calls = [span for _, span in _calls(message) if _is_proven(message, span)]
+        if not proofs and not calls:
             return None
         note = "the provider refused proof of reasoning in this conversation"
         ledger.dropped(Feature.THINKING_SEAL, _thinking(number), note)
-        return _unless_silent(without(message, _members(message, DETAILS)))
+        unproven = replaced(message, [(span, _unproven(message, span)) for span in calls])
+        return _unless_silent(without(unproven, _members(unproven, *proofs)))
 
-    return rewritten(body, "messages", _may_have_details, rewrite)
+    return rewritten(body, "messages", _may_prove, rewrite)
+
+
+def prove_calls(body: bytes, ledger: Ledger) -> bytes | None:
+    """The body with the stand-in for a proof on the first call of each message that has none; None if all have one."""
+
+    def rewrite(message: bytes, number: int) -> list[bytes] | None:
+        calls = _calls(message)
+        if not calls or any(_proofs_of(message, span) for _, span in calls):
+            return None
+        note = "the provider demands proof of its calls, which is not to be had"
+        ledger.invented(Feature.THINKING_SEAL, ("messages", number), note)
+        first = calls[0][1]
+        return [replaced(message, [(first, _unproven(message, first))])]
+
+    return rewritten(body, "messages", _may_call, rewrite)
 
 
 def rename_cap(body: bytes) -> bytes:
@@ -184,8 +208,45 @@ def _members(message: bytes, *names: str) -> list[Span]:
     return [member.whole for name in names for member in named(members, name)]
 
 
-def _may_have_details(body: bytes, start: int, end: int) -> bool:
-    return body.find(b'"reasoning_details"', start, end) >= 0
+def _may_prove(body: bytes, start: int, end: int) -> bool:
+    return any(body.find(b'"%b"' % name.encode(), start, end) >= 0 for name in PROOFS)
+
+
+def _may_call(body: bytes, start: int, end: int) -> bool:
+    return body.find(b'"tool_calls"', start, end) >= 0
+
+
+def _calls(message: bytes) -> list[tuple[int, Span]]:
+    """The calls of a message that are objects."""
+    return [(number, span) for number, span in elements_of(message, "tool_calls") if message[span.start] == _BRACE]
+
+
+def _proofs_of(message: bytes, span: Span) -> dict[str, str]:
+    """The proofs that a call brings, by whose they are; what stands for one is one too."""
+    call = decode(message[span.start : span.end])
+    content = call.get("extra_content") if isinstance(call, dict) else None
+    found = content.items() if isinstance(content, dict) else ()
+    proofs = {whose: value.get(_SIGNATURE) for whose, value in found if isinstance(value, dict)}
+    return {whose: proof for whose, proof in proofs.items() if isinstance(proof, str) and proof}
+
+
+def _is_proven(message: bytes, span: Span) -> bool:
+    return any(proof != NO_CALL_PROOF for proof in _proofs_of(message, span).values())
+
+
+def _unproven(message: bytes, span: Span) -> bytes:
+    """A call with the stand-in for its proof, by the name that the proof had."""
+    call = message[span.start : span.end]
+    whose = next(iter(_proofs_of(message, span)), "google")
+    proof = encode({whose: {_SIGNATURE: NO_CALL_PROOF}})
+    members = named(object_members(call), "extra_content")
+    if members:
+        return replaced(call, [(member.value, proof) for member in members])
+    return with_member(call, "extra_content", proof)
+
+
+_SIGNATURE = "thought_signature"
+_BRACE = ord("{")
 
 
 def _unless_silent(message: bytes) -> list[bytes]:

@@ -22,6 +22,10 @@ CHUNK = "chat.completion.chunk"
 # Members that carry readable reasoning, in the order in which they are believed (V7).
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 DETAILS = "reasoning_details"
+# Where servers put proofs of reasoning beside a message's words; on its calls they are in `extra_content`.
+PROOFS = (DETAILS, "thinking_blocks", "reasoning_opaque", "extra_content")
+# What stands for the proof of a call where there is none: https://ai.google.dev/gemini-api/docs/thought-signatures
+NO_CALL_PROOF = "skip_thought_signature_validator"
 FORMAT_ANTHROPIC = "anthropic-claude-v1"
 FORMAT_RESPONSES = "openai-responses-v1"
 FORMAT_TURN = "gw-turn-v1"

@@ -3,7 +3,8 @@
     reasoning    with an envelope of ours: cut out
     compaction   with an envelope of ours: its summary becomes a message of the user (V9)
 
-After rejected encrypted content all reasoning that has some goes (V11).
+After rejected reasoning all of it goes that only its issuer can read, with references to it, and with it the ids by
+which a provider would look for it (V11).
 """
 
 from __future__ import annotations
@@ -14,10 +15,20 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.protocols.openai_responses.assistant import user_message
 from dragoman.protocols.openai_responses.items import decode_compaction
-from dragoman.protocols.openai_responses.shapes import COMPACTION, REASONING, SUMMARY_OPENING
+from dragoman.protocols.openai_responses.shapes import (
+    COMPACTION,
+    CUSTOM_CALL,
+    FUNCTION_CALL,
+    ID_PREFIXES,
+    MESSAGE,
+    REASONING,
+    SUMMARY_OPENING,
+)
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
+from dragoman.wire.spans import object_members, without
+from dragoman.wire.splice import named
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
@@ -41,13 +52,18 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
     def rewrite(written: bytes, number: int) -> list[bytes] | None:
         item = _item(written)
-        if item.get("type") != REASONING or not isinstance(item.get("encrypted_content"), str):
+        kind, own = item.get("type"), item.get("id")
+        at: Place = ("messages", number, "parts", 0)
+        if _is_sealed(item):
+            ledger.dropped(Feature.THINKING_SEAL, at, "the provider refused reasoning of this conversation")
+            return []
+        if own is None or not (kind in _ALSO_WITHOUT_ID or (kind is None and item.get("role") == "assistant")):
             return None
-        note = "the provider refused encrypted content of this conversation"
-        ledger.dropped(Feature.THINKING_SEAL, ("messages", number, "parts", 0), note)
-        return []
+        # By the id of what followed a provider finds that reasoning is missing.
+        ledger.dropped(Feature.ITEM_REFERENCE, at, "the provider refused the reasoning that goes with this id")
+        return [without(written, [member.whole for member in named(object_members(written), "id")])]
 
-    return rewritten(body, "input", _may_be_encrypted, rewrite)
+    return rewritten(body, "input", _may_refer, rewrite)
 
 
 def ask_usage(_body: bytes) -> bytes | None:
@@ -75,8 +91,19 @@ def _told(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
     return encode(user_message(SUMMARY_OPENING + summary))
 
 
-def _may_be_encrypted(body: bytes, start: int, end: int) -> bool:
-    return body.find(b'"encrypted_content"', start, end) >= 0
+_ALSO_WITHOUT_ID = (MESSAGE, FUNCTION_CALL, CUSTOM_CALL)
+
+
+def _is_sealed(item: JsonObject) -> bool:
+    """Whether an item is reasoning, or refers to some, that nobody but its issuer can read."""
+    kind, own = item.get("type"), item.get("id")
+    if kind == REASONING:
+        return isinstance(item.get("encrypted_content"), str) or (isinstance(own, str) and not item.get("content"))
+    return kind == "item_reference" and isinstance(own, str) and own.startswith(ID_PREFIXES[REASONING])
+
+
+def _may_refer(body: bytes, start: int, end: int) -> bool:
+    return body.find(b'"encrypted_content"', start, end) >= 0 or body.find(b'"id"', start, end) >= 0
 
 
 def _item(written: bytes) -> JsonObject:

@@ -1,0 +1,112 @@
+"""What the lack of thinking forbids: a turn whose reasoning is not there cannot be gone on with on a budget (V5).
+
+thinking: enabled   the provider demands that the last assistant turn of a tool loop, or a prefill, begins with
+                    thinking; without it adaptive models are asked for `adaptive`, which demands none
+                    (https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking), others for `disabled`
+clear_thinking      an edit of the context that is refused where thinking is disabled: cut out
+                    (https://github.com/anthropics/claude-code/issues/11971)
+"""
+
+from __future__ import annotations
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.rules.abilities import Abilities
+from dragoman.rules.effort import effort_for, nearest
+from dragoman.wire.json import decode, encode
+from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without
+from dragoman.wire.splice import named
+
+_SEALED = frozenset({"thinking", "redacted_thinking"})
+_ADAPTIVE_TOO = ("display", "block_binding")
+_WHY = "because the reasoning behind the last turn is not there"
+
+
+def settle_thinking(body: bytes, abilities: Abilities, ledger: Ledger) -> bytes:
+    """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is."""
+    thinking = named(object_members(body), "thinking")
+    said = _value(body, thinking[-1]) if thinking else None
+    if not isinstance(said, dict) or said.get("type") != "enabled" or not _lacks_thinking(body):
+        return body
+    if "adaptive" in abilities.thinking:
+        ledger.approximated(Feature.THINKING, ("reasoning",), f"adaptive, {_WHY}")
+        return _adaptive(body, thinking, said, abilities)
+    if "disabled" not in abilities.thinking:
+        return body
+    ledger.approximated(Feature.THINKING, ("reasoning",), f"off, {_WHY}")
+    return _without_clearing(_put(body, thinking, {"type": "disabled"}), ledger)
+
+
+def _lacks_thinking(body: bytes) -> bool:
+    """Whether the turn that the answer goes on from, a prefill or calls with results, begins with anything else."""
+    opening: JsonValue = None
+    user = answered = False
+    for _, span in reversed(elements_of(body, "messages")):
+        message = decode(body[span.start : span.end])
+        role = message.get("role") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or role == "system":
+            continue
+        content = message.get("content")
+        types = [_type(block) for block in content] if isinstance(content, list) else ["text"]
+        if role == "assistant":
+            if user and not answered:
+                return False
+            opening = types[0] if types else opening
+        elif opening is not None:
+            break
+        else:
+            user, answered = True, answered or "tool_result" in types
+    return opening is not None and opening not in _SEALED
+
+
+def _adaptive(body: bytes, thinking: list[Member], said: JsonObject, abilities: Abilities) -> bytes:
+    """As much thinking as the budget stood for, without the demand that goes with one."""
+    asked: JsonObject = {name: value for name, value in said.items() if name in _ADAPTIVE_TOO}
+    body = _put(body, thinking, {"type": "adaptive", **asked})
+    budget = said.get("budget_tokens")
+    if abilities.efforts == () or not isinstance(budget, int):
+        return body
+    effort = encode(nearest(_least_low(effort_for(budget)), abilities.efforts))
+    configs = named(object_members(body), "output_config")
+    if not configs:
+        return with_member(body, "output_config", b'{"effort":' + effort + b"}")
+    config = _value(body, configs[-1])
+    if not isinstance(config, dict) or config.get("effort") is not None:
+        return body
+    return with_member(body, "effort", effort, configs[-1].value_end)
+
+
+def _least_low(effort: str) -> str:
+    return "low" if effort == "minimal" else effort
+
+
+def _without_clearing(body: bytes, ledger: Ledger) -> bytes:
+    for member in reversed(named(object_members(body), "context_management")):
+        management = _value(body, member)
+        edits = management.get("edits") if isinstance(management, dict) else None
+        if not isinstance(edits, list):
+            continue
+        spans = elements_of(body, "edits", member.value_start, member.value_end)
+        clearing = [span for _, span in spans if _clears(body, span)]
+        if clearing:
+            note = "thinking that is off cannot be cleared"
+            ledger.dropped(Feature.CONTEXT_MANAGEMENT, ("context_management",), note)
+            body = without(body, [member.whole] if len(clearing) == len(spans) else clearing)
+    return body
+
+
+def _clears(body: bytes, span: Span) -> bool:
+    return str(_type(decode(body[span.start : span.end]))).startswith("clear_thinking_")
+
+
+def _put(body: bytes, members: list[Member], value: JsonObject) -> bytes:
+    return replaced(body, [(member.value, encode(value)) for member in members])
+
+
+def _type(block: JsonValue) -> JsonValue:
+    return block.get("type") if isinstance(block, dict) else None
+
+
+def _value(body: bytes, member: Member) -> JsonValue:
+    return decode(body[member.value_start : member.value_end])

@@ -1,0 +1,131 @@
+"""What tells that a provider refused a request for its reasoning, and what may be done about it (V11).
+
+    SEALS    a proof in the history was refused: once more without the proofs
+    LOOP     the turn that goes on lacks the reasoning that `thinking: enabled` demands: once more without the demand
+    CALLS    a call lacks its proof: once more with the value that stands for a proof that is not to be had
+
+Every wording was seen; the words are those of the refusal itself, so that nothing else is taken for one: a try without
+reasoning that was not the matter would be a loss.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from dragoman.model.failure import Failure
+
+
+class Remedy(Enum):
+    """What is done to a request before it is tried once more."""
+
+    SEALS = "seals"
+    LOOP = "loop"
+    CALLS = "calls"
+
+
+_CODE = "invalid_encrypted_content"
+# Proxies tell a refusal under a status of their own (403 for a stranger's proof, 422, 5xx), and an error inside a
+# stream has only a guess at one. What speaks of a key (401) or of a pace (429) is never a refusal of proofs.
+_STATUSES = frozenset({400, 403, 404, 409, 422, 500, 502, 503})
+
+# Words as they are said, and where. Quoted in back ticks or not, bare or inside of another server's error.
+_WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
+    (
+        Remedy.SEALS,
+        r"invalid\W{1,4}(?:signature|data)\W{1,4}in\W{1,4}(?:redacted_)?thinking\b",
+        # Anthropic, and Bedrock, Vertex and Copilot for its models.
+        "https://github.com/can1357/oh-my-pi/pull/333",
+    ),
+    (
+        Remedy.SEALS,
+        r"thinking\W{0,3} blocks?\b.{0,80}\bcannot be modified",
+        "https://github.com/anthropics/claude-code/issues/63404",
+    ),
+    (
+        Remedy.SEALS,
+        # OpenAI, Azure, Copilot, Novita: the code may be gone.
+        r"encrypted[ _]content\b.{0,200}\bcould not be (?:verified|decrypted|decoded|parsed)",
+        "https://github.com/experientiallabs/experiential/pull/972",
+    ),
+    (
+        Remedy.SEALS,
+        r"encrypted content organization_id did not match",
+        "https://github.com/openai/codex/issues/13724",
+    ),
+    (
+        Remedy.SEALS,
+        # xAI, as a bare string.
+        r"could not (?:decrypt|decode|verify|parse)\b.{0,40}\bencrypted[ _]content",
+        "https://github.com/Wei-Shaw/sub2api/issues/4535",
+    ),
+    (
+        Remedy.SEALS,
+        # xAI too: of reasoning it says the same as of a compaction.
+        r"could not decode the compaction blob",
+        "https://github.com/chenyme/grok2api/issues/688",
+    ),
+    (
+        Remedy.SEALS,
+        r"encrypted[ _]content\W{0,3} was not issued to this caller",
+        "https://github.com/anomalyco/opencode/issues/48773",
+    ),
+    (
+        Remedy.SEALS,
+        # Reasoning by its id alone, which another account or nobody kept.
+        r"item with id \W?rs_[^ ]{1,200} not found",
+        "https://github.com/can1357/oh-my-pi/issues/41",
+    ),
+    (
+        Remedy.SEALS,
+        r"of type \W?reasoning\W? was provided without its required following item",
+        "https://github.com/continuedev/continue/issues/8933",
+    ),
+    (
+        Remedy.SEALS,
+        r"was provided without its required \W?reasoning\W? item",
+        "https://github.com/0xPlaygrounds/rig/issues/751",
+    ),
+    (
+        Remedy.SEALS,
+        r"corrupted thought signature|thought signature is not valid",
+        "https://github.com/google-gemini/gemini-cli/issues/13467, https://github.com/decolua/9router/issues/301",
+    ),
+    (
+        Remedy.CALLS,
+        r"function call\b.{0,200}\bis missing a \W?thought_signature",
+        "https://github.com/pydantic/pydantic-ai/issues/3881, https://github.com/manthanabc/paws/issues/103",
+    ),
+    (
+        Remedy.LOOP,
+        r"expected \W?thinking\W? or \W?redacted_thinking\W?, but found",
+        "https://github.com/anomalyco/opencode/issues/3077",
+    ),
+    (
+        Remedy.LOOP,
+        # DeepSeek on its Messages endpoint.
+        r"content\[\]\.thinking\W{0,3} in the thinking mode must be passed back",
+        "https://github.com/decolua/9router/issues/2397",
+    ),
+)
+_SEARCHES = tuple(
+    (
+        remedy,
+        re.compile("|".join(words for of, words, _ in _WORDINGS if of is remedy), re.IGNORECASE | re.DOTALL).search,
+    )
+    for remedy in Remedy
+)
+# A refusal says what it has to say soon; the rest may be as long as the request.
+_LOOKED_THROUGH = 16 * 1024
+
+
+def remedy_for(failure: Failure) -> Remedy | None:
+    """What may be tried once more after a failure, where it tells that reasoning was refused."""
+    if failure.status not in _STATUSES:
+        return None
+    if failure.code == _CODE:
+        return Remedy.SEALS
+    message = failure.message[:_LOOKED_THROUGH]
+    if _CODE in message:
+        return Remedy.SEALS
+    return next((remedy for remedy, search in _SEARCHES if search(message) is not None), None)

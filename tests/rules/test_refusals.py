@@ -1,0 +1,87 @@
+"""Telling when a provider refused reasoning, and what may be done about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.rules.refusals import Remedy, remedy_for
+
+
+def _failure(message: str, status: int = 400, code: str | None = None) -> Failure:
+    return Failure(kind=FailureKind.INVALID, status=status, message=message, code=code)
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", None),
+        ("messages.1.content.0: Invalid signature in thinking block", None),
+        ("messages.1.content.0: Invalid `data` in `redacted_thinking` block", None),
+        ('{"error":{"message":"messages.1.content.0: Invalid `signature` in `thinking`   block"}}', None),
+        ("The encrypted content gAAA...DQ== could not be verified.", None),
+        ("The encrypted content for item rs_1 could not be decrypted or parsed.", None),
+        ("whatever", "invalid_encrypted_content"),
+        ('upstream said: {"code":"invalid_encrypted_content"}', None),
+    ],
+)
+def test_pitfall_109_refused_proof_is_recognised(message: str, code: str | None) -> None:
+    assert remedy_for(_failure(message, code=code)) is Remedy.SEALS
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Could not decrypt the provided encrypted_content. Ensure the value is the unmodified one of a response.",
+        "Could not decode the compaction blob. Ensure it is unmodified from the compact response.",
+        "Upstream request failed: [invalid_request_error] reasoning `encrypted_content` was not issued to this caller",
+        "messages.5.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
+        "modified. These blocks must remain as they were in the original response.",
+        "messages.3: thinking blocks in the latest message cannot be modified",
+        "Item with id 'rs_0123' not found. Items are not persisted when `store` is set to false.",
+        "Item 'rs_0123' of type 'reasoning' was provided without its required following item.",
+        "Item 'fc_0123' of type 'function_call' was provided without its required 'reasoning' item: 'rs_0123'.",
+        "Encrypted content organization_id did not match the target organization.",
+        "Corrupted thought signature.",
+        "Unable to submit request because Thought signature is not valid..",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 403, 404, 422, 500])
+def test_item_5_other_words_for_a_refused_proof(message: str, status: int) -> None:
+    assert remedy_for(_failure(message, status)) is Remedy.SEALS
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        (
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When "
+            "`thinking` is enabled, a final `assistant` message must start with a thinking block",
+            Remedy.LOOP,
+        ),
+        ("The `content[].thinking` in the thinking mode must be passed back to the API.", Remedy.LOOP),
+        ("Function call is missing a thought_signature in functionCall parts.", Remedy.CALLS),
+        ("function call `default_api:f` in the 12. content block is missing a `thought_signature`.", Remedy.CALLS),
+    ],
+)
+def test_item_5_reasoning_that_is_missed_is_another_matter(message: str, remedy: Remedy) -> None:
+    assert remedy_for(_failure(message)) is remedy
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", 401),
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", 429),
+        ("Invalid request signature", 400),
+        ("The encrypted content is too long", 400),
+        ("thinking.budget_tokens: cannot be modified", 400),
+        ("Item with id 'msg_1' not found.", 404),
+        ("`clear_thinking_20251015` strategy requires `thinking` to be enabled", 400),
+        ("The model `thinking` was not found", 404),
+        ("Could not decrypt the file", 400),
+        ("Encrypted function output content could not be decrypted or decoded.", 400),
+    ],
+)
+def test_other_errors_are_not_refused_reasoning(message: str, status: int) -> None:
+    assert remedy_for(_failure(message, status)) is None
