@@ -138,6 +138,15 @@ def _role_faults(body: JsonObject, model: Model) -> Iterator[str]:
         yield "messages: first message must use the user role"
     if roles[-1] != "user" and not (model.prefill and _may_be_led(body)) and not _is_paused(messages[-1]):
         yield "messages: this model does not support assistant message prefill"
+    if roles[-1] != "user" and _said_last(messages[-1]) != _said_last(messages[-1]).rstrip():
+        yield "messages: final assistant content cannot end with trailing whitespace"
+
+
+def _said_last(message: JsonObject) -> str:
+    """The text that a message ends with."""
+    content = message.get("content")
+    last = objects(content)[-1:]
+    return content if isinstance(content, str) else str(last[0].get("text", "")) if last else ""
 
 
 def _may_be_led(body: JsonObject) -> bool:

@@ -45,6 +45,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     late_system: bool = False
     developer_role: bool = False
     system_anywhere: bool = True
+    # A message of the user's, or instructions, may follow a tool's on Chat.
+    user_after_tool: bool = True
     # The last message may be the assistant's: natively on Messages, by a declared option on Chat (`prefix`).
     prefill: bool = False
     forced_choice: bool = True
@@ -245,6 +247,14 @@ ROWS: tuple[Row, ...] = (
     Row(protocol=_C, upstream="deepseek", changes={"demands_thinking": True, "forced_with_thinking": False}),
     # https://docs.mistral.ai/capabilities/function_calling, https://github.com/anomalyco/opencode/issues/1680
     Row(protocol=_C, upstream="mistral", changes={"call_ids": "mistral", "prefill": True}),
+    # "Unexpected role 'user' after role 'tool'", from Mistral's service and from whoever serves its models with its
+    # tokenizer or template (vLLM, NIM): https://github.com/zed-industries/zed/issues/37021,
+    # https://github.com/mistralai/mistral-vibe/issues/578, https://github.com/NousResearch/hermes-agent/issues/20154
+    Row(protocol=_C, upstream="mistral", changes={"user_after_tool": False}),
+    *(
+        Row(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False})
+        for family in ("mistral", "ministral", "magistral", "mixtral", "devstral", "codestral", "pixtral")
+    ),
 )
 
 ID_RULES: dict[tuple[str, str], ids.IdRule] = {

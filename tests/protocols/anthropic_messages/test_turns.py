@@ -15,7 +15,7 @@ from dragoman.model.parts import (
     ToolCall,
     ToolResult,
 )
-from dragoman.model.request import Message, Role
+from dragoman.model.request import Message, OutputFormat, OutputKind, Reasoning, Role
 from dragoman.model.tools import FunctionTool
 from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.protocols.anthropic_messages.response import decode_turn
@@ -213,3 +213,43 @@ def test_pitfall_035_results_are_paired_by_id_in_the_order_of_the_calls() -> Non
 def test_the_report_of_a_late_instruction_says_why(model: str, where: str) -> None:
     _, ledger = encoded(chat(user("q"), assistant("a"), said(Role.SYSTEM, "late"), user("n")), model)
     assert where in ledger.losses[0].note
+
+
+# What the answer begins with (T6).
+
+
+@pytest.mark.parametrize("blanks", [" ", "\n", " \t\n\n"])
+def test_item_6_blanks_at_the_end_of_a_prefill_are_taken_off(blanks: str) -> None:
+    result, ledger = encoded(chat(user("q"), assistant("Here is" + blanks)), MANUAL)
+    assert at(result.body, "messages", 1) == {"role": "assistant", "content": "Here is"}
+    assert losses(ledger) == [("approximated", "prefill", "messages")]
+
+
+def test_item_6_only_the_last_words_of_a_prefill_lose_their_blanks() -> None:
+    result, _ = encoded(chat(user("q"), assistant("a\n"), user("r"), assistant("b \n", " c\n")), MANUAL)
+    assert at(result.body, "messages", 1, "content") == "a\n"
+    texts = at(result.body, "messages", 3, "content")
+    assert isinstance(texts, list)
+    assert [at(block, "text") for block in texts] == ["b \n", " c"]
+
+
+def test_item_6_a_prefill_without_blanks_stays_as_it_is() -> None:
+    result, ledger = encoded(chat(user("q"), assistant("Here is")), MANUAL)
+    assert at(result.body, "messages", 1, "content") == "Here is"
+    assert not losses(ledger)
+
+
+@pytest.mark.parametrize("reasoning", [Reasoning(effort="low"), Reasoning(budget=2048)])
+def test_item_6_beside_a_prefill_thinking_is_off(reasoning: Reasoning) -> None:
+    request = replace(chat(user("q"), assistant("{")), reasoning=reasoning)
+    result, ledger = encoded(request, MANUAL)
+    assert result.body["thinking"] == {"type": "disabled"}
+    assert at(result.body, "messages", 1) == {"role": "assistant", "content": "{"}
+    assert ("approximated", "thinking", "reasoning") in losses(ledger)
+
+
+def test_item_6_beside_an_enforced_form_a_prefill_is_gone_on_from_by_the_user() -> None:
+    output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object", "properties": {}})
+    result, ledger = encoded(replace(chat(user("q"), assistant("{ ")), output=output), MANUAL)
+    assert [at(result.body, "messages", number, "role") for number in range(3)] == ["user", "assistant", "user"]
+    assert ("invented", "prefill", "messages") in losses(ledger)

@@ -28,6 +28,7 @@ from dragoman.model.parts import (
     Url,
 )
 from dragoman.model.request import Message, Request, Role
+from dragoman.rules.abilities import abilities_of
 from tests.protocols.openai_chat.room import A, R, assistant, dig, losses, objects, said, target, user, written
 
 PNG = Image(source=Inline(media_type="image/png", data="AAAA"))
@@ -371,3 +372,68 @@ def test_plain_parts_are_written_as_marked_ones_are_but_for_the_mark() -> None:
         return objects(written(said(*messages))[0], "messages")
 
     assert conversation() == conversation(CacheMark(origin=A))
+
+
+# Servers that take no user message after a tool's (T15).
+
+LOOP = (user(Text(text="go")), assistant(call()))
+REMINDER = Text(text="<system-reminder>be brief</system-reminder>")
+
+
+def told_apart(request: Request) -> tuple[list[JsonObject], set[tuple[str, str, str]]]:
+    body, ledger, _ = written(request, target(user_after_tool=False))
+    return objects(body["messages"]), losses(ledger)
+
+
+def test_item_6_a_reminder_beside_a_result_is_told_at_its_end() -> None:
+    sent, lost = told_apart(said(*LOOP, user(result("4"), REMINDER)))
+    assert sent[2:] == [{"role": "tool", "tool_call_id": "c1", "content": f"4\n\n{REMINDER.text}"}]
+    assert lost == {("approximated", "result_order", "messages[2].parts[1]")}
+    # Elsewhere it is the user's.
+    assert [message["role"] for message in messages(said(*LOOP, user(result("4"), REMINDER)))[2:]] == ["tool", "user"]
+
+
+def test_item_6_an_empty_result_takes_a_reminder_too() -> None:
+    sent, _ = told_apart(said(*LOOP, user(ToolResult(call_id="c1", parts=()), REMINDER)))
+    assert sent[2]["content"] == REMINDER.text
+
+
+def test_item_6_what_the_user_says_next_stays_the_users() -> None:
+    sent, lost = told_apart(said(*LOOP, user(result("4")), user(Text(text="stop that"))))
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
+    assert sent[4] == {"role": "user", "content": "stop that"}
+    assert lost == {("invented", "result_order", "messages[3].parts[0]")}
+
+
+def test_item_6_a_picture_beside_a_result_stays_the_users() -> None:
+    sent, lost = told_apart(said(*LOOP, user(result("4", "c1", PNG), REMINDER)))
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
+    assert PNG_WIRE in objects(sent[4]["content"])
+    assert ("invented", "result_order", "messages[2].parts[1]") in lost
+
+
+@pytest.mark.parametrize("role", [Role.SYSTEM, Role.DEVELOPER])
+def test_item_6_instructions_after_a_result_are_told_at_its_end(role: Role) -> None:
+    sent, _ = told_apart(said(*LOOP, user(result("4")), system("be brief", role)))
+    assert len(sent) == 3
+    assert sent[2]["content"] == "4\n\n<system-reminder>\nbe brief\n</system-reminder>"
+
+
+def test_item_6_an_answer_or_another_result_after_a_result_is_nothing_new() -> None:
+    sent, lost = told_apart(said(*LOOP, user(result("4")), assistant(Text(text="so")), user(REMINDER)))
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
+    assert not lost
+
+
+@pytest.mark.parametrize(
+    ("model", "upstream", "takes"),
+    [
+        ("m", "mistral", False),
+        ("mistralai/Mistral-Small-4-119B-2603-NVFP4", "vllm", False),
+        ("devstral-medium-latest", "", False),
+        ("gpt-4.1", "openai", True),
+        ("deepseek-chat", "deepseek", True),
+    ],
+)
+def test_item_6_mistrals_models_are_known_wherever_they_are_served(model: str, upstream: str, takes: bool) -> None:
+    assert abilities_of("openai-chat", model, upstream).user_after_tool is takes

@@ -95,12 +95,17 @@ def _put_tools(offers: Offers, choice: JsonObject | None, body: JsonObject, writ
 
 
 def _objection(choice: JsonObject | None, cap: int, conversation: Conversation, writing: Writing) -> str | None:
-    """Why manual thinking is off: it goes with neither a forced choice (§8) nor a tool loop without reasoning (V5)."""
+    """Why manual thinking is off.
+
+    It goes with neither a forced choice (§8) nor a tool loop without reasoning (V5) nor a prefill (T6).
+    """
     forced = choice is not None and choice["type"] in ("any", "tool")
     if forced and not writing.target.abilities.forced_with_thinking:
         return "off, because a tool is forced"
     if in_tool_loop_without_thinking(conversation.messages):
         return "off, because the reasoning behind the open calls is not there"
+    if conversation.messages[-1]["role"] == "assistant":
+        return "off, because the answer begins with what the client says"
     return "off, because nothing is generated" if cap == 0 else None
 
 

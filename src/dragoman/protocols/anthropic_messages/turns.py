@@ -11,7 +11,7 @@ from functools import partial
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Compaction, Extras, Part, Seal, Text, ToolCall, ToolResult
-from dragoman.model.request import Message, Request
+from dragoman.model.request import Message, OutputKind, Request
 from dragoman.protocols.anthropic_messages.parts import is_plain
 from dragoman.protocols.anthropic_messages.parts_abroad import encode_call, encode_part, encode_result
 from dragoman.protocols.anthropic_messages.response import decode_turn
@@ -85,8 +85,15 @@ def encode_conversation(request: Request, writing: Writing) -> Conversation:
             _encode_user(turn, conversation, writing)
         else:
             _encode_late(turn, following[position], conversation, writing)
-    _repair_ends(conversation, writing)
+    _repair_ends(conversation, writing, leads=_may_lead(request, writing))
     return conversation
+
+
+def _may_lead(request: Request, writing: Writing) -> bool:
+    """Whether the answer may begin with what the client says: the provider refuses that beside an enforced form."""
+    abilities, output = writing.target.abilities, request.output
+    enforced = output is not None and output.kind is OutputKind.SCHEMA and abilities.output_schema
+    return abilities.prefill and not enforced
 
 
 def _following(turns: list[Turn]) -> list[TurnKind | None]:
@@ -226,7 +233,7 @@ def _is_legal(following: TurnKind | None, conversation: Conversation, writing: W
     return conversation.spoke_last == "user" and following in (None, TurnKind.ASSISTANT)
 
 
-def _repair_ends(conversation: Conversation, writing: Writing) -> None:
+def _repair_ends(conversation: Conversation, writing: Writing, *, leads: bool) -> None:
     ledger = writing.ledger
     messages = conversation.messages
     for message in messages:
@@ -239,9 +246,24 @@ def _repair_ends(conversation: Conversation, writing: Writing) -> None:
     elif messages[0]["role"] != "user" and not _opens_compacted(messages[0]):
         messages.insert(0, _filler())
         ledger.invented(Feature.FIRST_TURN, ("messages",), "the first message must be the user's")
-    if messages[-1]["role"] == "assistant" and not writing.target.abilities.prefill:
+    if messages[-1]["role"] != "assistant":
+        return
+    if leads:
+        _trim(messages[-1], writing)
+    else:
         messages.append(_filler())
         ledger.invented(Feature.PREFILL, ("messages",), "this model does not continue an assistant message")
+
+
+def _trim(message: JsonObject, writing: Writing) -> None:
+    """Take blanks off the end of what the answer begins with: the provider refuses them, and says them itself."""
+    content = message["content"]
+    last = content[-1] if isinstance(content, list) else None
+    text = last.get("text") if isinstance(last, dict) and _type(last) == "text" else None
+    if isinstance(last, dict) and isinstance(text, str) and text != text.rstrip():
+        last["text"] = text.rstrip()
+        note = "what the answer begins with must not end with blanks here"
+        writing.ledger.approximated(Feature.PREFILL, ("messages",), note)
 
 
 def _opens_compacted(message: JsonObject) -> bool:

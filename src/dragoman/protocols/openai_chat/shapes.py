@@ -53,6 +53,8 @@ CONTINUE_EXACTLY = "Continue exactly where your last message stops. Output only 
 JSON_ONLY = "Respond with a single JSON object and nothing else."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 ERROR_PREFIX = "Error: "
+# What the assistant says where a server wants it between a tool and the user.
+UNDERSTOOD = "Understood."
 
 # Finish reasons written.
 FINISH_WORDS: dict[StopReason, str] = {

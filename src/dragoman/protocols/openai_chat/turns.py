@@ -26,7 +26,14 @@ from dragoman.protocols.codec import Target
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
 from dragoman.protocols.openai_chat.reasoning import write_echo
-from dragoman.protocols.openai_chat.shapes import CONTINUE_EXACTLY, ERROR_PREFIX, HOSTED, NAME, SUMMARY_OPENING
+from dragoman.protocols.openai_chat.shapes import (
+    CONTINUE_EXACTLY,
+    ERROR_PREFIX,
+    HOSTED,
+    NAME,
+    SUMMARY_OPENING,
+    UNDERSTOOD,
+)
 from dragoman.rules import ids
 from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.arguments import passed_on
@@ -56,12 +63,19 @@ class TurnEncoder:
         self._written: JsonList = []
         self._attached: list[JsonObject] = []
         self._begun = False
+        # Which message of the client's the last result was in.
+        self._answered: Place = ()
+        # Where the turn stands that is written.
+        self._turn_at: Place = ("messages",)
+        self._says = self._written.append if target.abilities.user_after_tool else self._say_apart
 
     def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
         """All messages; `closing` is one more instruction of this library's own."""
         self._instructions(instructions, closing)
         for turn in turns:
             kind = turn.kind
+            if turn.places:
+                self._turn_at = turn.places[0]
             if kind is _USER:
                 self._user(turn)
                 continue
@@ -122,14 +136,14 @@ class TurnEncoder:
         if self._begun and not self._abilities.system_anywhere:
             self._ledger.approximated(Feature.LATE_INSTRUCTIONS, turn.places[0], "written as a tagged user message")
             late: list[JsonObject] = [{**text, "text": tagged(str(text["text"]))} for text in texts]
-            self._written.append({"role": "user", "content": _content(late)})
+            self._says({"role": "user", "content": _content(late)})
             return
         # The two roles are one thing where a server knows only the older one.
         developer = turn.kind is TurnKind.DEVELOPER and self._abilities.developer_role
         if not self._abilities.system_anywhere and self._written:
             self._join_leading(texts)
             return
-        self._written.append({"role": "developer" if developer else "system", "content": _content(texts)})
+        self._says({"role": "developer" if developer else "system", "content": _content(texts)})
 
     def _join_leading(self, texts: list[JsonObject]) -> None:
         """Servers that want one system message, and want it first, get the leading ones as one."""
@@ -147,7 +161,7 @@ class TurnEncoder:
             # Nearly every message of a user is one text.
             only = turn.parts[0]
             if type(only) is Text and is_plain(only):
-                self._written.append({"role": "user", "content": only.text})
+                self._says({"role": "user", "content": only.text})
                 return
         parts, self._attached = self._attached, []
         for part, at in zip(turn.parts, turn.places, strict=True):
@@ -157,7 +171,25 @@ class TurnEncoder:
                 parts += self._parts.parts(part, at)
         if not parts and any(isinstance(part, Foreign) and part.applied is not None for part in turn.parts):
             return
-        self._written.append({"role": "user", "content": _content(parts)})
+        self._says({"role": "user", "content": _content(parts)})
+
+    def _say_apart(self, message: JsonObject) -> None:
+        """Write what the user or an instruction says, for a server that takes neither right after a result (T15)."""
+        last = self._written[-1] if self._written else None
+        if not isinstance(last, dict) or last.get("role") != "tool":
+            self._written.append(message)
+            return
+        text = message["content"]
+        instructs = message["role"] != "user"
+        if isinstance(text, str) and (instructs or self._turn_at[:2] == self._answered[:2]):
+            note = "told at the end of the result, since this server takes nothing but an answer after one"
+            self._ledger.approximated(Feature.RESULT_ORDER, self._turn_at, note)
+            _add_text(last, tagged(text) if instructs else text)
+            return
+        note = "the assistant is made to answer a result before the next message, as this server demands"
+        self._ledger.invented(Feature.RESULT_ORDER, self._turn_at, note)
+        self._written.append({"role": "assistant", "content": UNDERSTOOD})
+        self._written.append(message)
 
     def _summary(self, part: Compaction, at: Place) -> str:
         if part.summary is None:
@@ -169,7 +201,7 @@ class TurnEncoder:
 
     def _flush(self) -> None:
         """Write media of tool results before anything that is no user message."""
-        self._written.append({"role": "user", "content": list[JsonValue](self._attached)})
+        self._says({"role": "user", "content": list[JsonValue](self._attached)})
         self._attached = []
 
     def _assistant(self, turn: Turn) -> None:
@@ -181,7 +213,7 @@ class TurnEncoder:
         for index, part in enumerate(turn.parts):
             if isinstance(part, Compaction):
                 self._assistant_message(turn.parts[start:index], turn.places[start:index])
-                self._written.append({"role": "user", "content": self._summary(part, turn.places[index])})
+                self._says({"role": "user", "content": self._summary(part, turn.places[index])})
                 start = index + 1
         self._assistant_message(turn.parts[start:], turn.places[start:])
 
@@ -272,6 +304,8 @@ class TurnEncoder:
 
     def _results(self, turn: Turn) -> None:
         written, fits = self._written, self._fits
+        if turn.places:
+            self._answered = turn.places[-1]
         for part, at in zip(turn.parts, turn.places, strict=True):
             if type(part) is not ToolResult:
                 continue
@@ -324,6 +358,15 @@ class TurnEncoder:
         at = turns[-1].places[-1] if turns and turns[-1].places else ("messages",)
         self._ledger.invented(Feature.PREFILL, at, "a user message asks for the continuation")
         self._written.append({"role": "user", "content": CONTINUE_EXACTLY})
+
+
+def _add_text(message: JsonObject, text: str) -> None:
+    """Let a message end with one more paragraph."""
+    content = message["content"]
+    if isinstance(content, list):
+        content.append({"type": "text", "text": text})
+    else:
+        message["content"] = f"{content}\n\n{text}" if isinstance(content, str) and content else text
 
 
 def _content(parts: list[JsonObject]) -> JsonValue:
