@@ -437,6 +437,24 @@ def test_item_4_a_loop_that_never_had_thinking_is_asked_for_it_once() -> None:
         assert "approximated:thinking" in (told.header("x-dragoman-losses") or "")
 
 
+def test_item_5_reasoning_that_a_chat_provider_missed_is_empty_and_then_off() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "Add."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+    ]
+    words = "The `reasoning_content` in the thinking mode must be passed back to the API."
+    missed = whole(error_body(CHAT, "invalid_request_error", words), 400)
+    for refusals in (1, 2, 3):
+        with running([*[missed] * refusals, *[tells(CHAT)] * (refusals < 3)]) as house:
+            told = house.post(PATHS[CHAT], question(CHAT, CHAT) | {"messages": said})
+            sent = [received.json() for received in house.provider.received]
+            assert (told.status, len(sent)) == ((200, refusals + 1) if refusals < 3 else (400, 3))
+            assert dig(sent[1], "messages", 1, "reasoning_content") == ""
+            assert [body.get("thinking") for body in sent[2:]] == [{"type": "disabled"}] * (len(sent) - 2)
+
+
 def test_item_5_calls_that_lack_their_proof_get_what_stands_for_one() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     said = [

@@ -64,7 +64,7 @@ class Asking:
         self.flight: Flight | None = None
         # What was asked last, and what was done about refusals of it.
         self._body = b""
-        self._tried: set[Remedy] = set()
+        self._tried: list[Remedy] = []
 
     async def ask(self, question: Question, again: bytes | None = None) -> Flight | Refusal:
         """Put the question until there is an answer or a final refusal; `again` is what resumes one that paused."""
@@ -74,7 +74,7 @@ class Asking:
     def may_ask_again(self, failure: Failure) -> bool:
         """Whether a failure is one that another try may get rid of."""
         remedy = remedy_for(failure)
-        return remedy is not None and remedy not in self._tried
+        return remedy is not None and self._tried.count(remedy) < remedy.tries
 
     async def ask_again(self, question: Question, failure: Failure) -> Flight | Refusal | None:
         """Ask once more after an answer that was such a failure; None if there is nothing to change."""
@@ -108,9 +108,9 @@ class Asking:
     async def _relieved(self, question: Question, failure: Failure) -> bytes | None:
         """The last request without what a failure says was refused; None if that is not in it, or was tried."""
         remedy = remedy_for(failure)
-        if remedy is None or remedy in self._tried:
+        if remedy is None or self._tried.count(remedy) >= remedy.tries:
             return None
-        self._tried.add(remedy)
+        self._tried.append(remedy)
         body = self._body
         relieving = partial(_relieved, remedy, body, question)
         return await beside_loop(relieving, len(body), paid=True)
@@ -197,7 +197,8 @@ def _relieved(remedy: Remedy, body: bytes, question: Question) -> bytes | None:
     cut = codec.without_reasoning(body, ledger) if remedy is Remedy.SEALS else body
     if cut is None or codec.settle_thinking is None:
         return cut if cut is not body else None
-    settled = codec.settle_thinking(cut, abilities_at(question.aim), ledger)
+    demanded = remedy is Remedy.LOOP
+    settled = codec.settle_thinking(cut, abilities_at(question.aim), ledger, demanded=demanded)
     return settled if settled is not body else None
 
 

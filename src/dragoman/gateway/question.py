@@ -304,7 +304,7 @@ def _relayed(body: bytes, aim: Aim, *, renamed: bool, resay: bool | None, strict
     sent = codec.repair_request(translated.body, translated.ledger)
     if sent is not translated.body and codec.settle_thinking is not None:
         # What was cut out may be what the rest of the request stands on.
-        sent = codec.settle_thinking(sent, abilities_at(aim), translated.ledger)
+        sent = codec.settle_thinking(sent, abilities_at(aim), translated.ledger, demanded=False)
     if codec.without_telemetry is not None and aim.provider.upstream != codec.upstream:
         sent = codec.without_telemetry(sent, translated.ledger)
     if codec.rename_cap is not None and abilities_at(aim).max_completion_tokens:

@@ -95,6 +95,14 @@ class StreamEncoder(Protocol):
 Headers: TypeAlias = Mapping[str, str]
 
 
+class Settling(Protocol):
+    """Brings a request in line with the reasoning that its turns lack."""
+
+    def __call__(self, body: bytes, abilities: Abilities, ledger: Ledger, /, *, demanded: bool) -> bytes:
+        """The body, changed if need be; `demanded` says that its provider refused it for that lack."""
+        ...
+
+
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `decode` is wire to model, `encode` is model to wire."""
 
@@ -112,9 +120,9 @@ class Codec(Struct, frozen=True, kw_only=True):
     # sealed reasoning (V11), None if there is none.
     repair_request: Callable[[bytes, Ledger], bytes]
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
-    # A request whose last turn has lost its reasoning, with no more thinking asked for than such a turn allows (V5);
-    # None on wires that allow any.
-    settle_thinking: Callable[[bytes, Abilities, Ledger], bytes] | None
+    # A request whose turns have lost their reasoning, with no more thinking asked for than that allows (V5), or what
+    # its provider demanded put in its place; None on wires where nothing is demanded.
+    settle_thinking: Settling | None
     # A request whose calls bear what stands for a proof that is not to be had, for one retry after their provider
     # missed it (V11), None if there is no such call; None on wires that know no proofs of calls.
     prove_calls: Callable[[bytes, Ledger], bytes | None] | None

@@ -1,7 +1,8 @@
 """What tells that a provider refused a request for its reasoning, and what may be done about it (V11).
 
     SEALS    a proof in the history was refused: once more without the proofs
-    LOOP     the turn that goes on lacks the reasoning that `thinking: enabled` demands: once more without the demand
+    LOOP     turns lack the reasoning that thinking demands of them: once more with what stands for it, or without
+             thinking
     CALLS    a call lacks its proof: once more with the value that stands for a proof that is not to be had
 
 Every wording was seen; the words are those of the refusal itself, so that nothing else is taken for one: a try without
@@ -22,6 +23,11 @@ class Remedy(Enum):
     SEALS = "seals"
     LOOP = "loop"
     CALLS = "calls"
+
+    @property
+    def tries(self) -> int:
+        """How often it may be tried: what stands for reasoning that is missing is not taken everywhere."""
+        return 2 if self is Remedy.LOOP else 1
 
 
 _CODE = "invalid_encrypted_content"
@@ -106,6 +112,18 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
         # DeepSeek on its Messages endpoint.
         r"content\[\]\.thinking\W{0,3} in the thinking mode must be passed back",
         "https://github.com/decolua/9router/issues/2397",
+    ),
+    (
+        Remedy.LOOP,
+        # DeepSeek on Chat, now and before.
+        r"reasoning_content\W{0,3} in the thinking mode must be passed|missing \W?reasoning_content\W? field in",
+        "https://github.com/earendil-works/pi/issues/3636, https://github.com/decolua/9router/issues/355",
+    ),
+    (
+        Remedy.LOOP,
+        # Moonshot.
+        r"thinking is enabled but \W?reasoning_content\W? is missing",
+        "https://github.com/mastra-ai/mastra/issues/12592",
     ),
 )
 _SEARCHES = tuple(

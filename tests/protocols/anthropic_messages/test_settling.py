@@ -79,6 +79,20 @@ def test_what_is_allowed_keeps_every_byte(written: bytes) -> None:
     assert not len(ledger)
 
 
+EARLIER = (*LOOP, said(b"assistant", THOUGHT, CALL), LOOP[2])
+
+
+@pytest.mark.parametrize("mode", [b',"thinking":{"type":"adaptive"}', ENABLED, b""])
+def test_item_5_what_a_provider_missed_in_an_earlier_turn_it_is_not_asked_for(mode: bytes) -> None:
+    written = (
+        body(*EARLIER, thinking=mode) if mode == ENABLED else b'{"messages":[' + b",".join(EARLIER) + b"]" + mode + b"}"
+    )
+    settled = settle_thinking(written, OTHER, Ledger(), demanded=True)
+    assert b'"thinking":{"type":"disabled"}' in settled.replace(b" ", b"") and b"enabled" not in settled
+    assert settle_thinking(written, OTHER, Ledger()) is written
+    assert settle_thinking(settled, OTHER, Ledger(), demanded=True) is settled
+
+
 @pytest.mark.parametrize("abilities", [BOTH, ADAPTIVE], ids=["both", "adaptive only"])
 def test_item_4_adaptive_models_think_without_what_went_before(abilities: Abilities) -> None:
     ledger = Ledger()

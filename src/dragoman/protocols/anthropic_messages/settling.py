@@ -21,21 +21,27 @@ from dragoman.wire.splice import named
 _SEALED = frozenset({"thinking", "redacted_thinking"})
 _ADAPTIVE_TOO = ("display", "block_binding")
 _WHY = "because the reasoning behind the last turn is not there"
+_OFF: JsonObject = {"type": "disabled"}
 
 
-def settle_thinking(body: bytes, abilities: Abilities, ledger: Ledger) -> bytes:
-    """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is."""
+def settle_thinking(body: bytes, abilities: Abilities, ledger: Ledger, *, demanded: bool = False) -> bytes:
+    """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is.
+
+    `demanded` says that the provider has missed thinking already: some look at earlier turns too, and think by default.
+    """
     thinking = named(object_members(body), "thinking")
     said = _value(body, thinking[-1]) if thinking else None
-    if not isinstance(said, dict) or said.get("type") != "enabled" or not _lacks_thinking(body):
+    mode = said.get("type") if isinstance(said, dict) else None
+    if mode == "disabled" or not (demanded or (mode == "enabled" and _lacks_thinking(body))):
         return body
-    if "adaptive" in abilities.thinking:
+    if mode == "enabled" and isinstance(said, dict) and "adaptive" in abilities.thinking:
         ledger.approximated(Feature.THINKING, ("reasoning",), f"adaptive, {_WHY}")
         return _adaptive(body, thinking, said, abilities)
     if "disabled" not in abilities.thinking:
         return body
     ledger.approximated(Feature.THINKING, ("reasoning",), f"off, {_WHY}")
-    return _without_clearing(_put(body, thinking, {"type": "disabled"}), ledger)
+    off = _put(body, thinking, _OFF) if thinking else with_member(body, "thinking", encode(_OFF))
+    return _without_clearing(off, ledger)
 
 
 def _lacks_thinking(body: bytes) -> bool:

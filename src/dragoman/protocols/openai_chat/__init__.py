@@ -19,6 +19,7 @@ from dragoman.protocols.openai_chat.relay import (
 )
 from dragoman.protocols.openai_chat.request import decode_request, encode_request, recognises
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
+from dragoman.protocols.openai_chat.settling import settle_thinking
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
@@ -43,7 +44,7 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
-    settle_thinking=None,
+    settle_thinking=settle_thinking,
     prove_calls=prove_calls,
     without_telemetry=None,
     rename_cap=rename_cap,

@@ -1,0 +1,56 @@
+"""A request whose turns lack the reasoning that its provider demands of them (V5), after the provider said so (V11).
+
+Servers that think by default want `reasoning_content` back with every call, and clients that do not know the member
+drop it. The empty string is taken by most of them (https://github.com/openclaw/openclaw/pull/74846,
+https://github.com/NousResearch/hermes-agent/pull/14941); where it is not, thinking is switched off, which ends the
+demand (https://api-docs.deepseek.com/guides/thinking_mode).
+"""
+
+from __future__ import annotations
+
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
+from dragoman.rules.abilities import Abilities
+from dragoman.rules.repairs import rewritten
+from dragoman.wire.json import decode
+from dragoman.wire.spans import object_members, replaced, with_member
+from dragoman.wire.splice import named
+
+_OFF = b'{"type":"disabled"}'
+
+
+def settle_thinking(body: bytes, _abilities: Abilities, ledger: Ledger, *, demanded: bool) -> bytes:
+    """The body with an empty reasoning where none is, else without thinking; the same bytes if nothing is demanded."""
+    if not demanded:
+        return body
+
+    def rewrite(message: bytes, number: int) -> list[bytes] | None:
+        said = decode(message)
+        if not isinstance(said, dict) or said.get("role") != "assistant" or isinstance(said.get(_MEMBER), str):
+            return None
+        ledger.invented(
+            Feature.THINKING, ("messages", number), "the provider demands reasoning, which is not to be had"
+        )
+        members = named(object_members(message), _MEMBER)
+        if members:
+            return [replaced(message, [(member.value, b'""') for member in members])]
+        return [with_member(message, _MEMBER, b'""')]
+
+    filled = rewritten(body, "messages", _is_assistant, rewrite)
+    if filled is not None:
+        return filled
+    thinking = named(object_members(body), "thinking")
+    said = decode(body[thinking[-1].value_start : thinking[-1].value_end]) if thinking else None
+    if isinstance(said, dict) and said.get("type") == "disabled":
+        return body
+    ledger.approximated(Feature.THINKING, ("reasoning",), "off, because the reasoning of earlier turns is not there")
+    if thinking:
+        return replaced(body, [(member.value, _OFF) for member in thinking])
+    return with_member(body, "thinking", _OFF)
+
+
+_MEMBER = "reasoning_content"
+
+
+def _is_assistant(body: bytes, start: int, end: int) -> bool:
+    return body.find(b"assistant", start, end) >= 0
