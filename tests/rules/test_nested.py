@@ -156,3 +156,20 @@ def test_nesting_is_read_so_deep_and_no_deeper() -> None:
     failure = openai_failure(openrouter(raw), 400)
     assert failure.message.startswith("Provider returned error (Azure)")
     assert len(failure.message) < 2_000
+
+
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES])
+def test_item_16_an_error_of_a_choice_is_heard(client: str) -> None:
+    error = openrouter(TEXT, 502)["error"]
+    choice: JsonObject = {"index": 0, "finish_reason": "error", "error": error}
+    answer: JsonObject = {"id": "g", "object": "chat.completion", "created": 1, "model": "m"}
+    whole: JsonObject = {**answer, "choices": [{**choice, "message": {"role": "assistant", "content": ""}}]}
+    told = translate_response(encode(whole), source=CHAT, target=client)
+    assert told.failure is not None
+    translator = StreamTranslator(source=CHAT, target=client)
+    chunk: JsonObject = {**answer, "object": "chat.completion.chunk", "choices": [{**choice, "delta": {"content": ""}}]}
+    translator.feed(frame(encode(chunk)))
+    assert translator.failure is not None
+    for failure in (told.failure, translator.failure):
+        assert failure.kind is FailureKind.CONTEXT_OVERFLOW
+        assert OVERFLOW in failure.message

@@ -19,7 +19,17 @@ def decode_failure(status: int, body: bytes) -> Failure:
 
 def failure_in(body: JsonObject) -> Failure | None:
     """The failure that a body or chunk of a successful answer tells (O2); None if it tells none."""
-    return openai_failure(body, None) if body.get("error") else None
+    if body.get("error"):
+        return openai_failure(body, None)
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return failure_of(first) if isinstance(first, dict) else None
+
+
+def failure_of(choice: JsonObject) -> Failure | None:
+    """The failure that a choice tells: OpenRouter puts that of its provider there."""
+    error = choice.get("error")
+    return openai_failure(choice, None) if error and isinstance(error, dict) else None
 
 
 def encode_failure(failure: Failure, request_id: str | None = None) -> tuple[int, JsonObject]:

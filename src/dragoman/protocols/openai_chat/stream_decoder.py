@@ -37,7 +37,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
-from dragoman.protocols.openai_chat.failure import error_frame, failure_in
+from dragoman.protocols.openai_chat.failure import error_frame, failure_in, failure_of
 from dragoman.protocols.openai_chat.parts import decode_annotation
 from dragoman.protocols.openai_chat.shapes import DETAILS, NAME, REASONING_FIELDS
 from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
@@ -294,6 +294,9 @@ class ChatStreamDecoder:
         message = choice.get("message")
         if message:
             self._message(message, choice, events)
+        if "error" in choice and (failure := failure_of(choice)) is not None:
+            self._fail(failure, events)
+            return
         finish = choice.get("finish_reason")
         if finish is None:
             return
