@@ -32,6 +32,7 @@ SHAPES: dict[str, JsonValue] = {
     "OpenRouter, text": openrouter(OVERFLOW),
     "OpenRouter, JSON": openrouter(INNER),
     "OpenRouter, flat": {"message": "Provider returned error", "metadata": {"raw": TEXT}},
+    "OpenRouter, beside": {"type": "error", "error": {"type": "x", "message": "no"}, "metadata": {"raw": TEXT}},
     "OpenRouter in OpenRouter": openrouter(json.dumps(openrouter(TEXT))),
     "LiteLLM": {
         "error": {
@@ -64,6 +65,8 @@ SHAPES: dict[str, JsonValue] = {
         "error": {"code": "BadRequest", "message": "no", "details": [{"code": "x", "message": OVERFLOW}]}
     },
     "an answer beside": {"error": {"message": "no", "upstreamResponse": INNER}},
+    "Cloudflare": {"success": False, "result": None, "errors": [{"code": 5021, "message": OVERFLOW}]},
+    "Databricks": {"error_code": "BAD_REQUEST", "message": TEXT},
     "FastAPI, text": {"detail": OVERFLOW},
     "FastAPI, an object": {"detail": INNER},
     "FastAPI, a list": {"detail": [{"loc": ["body", "messages"], "msg": OVERFLOW, "type": "value_error"}]},

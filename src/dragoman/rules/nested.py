@@ -46,7 +46,7 @@ class Inner(Struct, frozen=True, kw_only=True):
 
 def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
     """The error that an error holds, if it holds one."""
-    metadata = error.get("metadata")
+    metadata = error.get("metadata") or body.get("metadata")
     if isinstance(metadata, dict):
         raw, who = metadata.get("raw"), metadata.get("provider_name")
         held = _as_error(raw) or ({"message": raw[:_LONGEST_RAW]} if isinstance(raw, str) and raw.strip() else None)
