@@ -217,6 +217,16 @@ def test_whose_a_providers_response_is_gets_noted_before_it_has_ended() -> None:
         assert store.responses.item(ALICE, "msg_a") == b""
 
 
+def test_item_5_an_answer_in_the_place_of_another_is_noted_by_its_own_id() -> None:
+    created = b'event: response.created\ndata: {"response":{"id":"%b"}}\n\n'
+    with opened() as store:
+        keeping, _ = _keeping(store, None, "", native=True)
+        keeping.named(created % b"resp_refused")
+        keeping.anew()
+        keeping.named(created % b"resp_theirs")
+        assert store.responses.find(ALICE, "resp_theirs") is not None
+
+
 def test_an_id_that_a_store_did_not_take_is_noted_with_a_later_frame_or_the_last(tmp_path: Path) -> None:
     created = b'event: response.created\ndata: {"response":{"id":"resp_theirs"}}\n\n'
     path = tmp_path / "state.db"
