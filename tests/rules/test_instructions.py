@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.rules.instructions import tagged, without_telemetry
+from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
 
 LINE = "x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;"
 
@@ -25,3 +25,22 @@ def test_pitfall_007_only_the_telemetry_line_goes(text: str, left: str) -> None:
 
 def test_a_late_instruction_is_tagged() -> None:
     assert tagged("be brief") == "<system-reminder>\nbe brief\n</system-reminder>"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_so"),
+    [
+        (tagged("be brief"), True),
+        (f"\n{tagged('a')}\n\n{tagged('b')} ", True),
+        ("<system-reminder>a</system-reminder>", True),
+        (f"{tagged('a')}\n\nnow what?", False),
+        (f"now what? {tagged('a')}", False),
+        (f"{tagged('a')} and {tagged('b')}", False),
+        ("<system-reminder>a", False),
+        ("</system-reminder>", False),
+        ("", False),
+        ("<system-reminder>" * 5000 + "</system-reminder>" * 5000, False),
+    ],
+)
+def test_text_of_nothing_but_late_instructions_is_told_from_a_users(text: str, is_so: bool) -> None:
+    assert is_tagged(text) is is_so

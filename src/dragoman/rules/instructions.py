@@ -16,4 +16,13 @@ def without_telemetry(text: str) -> str:
 
 def tagged(text: str) -> str:
     """An instruction said in the middle of a conversation, for a wire that knows them only at the top."""
-    return f"<system-reminder>\n{text}\n</system-reminder>"
+    return f"{_OPENS}\n{text}\n{_CLOSES}"
+
+
+_OPENS, _CLOSES = "<system-reminder>", "</system-reminder>"
+
+
+def is_tagged(text: str) -> bool:
+    """Whether a text is nothing but such instructions, as agents write them among the words of their users."""
+    *told, rest = text.split(_CLOSES)
+    return bool(told) and not rest.strip() and all(piece.lstrip().startswith(_OPENS) for piece in told)

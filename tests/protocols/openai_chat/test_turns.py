@@ -403,6 +403,8 @@ def test_item_6_what_the_user_says_next_stays_the_users() -> None:
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
     assert sent[4] == {"role": "user", "content": "stop that"}
     assert lost == {("invented", "result_order", "messages[3].parts[0]")}
+    beside, _ = told_apart(said(*LOOP, user(result("4"), REMINDER, Text(text="stop that"))))
+    assert beside[4] == {"role": "user", "content": f"{REMINDER.text}\n\nstop that"}
 
 
 def test_item_6_a_picture_beside_a_result_stays_the_users() -> None:

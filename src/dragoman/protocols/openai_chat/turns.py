@@ -39,7 +39,7 @@ from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.arguments import passed_on
 from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind
 from dragoman.rules.extras import drop_extras, foreign_text
-from dragoman.rules.instructions import tagged, without_telemetry
+from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
 from dragoman.rules.seals import opens
 from dragoman.rules.toolnames import ToolTable
 from dragoman.rules.unwrap import wrap_input
@@ -63,8 +63,6 @@ class TurnEncoder:
         self._written: JsonList = []
         self._attached: list[JsonObject] = []
         self._begun = False
-        # Which message of the client's the last result was in.
-        self._answered: Place = ()
         # Where the turn stands that is written.
         self._turn_at: Place = ("messages",)
         self._says = self._written.append if target.abilities.user_after_tool else self._say_apart
@@ -181,7 +179,7 @@ class TurnEncoder:
             return
         text = message["content"]
         instructs = message["role"] != "user"
-        if isinstance(text, str) and (instructs or self._turn_at[:2] == self._answered[:2]):
+        if isinstance(text, str) and (instructs or is_tagged(text)):
             note = "told at the end of the result, since this server takes nothing but an answer after one"
             self._ledger.approximated(Feature.RESULT_ORDER, self._turn_at, note)
             _add_text(last, tagged(text) if instructs else text)
@@ -304,8 +302,6 @@ class TurnEncoder:
 
     def _results(self, turn: Turn) -> None:
         written, fits = self._written, self._fits
-        if turn.places:
-            self._answered = turn.places[-1]
         for part, at in zip(turn.parts, turn.places, strict=True):
             if type(part) is not ToolResult:
                 continue
