@@ -333,6 +333,20 @@ def test_item_5_a_refusal_inside_a_good_answer_is_tried_again_before_anything_is
         assert "failure" not in log_lines(house)[-1]
 
 
+@pytest.mark.parametrize("asked", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_item_5_where_nothing_may_be_lost_a_refusal_is_the_clients(protocol: str, asked: bool) -> None:
+    words, code = failure_words(protocol)
+    refusal = whole(REFUSALS[protocol], 400)
+    if asked:
+        refusal = stream(opening(protocol), error_frame(protocol, "invalid_request_error", words, code))
+    with running([refusal]) as house:
+        body = question(protocol, protocol, stream=asked) | REPLAYED[protocol]
+        told = house.post(PATHS[protocol], body, x_dragoman_strict="1")
+        assert (told.status, len(house.provider.received)) == (400, 1)
+        assert message_of(protocol, told) == words
+
+
 def failure_words(provider: str) -> tuple[str, str | None]:
     """How a provider refuses proof, and by which code."""
     error = dig_object(REFUSALS[provider], "error")

@@ -71,9 +71,9 @@ class Asking:
         self._tried.clear()
         return await self._put(question, again or question.translated.body)
 
-    def may_ask_again(self, failure: Failure) -> bool:
-        """Whether a failure is one that another try may get rid of."""
-        remedy = remedy_for(failure)
+    def may_ask_again(self, question: Question, failure: Failure) -> bool:
+        """Whether a failure is one that another try may get rid of, where something may be lost by that."""
+        remedy = None if question.strict else remedy_for(failure)
         return remedy is not None and self._tried.count(remedy) < remedy.tries
 
     async def ask_again(self, question: Question, failure: Failure) -> Flight | Refusal | None:
@@ -108,7 +108,7 @@ class Asking:
     async def _relieved(self, question: Question, failure: Failure) -> bytes | None:
         """The last request without what a failure says was refused; None if that is not in it, or was tried."""
         remedy = remedy_for(failure)
-        if remedy is None or self._tried.count(remedy) >= remedy.tries:
+        if remedy is None or not self.may_ask_again(question, failure):
             return None
         self._tried.append(remedy)
         body = self._body

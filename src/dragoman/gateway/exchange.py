@@ -209,7 +209,7 @@ class Exchange:
             report=_report if self._replying.full_report and not question.relay else None,
             # What is only passed on is nowhere gathered.
             limit=None if question.relay else service.settings.limits.answer,
-            curable=self._asking.may_ask_again,
+            curable=partial(self._asking.may_ask_again, question),
         )
         try:
             await telling.tell(flight, partial(self._go_on, question))
@@ -298,7 +298,7 @@ class Exchange:
         if question.relay and not question.stream:
             reading = partial(relayed_answer, raw, codec_of(source))
             self._record.usage, failure = await beside_loop(reading, len(raw), paid=True)
-            if failure is not None and (len(raw) > LONGEST_ERROR or self._asking.may_ask_again(failure)):
+            if failure is not None and (len(raw) > LONGEST_ERROR or self._asking.may_ask_again(question, failure)):
                 raise Unspoken(failure)
             if failure is not None:
                 self._replying.refuse(question, Refusal(failure.status, flight.headers, raw))

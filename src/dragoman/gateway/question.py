@@ -78,6 +78,8 @@ class Question(Struct, frozen=True, kw_only=True):
     query: str = ""
     # Whether usage was asked for in the client's name, which then does not see it.
     metered: bool = False
+    # Whether nothing may be lost, not even for another try.
+    strict: bool = False
 
     @property
     def relay(self) -> bool:
@@ -285,6 +287,7 @@ def put(
         translated=translated,
         headers=passed,
         metered=metered,
+        strict=strict,
         query="beta=true" if source == target == MESSAGES and request.query == "beta=true" else "",
     )
 
