@@ -11,7 +11,7 @@ from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.abilities import Abilities, Row, abilities_of
 
 # Abilities whose type says less than their rule.
-CHOICES = {"echo_thinking": ("calls", "all", "none"), "call_ids": ("standard", "mistral", "any")}
+CHOICES = {"echo_thinking": ("calls", "turns", "all", "none"), "call_ids": ("standard", "mistral", "any")}
 
 
 def read_rows(provider: Table) -> tuple[Row, ...]:

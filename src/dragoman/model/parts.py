@@ -28,7 +28,7 @@ class Seal(Struct, frozen=True, kw_only=True):
     """Proof or state that only its issuer can open: `body` is the issuer's wire object, complete and verbatim.
 
     `origin` is the protocol it was issued on; `model` and `upstream` say by whom, as far as that is known.
-    Kinds: thinking, redacted, item, text, turn, compaction, web.
+    Kinds: thinking, redacted, item, text, turn, compaction, web, call.
     """
 
     origin: str

@@ -70,9 +70,14 @@ class Abilities(Struct, frozen=True, kw_only=True):
     audio: bool = False
     # `speed: fast` may be asked for.
     fast: bool = False
-    # Reasoning of earlier turns on Chat: "calls" (only beside calls), "all" or "none"; demanded even when empty.
+    # Reasoning of earlier turns on Chat goes back: "calls" (beside calls), "turns" (in every message between two of a
+    # user that a call was made in, the final answer too), "all" or "none".
     echo_thinking: str = "calls"
+    # Whether it is demanded there, and what says that there is none to be had.
     demands_thinking: bool = False
+    missing_thinking: str = ""
+    # What a Chat server takes for the proof of a call that it never proved; empty if it wants none.
+    call_proof: str = ""
     # Inline `<think>` at the start of Chat content is reasoning.
     inline_thinking: bool = False
     # Responses servers that check reasoning for each call.
@@ -243,10 +248,23 @@ ROWS: tuple[Row, ...] = (
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
     Row(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),
+    # The reasoning of a whole tool turn goes back in all later requests, wherever these models are served:
     # https://api-docs.deepseek.com/guides/thinking_mode
+    # https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model
+    *(Row(protocol=_C, model=model, changes={"echo_thinking": "turns"}) for model in ("*deepseek*", "*kimi*")),
+    *(Row(protocol=_C, upstream=upstream, changes={"echo_thinking": "turns"}) for upstream in ("deepseek", "moonshot")),
     Row(protocol=_C, upstream="deepseek", changes={"demands_thinking": True, "forced_with_thinking": False}),
+    # The empty string counts as missing there: https://github.com/theopenco/llmgateway/pull/2093
+    Row(
+        protocol=_C,
+        model="*kimi*",
+        upstream="moonshot",
+        changes={"demands_thinking": True, "missing_thinking": " "},
+    ),
     # https://docs.mistral.ai/capabilities/function_calling, https://github.com/anomalyco/opencode/issues/1680
     Row(protocol=_C, upstream="mistral", changes={"call_ids": "mistral", "prefill": True}),
+    # Its own examples replay the thinking of every turn: https://docs.mistral.ai/capabilities/reasoning/
+    Row(protocol=_C, upstream="mistral", changes={"echo_thinking": "all"}),
     # "Unexpected role 'user' after role 'tool'", from Mistral's service and from whoever serves its models with its
     # tokenizer or template (vLLM, NIM): https://github.com/zed-industries/zed/issues/37021,
     # https://github.com/mistralai/mistral-vibe/issues/578, https://github.com/NousResearch/hermes-agent/issues/20154
@@ -254,6 +272,12 @@ ROWS: tuple[Row, ...] = (
     *(
         Row(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False})
         for family in ("mistral", "ministral", "magistral", "mixtral", "devstral", "codestral", "pixtral")
+    ),
+    # Gemini 3 refuses a step whose first call is unproven; this value stands for a proof that another model could not
+    # give: https://ai.google.dev/gemini-api/docs/thought-signatures
+    *(
+        Row(protocol=_C, model=model, upstream="google", changes={"call_proof": "skip_thought_signature_validator"})
+        for model in ("*gemini-[3-9]*", "*gemini-*-latest")
     ),
 )
 

@@ -18,7 +18,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode, encode
 
 ORIGINS = frozenset({"a", "c", "r"})
-KINDS = frozenset({"thinking", "redacted", "item", "text", "turn", "compaction", "web"})
+KINDS = frozenset({"thinking", "redacted", "item", "text", "turn", "compaction", "web", "call"})
 _MEMBERS = frozenset("omukd")
 
 _PLAIN = "rsv1."

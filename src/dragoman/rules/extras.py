@@ -27,6 +27,8 @@ FEATURES: dict[str, Feature] = {
     "eager_input_streaming": Feature.TOOL_OPTIONS,
     "output_schema": Feature.TOOL_OPTIONS,
     "async": Feature.TOOL_OPTIONS,
+    "extra_content": Feature.THINKING_SEAL,
+    "thought_signature": Feature.THINKING_SEAL,
 }
 
 # Members that ask for nothing, or for what every translation does anyway: leaving them out loses nothing.

@@ -40,7 +40,7 @@ def test_details_alone_are_told() -> None:
     assert body["field"] == "reasoning_details"
 
 
-@pytest.mark.parametrize("delta", [{"reasoning": 7}, {"reasoning_content": ["a"]}, {"reasoning_details": "a"}])
+@pytest.mark.parametrize("delta", [{"reasoning": 7}, {"reasoning_content": {"a": 1}}, {"reasoning_details": "a"}])
 def test_a_wrong_type_is_an_error(delta: JsonObject) -> None:
     with pytest.raises(WireError):
         ThinkingRun().take(delta)

@@ -26,13 +26,14 @@ from dragoman.model.parts import (
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import TextTool, ToolSpec
 from dragoman.protocols.openai_chat.blocks import decode_said
+from dragoman.protocols.openai_chat.client_echo import decode_echo, thinking_in_content
 from dragoman.protocols.openai_chat.parts import (
     decode_content,
     encode_content_home,
     merge_extras,
     unmodelled,
 )
-from dragoman.protocols.openai_chat.reasoning import decode_echo, write_home
+from dragoman.protocols.openai_chat.reasoning import content_parts, write_home
 from dragoman.protocols.openai_chat.shapes import ERROR_PREFIX, NAME
 from dragoman.rules import ids
 from dragoman.rules.unwrap import InputUnwrapper, wrap_input
@@ -134,7 +135,7 @@ class MessageDecoder:
 
     def _assistant(self, message: Fields, position: int) -> Message:
         parts, turn = decode_echo(message)
-        said = decode_said(message, "tool_use")
+        said = thinking_in_content(decode_said(message, "tool_use"))
         known = {call.value.get("id") for call in message.each("tool_calls")}
         # A call that is said in both forms is one.
         parts += [part for part in said if not isinstance(part, ToolCall) or part.call_id not in known]
@@ -292,11 +293,13 @@ def encode_assistant_home(message: Message, position: int, legacy: dict[str, str
     one: JsonObject = {"role": "assistant", "content": None}
     if message.name is not None:
         one["name"] = message.name
-    thinking = [part for part in message.parts if isinstance(part, Thinking)]
-    write_home(thinking, message.turn, one)
     content: list[Part] = []
     calls: JsonList = []
+    thinking: list[Thinking] = []
     for part in message.parts:
+        if isinstance(part, Thinking) and not content_parts(part):
+            thinking.append(part)
+            continue
         if isinstance(part, ToolCall):
             if part.call_id == ids.legacy_call_id(part.name, position):
                 legacy[part.call_id] = part.name
@@ -306,8 +309,9 @@ def encode_assistant_home(message: Message, position: int, legacy: dict[str, str
                 calls.append(encode_call_home(part))
         elif isinstance(part, Refusal) and part.extras is None:
             one["refusal"] = part.text
-        elif not isinstance(part, Thinking):
+        else:
             content.append(part)
+    write_home(thinking, message.turn, one)
     if content:
         one["content"] = encode_content_home(content)
     if calls:

@@ -23,9 +23,11 @@ from dragoman.model.parts import (
     PlainText,
     Refusal,
     Text,
+    Thinking,
     Url,
 )
 from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_chat.reasoning import content_parts
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, FILE_ISSUER, NAME, PDF
 from dragoman.rules.extras import drop_extras, foreign_text
 from dragoman.wire.fields import Fields, render_path
@@ -207,6 +209,8 @@ def encode_part_home(part: Part) -> JsonObject:
             written = {"type": "refusal", "refusal": part.text}
         case Foreign():
             return part.body
+        case Thinking() if in_content := content_parts(part):
+            return in_content[0]
         case _:
             raise WireError("", "a content part", type(part).__name__)
     return merge_extras(written, part.extras)

@@ -1,7 +1,13 @@
-"""Reasoning on this wire: `reasoning_content`, `reasoning` and `reasoning_details`, read and written (mapping.md §11).
+"""Reasoning on this wire, in all its spellings, read and written (mapping.md §11, V7).
 
-A client's echo is taken apart into the seals of whoever issued them; what a provider of this protocol answered stays
-together under a seal of its own, because only in that form does the provider want it back (V7).
+    reasoning_content, reasoning, thinking   text                    DeepSeek and most; OpenRouter, Groq; Ollama
+    reasoning_text, reasoning_opaque         text, and its proof     Copilot
+    reasoning_details                        entries with formats    OpenRouter, MiniMax
+    thinking_blocks                          signed blocks           LiteLLM
+    content parts of type `thinking`         text in its place       Mistral
+
+What a provider answered stays together under a seal of its own, which says the spelling: only in that form does the
+provider want it back.
 """
 
 from __future__ import annotations
@@ -9,12 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.parts import Extras, Part, Refusal, Seal, Text, Thinking, ThinkingKind, ToolCall
+from dragoman.model.parts import Part, Refusal, Seal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_chat.details import Blocks, Details, block_text, detail_text, text_of
 from dragoman.protocols.openai_chat.shapes import (
     ANTHROPIC,
+    BLOCKS,
+    CONTENT,
     DETAIL_ENCRYPTED,
     DETAIL_SUMMARY,
     DETAIL_TEXT,
@@ -23,114 +33,109 @@ from dragoman.protocols.openai_chat.shapes import (
     FORMAT_RESPONSES,
     FORMAT_TURN,
     NAME,
+    OPAQUE,
+    OTHERS_TOO,
     REASONING_FIELDS,
     RESPONSES,
+    THINKING_PARTS,
 )
-from dragoman.rules.seals import from_envelope, to_envelope
+from dragoman.rules.seals import to_envelope
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import encode_text
-
-# Members of a details entry that the model or the seal holds.
-_KNOWN = frozenset({"type", "text", "summary", "data", "signature", "format", "model", "index", "id"})
-
 
 _TEXTS = ("type", "text", "summary", "data", "signature", "format", "id")
 
 
 class Said(Struct, frozen=True):
-    """Reasoning as plain text: the member it stands in, the text, and a second member that repeats it."""
+    """Reasoning as plain text: the member it stands in, the text, and a second member that repeats it.
+
+    `value` is the member as it stands, where it is no string.
+    """
 
     field: str
     text: str
     also: str | None = None
+    value: JsonList | None = None
+
+
+class Structured(Struct, frozen=True, kw_only=True):
+    """What stands beside the text of reasoning, or in place of it, as its provider wrote it."""
+
+    details: list[JsonObject] = []
+    blocks: list[JsonObject] = []
+    opaque: str = ""
+    parts: list[JsonObject] = []
+
+    def text(self) -> str:
+        """What can be read of it; details and blocks are two forms of one thing."""
+        if self.details:
+            return "".join(detail_text(entry) for entry in self.details)
+        return "".join(block_text(block) for block in self.blocks or self.parts)
+
+
+NOTHING = Structured()
 
 
 def read_said(message: Fields) -> Said | None:
     """The plain text of a message's reasoning; equal text in two members counts once."""
     found: Said | None = None
     for field in REASONING_FIELDS:
-        text = message.value.get(field)
-        if text is None or text == "":
+        value = message.value.get(field)
+        if value is None or value == "" or value == []:
             message.skip(field)
-        elif found is None:
-            found = Said(field, message.optional_text(field) or "")
+            continue
+        text = _readable(message, field, value)
+        if text is None:
+            continue
+        if found is None:
+            message.skip(field)
+            found = Said(field, text, None, value if isinstance(value, list) else None)
         elif text == found.text:
             message.skip(field)
-            found = Said(found.field, found.text, field)
+            found = replace(found, also=found.also or field)
     return found
 
 
-def read_details(message: Fields) -> list[JsonObject]:
-    """The entries of `reasoning_details`, merged by their index."""
-    details = Details()
+def _readable(message: Fields, field: str, value: JsonValue) -> str | None:
+    """The text of a member; a member that others use for other things is let alone if it is no text."""
+    if isinstance(value, list):
+        return text_of(value) or None
+    if field == OTHERS_TOO and not isinstance(value, str):
+        return None
+    return message.optional_text(field)
+
+
+def read_structured(message: Fields) -> Structured:
+    """What a message says of its reasoning in objects and proofs."""
+    value = message.value
+    if DETAILS not in value and BLOCKS not in value and OPAQUE not in value:
+        return NOTHING
+    details, blocks = Details(), Blocks()
     for entry in message.each(DETAILS):
         for key in _TEXTS:
             entry.optional_text(key)
         entry.optional_integer("index")
         details.add(entry.value)
-    return details.merged()
+    for block in message.each(BLOCKS):
+        blocks.add(block.value)
+    opaque = message.optional_text(OPAQUE) or ""
+    return Structured(details=details.merged(), blocks=blocks.merged(), opaque=opaque)
 
 
-class Details:
-    """Entries of `reasoning_details` as they come; one of the same index and type, or a bare signature, completes the
-    earlier."""
-
-    __slots__ = ("_by_index", "_entries", "_texts")
-
-    def __init__(self) -> None:
-        self._entries: list[JsonObject] = []
-        self._by_index: dict[str, int] = {}
-        # What an entry says, by its number and member, in the pieces that it came in.
-        self._texts: dict[tuple[int, str], list[str]] = {}
-
-    def add(self, entry: JsonObject) -> None:
-        """Take the next entry."""
-        number = self._completed(entry)
-        if number is None:
-            self._entries.append({key: value for key, value in entry.items() if value is not None})
-            return
-        earlier = self._entries[number]
-        for key, value in entry.items():
-            known = earlier.get(key)
-            if key in _JOINED and isinstance(value, str) and isinstance(known, str):
-                self._texts.setdefault((number, key), [known]).append(value)
-            elif value is not None and value != "":
-                earlier[key] = value
-                self._texts.pop((number, key), None)
-
-    def merged(self) -> list[JsonObject]:
-        """The entries so far, each once."""
-        for (number, key), pieces in self._texts.items():
-            self._entries[number][key] = "".join(pieces)
-        self._texts.clear()
-        return self._entries
-
-    def _completed(self, entry: JsonObject) -> int | None:
-        """The number of the entry that this one completes; None if it is one of its own."""
-        index = entry.get("index")
-        if index is None:
-            bare = bool(entry.get("signature")) and not any(entry.get(key) for key in ("text", "summary", "data"))
-            return len(self._entries) - 1 if self._entries and bare else None
-        known = self._by_index.setdefault(encode_text([index, entry.get("type")]), len(self._entries))
-        return known if known < len(self._entries) else None
-
-
-_JOINED = ("text", "summary")
-
-
-def detail_text(entry: JsonObject) -> str:
-    """What can be read of an entry."""
-    text = entry.get("text") or entry.get("summary")
-    return text if isinstance(text, str) else ""
-
-
-def text_seal(said: Said | None, text: str, details: list[JsonObject], target: Target | None = None) -> Seal:
+def text_seal(said: Said | None, text: str, beside: Structured = NOTHING, target: Target | None = None) -> Seal:
     """The seal under which this protocol's own reasoning returns to its issuer."""
-    body: JsonObject = {"field": said.field if said is not None else DETAILS, "text": text}
+    body: JsonObject = {"field": said.field if said is not None else _field(beside), "text": text}
     if said is not None and said.also is not None:
         body["also"] = said.also
-    if details:
-        body["details"] = list[JsonValue](details)
+    if said is not None and said.value is not None:
+        body["value"] = said.value
+    if beside.details:
+        body["details"] = JsonList(beside.details)
+    if beside.blocks:
+        body["blocks"] = JsonList(beside.blocks)
+    if beside.opaque:
+        body["opaque"] = beside.opaque
+    if beside.parts:
+        body["parts"] = JsonList(beside.parts)
     return Seal(
         origin=NAME,
         kind="text",
@@ -140,137 +145,28 @@ def text_seal(said: Said | None, text: str, details: list[JsonObject], target: T
     )
 
 
+def _field(beside: Structured) -> str:
+    if beside.parts:
+        return CONTENT
+    return BLOCKS if beside.blocks and not beside.details else OPAQUE if beside.opaque else DETAILS
+
+
 def decode_answer(message: Fields, target: Target) -> Thinking | None:
-    """The reasoning of a provider's answer, as one part."""
+    """The reasoning of a provider's answer that stands beside its content, as one part."""
     said = read_said(message)
-    details = read_details(message)
-    if said is None and not details:
+    beside = read_structured(message)
+    if said is None and beside is NOTHING:
         return None
-    text = said.text if said is not None else "".join(detail_text(entry) for entry in details)
-    return Thinking(
-        text=text,
-        kind=ThinkingKind.FULL if text else ThinkingKind.WITHHELD,
-        seal=text_seal(said, text, details, target),
-    )
-
-
-def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
-    """The reasoning that a client sends back, each piece under the seal of its issuer, and a sealed turn (V1)."""
-    said = read_said(message)
-    details = read_details(message)
-    if said is None and not details:
-        return [], None
-    if said is not None and not details:
-        return [Thinking(text=said.text, seal=text_seal(said, said.text, []))], None
-    echo = _Echo()
-    for entry in details:
-        echo.take(entry)
-    found = echo.parts()
-    parts: list[Part] = list(found)
-    loose = echo.loose
-    if said is not None and not repeats(said.text, "".join([part.text for part in found])):
-        parts.insert(0, Thinking(text=said.text, seal=text_seal(said, said.text, loose)))
-    elif loose:
-        text = "".join(detail_text(entry) for entry in loose)
-        kind = ThinkingKind.FULL if text else ThinkingKind.WITHHELD
-        parts.append(Thinking(text=text, kind=kind, seal=text_seal(None, text, loose)))
-    return parts, echo.turn
-
-
-def repeats(text: str, joined: str) -> bool:
-    """Whether two texts are the same but for white space; servers join the pieces of one text in different ways."""
-    return text == joined or "".join(text.split()) == "".join(joined.split())
-
-
-class _Echo:
-    """Sorts details entries by issuer."""
-
-    def __init__(self) -> None:
-        self.turn: Seal | None = None
-        self.loose: list[JsonObject] = []
-        self._found: list[Thinking | list[JsonObject]] = []
-        self._items: dict[str, list[JsonObject]] = {}
-
-    def take(self, entry: JsonObject) -> None:
-        """Sort one entry."""
-        data, signature, form = entry.get("data"), entry.get("signature"), entry.get("format")
-        token = data if isinstance(data, str) else signature if isinstance(signature, str) else ""
-        sealed = from_envelope(token)
-        if sealed is not None and sealed.kind == "turn":
-            self.turn = sealed
-        elif form == FORMAT_RESPONSES:
-            self._group(entry)
-        elif sealed is not None:
-            self._found.append(_thinking(detail_text(entry), sealed, entry))
-        elif form == FORMAT_ANTHROPIC and (native := _anthropic_seal(entry)) is not None:
-            self._found.append(_thinking(detail_text(entry), native, entry))
-        else:
-            self.loose.append(entry)
-
-    def _group(self, entry: JsonObject) -> None:
-        key = str(entry.get("id") or "")
-        group = self._items.get(key)
-        if group is None:
-            group = self._items[key] = []
-            self._found.append(group)
-        group.append(entry)
-
-    def parts(self) -> list[Thinking]:
-        """The sealed reasoning, in order of first appearance."""
-        return [found if isinstance(found, Thinking) else _responses_thinking(found) for found in self._found]
-
-
-def _anthropic_seal(entry: JsonObject) -> Seal | None:
-    signature, data = entry.get("signature"), entry.get("data")
-    if entry.get("type") == DETAIL_ENCRYPTED and isinstance(data, str):
-        kind, body = "redacted", JsonObject(type="redacted_thinking", data=data)
-    elif isinstance(signature, str) and signature:
-        kind, body = "thinking", JsonObject(type="thinking", thinking=detail_text(entry), signature=signature)
-    else:
+    text = said.text if said is not None else beside.text()
+    if not text and beside == NOTHING:
         return None
-    return Seal(origin=ANTHROPIC, kind=kind, body=body, model=_model(entry))
+    return sealed_text(said, text, beside, target)
 
 
-def _model(entry: JsonObject) -> str | None:
-    model = entry.get("model")
-    return model if isinstance(model, str) and model else None
-
-
-def _thinking(text: str, seal: Seal, *entries: JsonObject) -> Thinking:
-    unknown: JsonObject = {}
-    for entry in entries:
-        unknown.update((key, value) for key, value in entry.items() if key not in _KNOWN)
-    item_id = entries[0].get("id")
-    kind = ThinkingKind.WITHHELD if not text else ThinkingKind.FULL
-    if text and seal.kind == "item":
-        kind = ThinkingKind.SUMMARY
-    return Thinking(
-        text=text,
-        kind=kind,
-        seal=seal,
-        id=item_id if isinstance(item_id, str) else None,
-        extras=Extras(origin=NAME, fields=unknown) if unknown else None,
-    )
-
-
-def _responses_thinking(entries: list[JsonObject]) -> Thinking:
-    """One reasoning item of Responses out of the entries that share its id."""
-    summaries = [detail_text(entry) for entry in entries if entry.get("type") != DETAIL_ENCRYPTED]
-    data = next((entry["data"] for entry in entries if isinstance(entry.get("data"), str)), None)
-    text = "\n\n".join(summaries)
-    sealed = from_envelope(data) if isinstance(data, str) else None
-    if sealed is None:
-        body: JsonObject = {
-            "id": entries[0].get("id"),
-            "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": summary} for summary in summaries],
-        }
-        if body["id"] is None:
-            del body["id"]
-        if data is not None:
-            body["encrypted_content"] = data
-        sealed = Seal(origin=RESPONSES, kind="item", body=body, model=_model(entries[0]))
-    return _thinking(text, sealed, *entries)
+def sealed_text(said: Said | None, text: str, beside: Structured, target: Target | None = None) -> Thinking:
+    """Reasoning under a seal of this protocol."""
+    kind = ThinkingKind.FULL if text else ThinkingKind.WITHHELD
+    return Thinking(text=text, kind=kind, seal=text_seal(said, text, beside, target))
 
 
 def encode_details(part: Thinking) -> list[JsonObject]:
@@ -278,9 +174,8 @@ def encode_details(part: Thinking) -> list[JsonObject]:
     seal = part.seal
     if seal is None:
         return []
-    if seal.origin == NAME:
-        details = seal.body.get("details")
-        return [dict(entry) for entry in details if isinstance(entry, dict)] if isinstance(details, list) else []
+    if seal.origin == NAME and seal.kind == "text":
+        return _objects(seal.body.get("details"))
     if seal.origin == ANTHROPIC and seal.kind in ("thinking", "redacted"):
         entries = [_anthropic_entry(seal)]
     elif seal.origin == RESPONSES and seal.kind == "item":
@@ -338,18 +233,32 @@ def _without_index(entry: JsonObject) -> JsonObject:
 
 
 def write_home(thinking: list[Thinking], turn: Seal | None, message: JsonObject) -> None:
-    """Write a client's echo as it was: plain text in its member, details with their issuers' formats."""
+    """Write a client's echo as it was: each spelling in its member, details with their issuers' formats."""
     entries: JsonList = []
+    own: list[Thinking] = []
     foreign: list[str] = []
+    blocks: JsonList = []
+    field = REASONING_FIELDS[0]
     for part in thinking:
         seal = part.seal
+        mark = mark_of(part)
+        if mark is not None and BLOCKS in mark and seal is not None:
+            # A block that its issuer signed, in the member where it stood; the text may have stood beside it.
+            blocks.append(dict(seal.body))
+            field = next((name for name in REASONING_FIELDS if name in mark), field)
+            foreign += [part.text] if part.text and field in mark else []
+            continue
         if seal is not None and seal.origin == NAME:
-            _write_said(seal, message)
+            own.append(part)
         elif part.text:
             foreign.append(part.text)
         entries.extend(encode_details(part))
-    if foreign and not any(field in message for field in REASONING_FIELDS):
-        message[REASONING_FIELDS[0]] = "\n\n".join(foreign)
+    write_echo(own, message, home=True)
+    if foreign and not any(name in message for name in REASONING_FIELDS):
+        message[field] = "\n\n".join(foreign)
+    if blocks:
+        known = message.get(BLOCKS)
+        message[BLOCKS] = blocks + (known if isinstance(known, list) else [])
     if turn is not None:
         entries.append(turn_entry(turn))
     if entries:
@@ -358,28 +267,55 @@ def write_home(thinking: list[Thinking], turn: Seal | None, message: JsonObject)
         ]
 
 
-def _write_said(seal: Seal, message: JsonObject) -> None:
-    field, text, also = seal.body.get("field"), seal.body.get("text"), seal.body.get("also")
-    if field in REASONING_FIELDS and isinstance(field, str):
-        message[field] = text
-    if isinstance(also, str):
-        message[also] = text
+def mark_of(part: Thinking) -> JsonObject | None:
+    """Where another issuer's reasoning stood in a client's message; null loses nothing abroad."""
+    extras = part.extras
+    if extras is None or extras.origin != NAME or (BLOCKS not in extras.fields and CONTENT not in extras.fields):
+        return None
+    return extras.fields
 
 
-def write_echo(thinking: list[Thinking], message: JsonObject) -> None:
-    """Write reasoning back to the provider that emitted it, in the members it used."""
+def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = False) -> None:
+    """Write reasoning back to the provider that emitted it, in the members it used; content is written elsewhere."""
     texts: dict[str, list[str]] = {}
     entries: JsonList = []
+    blocks: JsonList = []
     for part in thinking:
         body = part.seal.body if part.seal is not None else {}
-        field, text = body.get("field"), body.get("text")
-        if field in REASONING_FIELDS and isinstance(field, str) and isinstance(text, str):
+        field, text, opaque, value = (body.get(key) for key in ("field", "text", "opaque", "value"))
+        if field in REASONING_FIELDS and isinstance(field, str) and isinstance(text, str) and text:
             texts.setdefault(field, []).append(text)
-        entries.extend(encode_details(part))
+            if home and isinstance(also := body.get("also"), str):
+                texts.setdefault(also, []).append(text)
+        if isinstance(value, list) and isinstance(field, str) and field in texts:
+            message[field] = value
+        if isinstance(opaque, str):
+            message[OPAQUE] = opaque
+        blocks.extend(block for block in _objects(body.get("blocks")) if block.get("type") in THINKING_PARTS)
+        if not home:
+            entries.extend(encode_details(part))
     for field, pieces in texts.items():
-        message[field] = "\n\n".join(pieces)
+        if len(pieces) > 1 or field not in message:
+            message[field] = "\n\n".join(pieces)
+    if blocks:
+        message[BLOCKS] = blocks
     if entries:
         message[DETAILS] = entries
+
+
+def content_parts(part: Thinking) -> list[JsonObject]:
+    """The content parts in which reasoning stood in its place; none if it stood elsewhere."""
+    seal = part.seal
+    if seal is None:
+        return []
+    if seal.origin == NAME and seal.kind == "text":
+        return [one for one in _objects(seal.body.get("parts")) if one.get("type") in THINKING_PARTS]
+    mark = mark_of(part)
+    return [dict(seal.body)] if mark is not None and CONTENT in mark else []
+
+
+def _objects(value: JsonValue) -> list[JsonObject]:
+    return [dict(one) for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def rebuilds(parts: tuple[Part, ...]) -> bool:

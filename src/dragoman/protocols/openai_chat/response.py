@@ -13,12 +13,13 @@ from dragoman.model.parts import (
     InputForm,
     Part,
     Refusal,
+    Seal,
     Text,
     Thinking,
     ToolCall,
 )
 from dragoman.model.response import Response, StopReason
-from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.codec import Asked, Mint, Target
 from dragoman.protocols.openai_chat.answers import (
     Spoken,
     client_name,
@@ -28,6 +29,7 @@ from dragoman.protocols.openai_chat.answers import (
     restored,
     seal_turn,
 )
+from dragoman.protocols.openai_chat.details import block_text
 from dragoman.protocols.openai_chat.failure import failure_in
 from dragoman.protocols.openai_chat.messages import (
     arguments_text,
@@ -37,19 +39,26 @@ from dragoman.protocols.openai_chat.messages import (
     write_call,
 )
 from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
+from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, message_proof, proof_part, without_proof
 from dragoman.protocols.openai_chat.reasoning import (
+    Said,
+    Structured,
+    content_parts,
     decode_answer,
     encode_details,
     indexed,
+    sealed_text,
     text_seal,
     turn_entry,
     write_home,
 )
 from dragoman.protocols.openai_chat.shapes import (
     COMPLETION,
+    CONTENT,
     FINISHES,
     NAME,
     SERVED_TIERS,
+    THINKING_PARTS,
 )
 from dragoman.protocols.openai_chat.stops import (
     PROMPT_FILTER,
@@ -147,18 +156,26 @@ def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | 
 def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledger) -> list[Part]:
     parts: list[Part] = []
     thinking = decode_answer(message, asked.target)
-    content = content_text(message.raw("content"), message)
-    if asked.target.abilities.inline_thinking and thinking is None:
-        inline, content = split_thinking(content)
-        if inline is not None:
-            thinking = Thinking(text=inline, seal=text_seal(INLINE, inline, [], asked.target))
+    content = _decode_content(message, asked.target, ledger)
+    if asked.target.abilities.inline_thinking and thinking is None and len(content) == 1:
+        content = _split(content[0], asked.target)
     if thinking is not None:
         parts.append(thinking)
+    proof = message_proof(message.value)
+    if proof:
+        message.skip(*proof)
+        parts.append(proof_part("", proof, asked.target))
     logprobs = choice.optional_fields("logprobs")
     citations = tuple(decode_annotation(one) for one in message.each("annotations"))
-    if content or citations:
-        said = _decode_logprobs(logprobs, "content")
-        parts.append(Text(text=content, citations=citations, logprobs=said or None))
+    said = _decode_logprobs(logprobs, "content")
+    texts = [number for number, part in enumerate(content) if isinstance(part, Text)]
+    if citations and not texts:
+        texts.append(len(content))
+        content.append(Text(text=""))
+    if texts:
+        # What hangs on the text of the whole message is told with the last of it.
+        content[texts[-1]] = replace(content[texts[-1]], citations=citations, logprobs=said or None)
+    parts += content
     refusal = message.optional_text("refusal")
     if refusal:
         refused = _decode_logprobs(logprobs, "refusal")
@@ -166,15 +183,19 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
     seen = CallsSeen()
     given: set[str] = set()
     for position, fragment in enumerate(message.each("tool_calls")):
+        proof = call_proof(fragment.value)
+        bare = Fields(without_proof(fragment.value, proof), fragment.path) if proof else fragment
         inner = fragment.value.get("function")
         if not _says_call(fragment, fragment.value.get("custom") if inner is None else inner, ledger):
             continue
-        part = decode_call(fragment, lenient=True)
+        part = decode_call(bare, lenient=True)
         if seen.again(part.call_id, part.name, part.arguments):
             continue
         if not part.call_id or part.call_id in given:
             part = replace(part, call_id=ids.legacy_call_id(part.name, position))
         given.add(part.call_id)
+        if proof:
+            parts.append(proof_part(part.call_id, proof, asked.target))
         parts.append(restored(part, asked, ("parts", len(parts)), ledger))
     legacy = message.optional_fields("function_call")
     if legacy is not None and not given and _says_call(legacy, legacy.value, ledger):
@@ -196,6 +217,17 @@ def _says_call(call: Fields, inner: JsonValue, ledger: Ledger) -> bool:
     return False
 
 
+def _split(part: Text | Thinking, target: Target) -> list[Text | Thinking]:
+    """Text with the reasoning that it begins with, where a server writes it so (V8)."""
+    if not isinstance(part, Text):
+        return [part]
+    inline, text = split_thinking(part.text)
+    if inline is None:
+        return [part]
+    thinking = Thinking(text=inline, seal=text_seal(INLINE, inline, target=target))
+    return [thinking, Text(text=text)] if text else [thinking]
+
+
 def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:
     """Log probabilities, checked and left as they stand."""
     if owner is None:
@@ -210,20 +242,30 @@ def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:
     return owner.optional_list(key)
 
 
-def content_text(content: JsonValue, owner: Fields) -> str:
-    """An answer's text; servers that give parts are understood."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
+def _decode_content(owner: Fields, target: Target, ledger: Ledger) -> list[Text | Thinking]:
+    """An answer's content: text, in whatever form, and the thinking that stands in it."""
+    content = owner.raw("content")
+    if content is None or isinstance(content, str):
+        return [Text(text=content)] if content else []
     if not isinstance(content, list):
         raise owner.fail("content", "string or array", content)
-    pieces: list[str] = []
+    found: list[Text | Thinking] = []
     for position, part in enumerate(content):
         if not isinstance(part, dict):
             raise Fields({}, (owner.path, "content")).fail(position, "object", part)
-        pieces.append(Fields(part, ((owner.path, "content"), position)).optional_text("text") or "")
-    return "".join(pieces)
+        kind = part.get("type")
+        if kind in THINKING_PARTS:
+            text = block_text(part)
+            found.append(sealed_text(Said(CONTENT, text), text, Structured(parts=[part]), target))
+            continue
+        piece = Fields(part, ((owner.path, "content"), position)).optional_text("text")
+        if piece is None:
+            ledger.dropped(Feature.FOREIGN_CONTENT, ("parts", len(found)), f"only {NAME} knows {kind!r}")
+        elif found and isinstance(last := found[-1], Text):
+            found[-1] = Text(text=last.text + piece)
+        elif piece:
+            found.append(Text(text=piece))
+    return found
 
 
 def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
@@ -321,28 +363,40 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
 
 def _encode_home(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
-    write_home([part for part in response.parts if isinstance(part, Thinking)], None, message)
+    thinking: list[Thinking] = []
     # A stream may go on with its text after reasoning or calls: a whole message has one.
-    texts, refusals, citations, calls = list[str](), list[str](), JsonList(), JsonList()
+    content, refusals, citations = list[JsonObject](), list[str](), JsonList()
+    calls: list[JsonObject] = []
+    proofs: list[Seal] = []
     for part in response.parts:
         match part:
             case Text():
-                texts.append(part.text)
+                content.append({"type": "text", "text": part.text})
                 citations += [citation.native for citation in part.citations]
             case Refusal():
                 refusals.append(part.text)
+            case Thinking(seal=Seal() as seal) if is_proof(part):
+                proofs.append(seal)
+            case Thinking():
+                in_content = content_parts(part)
+                content += in_content
+                thinking += [] if in_content else [part]
             case ToolCall() if part.call_id == ids.legacy_call_id(part.name, 0) and asked.request.legacy_functions:
                 message["function_call"] = {"name": part.name, "arguments": part.arguments}
             case ToolCall():
                 calls.append(encode_call_home(part))
-    if texts:
-        message["content"] = "".join(texts)
+    write_home(thinking, None, message)
+    for seal in proofs:
+        hang(seal, next((call for call in calls if call["id"] == seal.body.get("call_id")), message))
+    if content:
+        in_parts = any(part["type"] != "text" for part in content)
+        message["content"] = JsonList(content) if in_parts else "".join([str(part["text"]) for part in content])
     if citations:
         message["annotations"] = citations
     if refusals:
         message["refusal"] = "".join(refusals)
     if calls:
-        message["tool_calls"] = calls
+        message["tool_calls"] = JsonList(calls)
     if message["content"] is None and not calls and "function_call" not in message:
         message["content"] = ""
     finish = response.stop.native

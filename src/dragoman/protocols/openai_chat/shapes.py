@@ -19,11 +19,18 @@ ID_PREFIX = "chatcmpl-"
 COMPLETION = "chat.completion"
 CHUNK = "chat.completion.chunk"
 
-# Members that carry readable reasoning, in the order in which they are believed (V7).
-REASONING_FIELDS = ("reasoning_content", "reasoning")
+# Members that carry readable reasoning, in the order in which they are believed (V7). The last is a name that is used
+# for other things too: it counts if it is text.
+OTHERS_TOO = "thinking"
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", OTHERS_TOO)
 DETAILS = "reasoning_details"
+BLOCKS = "thinking_blocks"
+OPAQUE = "reasoning_opaque"
+CONTENT = "content"
+# Types of content parts that hold reasoning.
+THINKING_PARTS = ("thinking", "redacted_thinking")
 # Where servers put proofs of reasoning beside a message's words; on its calls they are in `extra_content`.
-PROOFS = (DETAILS, "thinking_blocks", "reasoning_opaque", "extra_content")
+PROOFS = (DETAILS, BLOCKS, OPAQUE, "extra_content")
 # What stands for the proof of a call where there is none: https://ai.google.dev/gemini-api/docs/thought-signatures
 NO_CALL_PROOF = "skip_thought_signature_validator"
 FORMAT_ANTHROPIC = "anthropic-claude-v1"

@@ -46,6 +46,7 @@ from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.answers import BENT
 from dragoman.protocols.openai_chat.messages import arguments_text
+from dragoman.protocols.openai_chat.proofs import call_proof, proof_part, without_proof
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.arguments_said import ArgumentsSaid
@@ -67,13 +68,30 @@ _MAY_BE_WHOLE = "} \t\r\n"
 class _Call:
     """One call while it grows; `told` is its part, -1 before it is announced."""
 
-    __slots__ = ("custom", "ended", "extras", "given", "index", "name", "passed", "quick", "said", "told", "unwrapper")
+    __slots__ = (
+        "call_id",
+        "custom",
+        "ended",
+        "extras",
+        "given",
+        "index",
+        "name",
+        "passed",
+        "proof",
+        "quick",
+        "said",
+        "told",
+        "unwrapper",
+    )
 
     def __init__(self, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
         self.index = index
         self.given = given
         self.custom = custom
         self.extras = extras
+        # What proves the call, until it is told.
+        self.proof: JsonObject = {}
+        self.call_id = ""
         self.name = ""
         self.said = ArgumentsSaid(free=custom)
         self.told = -1
@@ -99,6 +117,7 @@ class CallAssembly:
         self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns, next_index: Callable[[], int]
     ) -> None:
         self._table = asked.table
+        self._target = asked.target
         # At home the names on the wire are the client's own.
         self._names = frozenset(tool.name for tool in asked.request.tools if isinstance(tool, FunctionTool | TextTool))
         self._mint = mint
@@ -145,6 +164,10 @@ class CallAssembly:
             raise WireError("/choices/0/delta/tool_calls/0/index", "integer", kind_of(index))
         given, name = _word(fragment.get("id"), "id"), _word(inner.get("name"), "name")
         arguments = arguments_text(inner.get("input") if custom else inner.get("arguments"))
+        usual = fragment.keys() <= _KNOWN and inner.keys() <= _INNER
+        proof = {} if usual else call_proof(fragment)
+        if proof:
+            fragment = without_proof(fragment, proof)
         call = self._owner(index, given, name, arguments)
         if call is None:
             if not (given or name or arguments.strip()):
@@ -159,12 +182,15 @@ class CallAssembly:
             self._follow(call, index, given)
         if name and name != call.name:
             self._name(call, name)
+        if proof:
+            self._prove(call, proof, events)
         if arguments:
             self._grow(call, arguments, events)
         elif call.told < 0 and self._declared(call.name):
             self._announce(call, events)
         call.quick = call.is_quick()
-        self._report(call, fragment, inner)
+        if not usual:
+            self._report(call, fragment)
 
     def restate(self, fragment: JsonObject, position: int, events: list[Event]) -> None:
         """Take a call of a whole message that came after the fragments: it is new only if nobody said it."""
@@ -175,9 +201,24 @@ class CallAssembly:
                 return
         self.take({"index": position, **fragment}, events)
 
-    def _report(self, call: _Call, fragment: JsonObject, inner: JsonObject) -> None:
+    def _prove(self, call: _Call, proof: JsonObject, events: list[Event]) -> None:
+        """Keep what proves a call until it is told; later it is told at once, and said again it is nothing new."""
+        if proof == {key: call.proof.get(key) for key in proof}:
+            return
+        call.proof = {**call.proof, **proof}
+        if call.told >= 0:
+            self._tell_proof(call, events)
+
+    def _tell_proof(self, call: _Call, events: list[Event]) -> None:
+        index = self._next_index()
+        events += (PartStarted(index, proof_part(call.call_id, call.proof, self._target)), PartEnded(index))
+
+    def _report(self, call: _Call, fragment: JsonObject) -> None:
         """Report what a fragment says that nobody reads and the call's extras do not hold."""
         at = part_place(call.told)
+        inner = fragment.get("custom" if call.custom else "function")
+        if not isinstance(inner, dict):
+            inner = {}
         self._unknowns.members(inner, _INNER, at)
         known = _KNOWN if call.extras is None else _KNOWN | call.extras.fields.keys()
         self._unknowns.members(fragment, known, at)
@@ -221,13 +262,14 @@ class CallAssembly:
             raise WireError(_ARGUMENTS, "the name of the call they are for", "none")
         if call.extras is not None:
             self._unknowns.members(call.extras.fields, ())
+        self._unknowns.members(call.proof, ())
         self._ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
 
     @property
     def unfinished(self) -> bool:
         """Whether the last call lacks the end of its arguments."""
         last = self._calls[-1] if self._calls else None
-        return last is not None and not last.custom and bool(last.pieces) and not last.complete()
+        return last is not None and not last.custom and not last.said.silent and not last.said.complete()
 
     def _owner(self, index: int | None, given: str, name: str, arguments: str) -> _Call | None:
         """The call a fragment belongs to; None if it opens one (the table above)."""
@@ -362,6 +404,9 @@ class CallAssembly:
         if not call_id or call_id in self._ids:
             call_id = f"call_{self._mint.token(24)}"
         self._ids.add(call_id)
+        call.call_id = call_id
+        if call.proof:
+            self._tell_proof(call, events)
         call.told = self._next_index()
         self.any_told = True
         part = ToolCall(

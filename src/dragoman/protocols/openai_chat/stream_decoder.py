@@ -39,7 +39,16 @@ from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in, failure_of
 from dragoman.protocols.openai_chat.parts import decode_annotation
-from dragoman.protocols.openai_chat.shapes import DETAILS, NAME, REASONING_FIELDS
+from dragoman.protocols.openai_chat.proofs import message_proof, proof_part
+from dragoman.protocols.openai_chat.shapes import (
+    BLOCKS,
+    CONTENT,
+    DETAILS,
+    NAME,
+    OPAQUE,
+    REASONING_FIELDS,
+    THINKING_PARTS,
+)
 from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
@@ -72,9 +81,14 @@ _DELTA = frozenset(
         "obfuscation",
         *REASONING_FIELDS,
         DETAILS,
+        BLOCKS,
+        OPAQUE,
     }
 )
 _GROQ = frozenset({"id", "usage"})
+# The members that nearly all deltas are made of.
+_USUAL = frozenset({"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning"})
+_RARE_REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, OPAQUE)
 _CONTENT = frozenset({"type", "text"})
 _LOGPROBS = frozenset({"content", "refusal"})
 
@@ -143,6 +157,8 @@ class ChatStreamDecoder:
         self._filtered = False
         # Whether `tool_calls` came: some servers say the same in `function_call` as well.
         self._modern = False
+        # What proved the text, as it was told last.
+        self._proof: JsonObject = {}
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells; its event name means nothing here."""
@@ -349,11 +365,15 @@ class ChatStreamDecoder:
         if len(delta) == 1 and (calls := get("tool_calls")):
             self._call(calls, events)
             return
-        if get("reasoning_content") or get("reasoning") or get(DETAILS):
+        rare = not delta.keys() <= _USUAL and self._rarely(delta, events)
+        if rare or get("reasoning_content") or get("reasoning"):
             self._reason(delta, events)
         content = get("content")
         if content:
-            self._say(content if isinstance(content, str) else self._joined(content), choice, events)
+            if isinstance(content, str):
+                self._say(content, choice, events)
+            else:
+                self._hear(content, choice, events)
         refusal = get("refusal")
         if refusal:
             self._refuse(refusal, choice, events)
@@ -365,20 +385,47 @@ class ChatStreamDecoder:
         legacy = get("function_call")
         if legacy and not self._modern:
             self._call([{"index": 0, "function": legacy}], events, modern=False)
-        self._unknowns.members(delta, _DELTA)
 
-    def _joined(self, content: JsonValue) -> str:
-        """The text of content that comes in parts."""
+    def _rarely(self, delta: JsonObject, events: list[Event]) -> bool:
+        """Read the members that few deltas have; say whether there is reasoning among them."""
+        proof = message_proof(delta)
+        if proof and proof != self._proof:
+            self._proof = proof
+            index = self._next_index()
+            events += (PartStarted(index, proof_part("", proof, self._target)), PartEnded(index))
+        self._unknowns.members(delta, _DELTA | proof.keys() if proof else _DELTA)
+        return any(map(delta.get, _RARE_REASONING))
+
+    def _hear(self, content: JsonValue, choice: JsonObject, events: list[Event]) -> None:
+        """Content that comes in parts: text, and thinking in its place."""
         if not isinstance(content, list):
             raise WireError("/choices/0/delta/content", "string or array", kind_of(content))
         texts: list[str] = []
         for part in content:
+            if isinstance(part, dict) and part.get("type") in THINKING_PARTS:
+                if texts:
+                    self._say("".join(texts), choice, events)
+                    texts.clear()
+                self._think_in_content(part, events)
+                continue
             text = part.get("text") if isinstance(part, dict) else part
             if isinstance(part, dict):
                 self._unknowns.members(part, _CONTENT)
+                if not isinstance(text, str):
+                    self._unknowns.name(str(part.get("type")))
             if isinstance(text, str):
                 texts.append(text)
-        return "".join(texts)
+        if said := "".join(texts):
+            self._say(said, choice, events)
+
+    def _think_in_content(self, part: JsonObject, events: list[Event]) -> None:
+        if self._run is not _THINKING:
+            self._open(_THINKING, events)
+            self._index = -1
+        self._inline = None
+        text = self._thinking.take_part(part)
+        if text:
+            self._think(text, events)
 
     def _open(self, run: _Run, events: list[Event]) -> None:
         """Begin a run; the one before it ends, and calls that are complete do not make it wait (S2)."""
@@ -442,7 +489,8 @@ class ChatStreamDecoder:
         if self._index < 0:
             self._index = self._next_index()
             events.append(PartStarted(self._index, Thinking(text="")))
-            self._continued = self._thinking.said.field if self._thinking.said is not None else ""
+            said = self._thinking.said
+            self._continued = said.field if said is not None and said.field != CONTENT else ""
         self._thinking.pieces.append(text)
         events.append(PartGrew(self._index, TextDelta(text)))
 

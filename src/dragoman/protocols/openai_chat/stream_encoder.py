@@ -4,7 +4,8 @@
     Started                chunk with the role
     PartStarted            call: opening fragment; others: nothing yet
     PartGrew               one chunk; text that stands apart from earlier text is preceded by a blank line
-    PartEnded              thinking: its details; cited text: its annotations; call without arguments: `{}`
+    PartEnded              thinking: its details; cited text: its annotations; call without arguments: `{}`;
+                           reasoning of this protocol: all of it, as its provider spells it; a proof: on its call
     Stopped, UsageReported remembered
     Ended                  [sealed turn], finish chunk, [usage chunk], [DONE]
     Failed                 error frame, and nothing after it
@@ -37,9 +38,9 @@ from dragoman.model.events import (
 )
 from dragoman.model.features import Feature
 from dragoman.model.folding import PartFold
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import InputForm, Refusal, Text, Thinking, ToolCall
+from dragoman.model.parts import InputForm, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.answers import (
@@ -52,7 +53,9 @@ from dragoman.protocols.openai_chat.answers import (
     seal_turn,
 )
 from dragoman.protocols.openai_chat.failure import error_frame
-from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
+from dragoman.protocols.openai_chat.parts import merge_extras
+from dragoman.protocols.openai_chat.proofs import hang, is_proof
+from dragoman.protocols.openai_chat.reasoning import content_parts, encode_details, indexed, turn_entry, write_home
 from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, SERVED_TIERS
 from dragoman.protocols.openai_chat.stops import finish_word, report_stop
 from dragoman.protocols.openai_chat.usage import encode_usage
@@ -104,6 +107,9 @@ class ChatStreamEncoder:
         self._calls = 0
         self._details = 0
         self._annotations = 0
+        # The numbers of calls by their ids, and proofs that wait for theirs.
+        self._numbers: dict[str, int] = {}
+        self._proofs: dict[str, Seal] = {}
         self._usage: Usage | None = None
         self._stop: Stop | None = None
 
@@ -144,7 +150,9 @@ class ChatStreamEncoder:
             writer = _Writer(*self._around(b'{"refusal":', b"}"), fold)
         elif isinstance(part, Thinking):
             self._paragraphs.interrupt()
-            writer = _Writer(*self._around(b'{"reasoning_content":', b"}"), fold)
+            # At home the seal says how it is spelled, and comes last; only a whole answer is told here then.
+            home = self._asked.origin == NAME
+            writer = _Writer(*((b"", b"") if home else self._around(b'{"reasoning_content":', b"}")), fold)
         elif isinstance(part, ToolCall):
             self._paragraphs.interrupt()
             writer, written = self._open_call(part, event.index, fold)
@@ -178,6 +186,12 @@ class ChatStreamEncoder:
             "type": "function",
             "function": {"name": name, "arguments": ""},
         }
+        if part.extras is not None and part.extras.origin == NAME:
+            merge_extras(fragment, part.extras)
+        self._numbers[part.call_id] = number
+        proof = self._proofs.pop(part.call_id, None)
+        if proof is not None:
+            hang(proof, fragment)
         return _Writer(before, after, fold), self._delta({"tool_calls": [fragment]})
 
     def _grow(self, event: PartGrew) -> bytes:
@@ -236,15 +250,47 @@ class ChatStreamEncoder:
         if isinstance(part, ToolCall):
             return self._close_call(writer, part)
         if isinstance(part, Thinking):
-            entries = indexed(encode_details(part), self._details)
-            self._details += len(entries)
-            return self._delta({"reasoning_details": list[JsonValue](entries)}) if entries else b""
+            return self._close_thinking(part)
         if isinstance(part, Text) and part.citations:
             found = annotate(part.citations, writer.start, writer.length, event.index, self._ledger)
             entries = indexed(found, self._annotations)
             self._annotations += len(entries)
             return self._delta({"annotations": list[JsonValue](entries)}) if entries else b""
         return b""
+
+    def _close_thinking(self, part: Thinking) -> bytes:
+        seal = part.seal
+        if seal is None or seal.origin != NAME:
+            entries = indexed(encode_details(part), self._details)
+            self._details += len(entries)
+            return self._delta({"reasoning_details": list[JsonValue](entries)}) if entries else b""
+        if is_proof(part):
+            return self._close_proof(seal)
+        delta: JsonObject = {}
+        in_content = content_parts(part)
+        if in_content:
+            delta["content"] = JsonList(in_content)
+        else:
+            write_home([part], None, delta)
+            entries = indexed(encode_details(part), self._details)
+            self._details += len(entries)
+            if entries:
+                delta["reasoning_details"] = JsonList(entries)
+        if not delta and part.text:
+            # What stood inline is told in the usual member.
+            delta["reasoning_content"] = part.text
+        return self._delta(delta) if delta else b""
+
+    def _close_proof(self, seal: Seal) -> bytes:
+        """A proof waits for its call; one that comes later, or proves the message, is told at once."""
+        call_id = str(seal.body.get("call_id") or "")
+        number = self._numbers.get(call_id)
+        if call_id and number is None:
+            self._proofs[call_id] = seal
+            return b""
+        fragment: JsonObject = {} if number is None else {"index": number}
+        hang(seal, fragment)
+        return self._delta(fragment if number is None else {"tool_calls": [fragment]})
 
     def _close_call(self, writer: _Writer, part: ToolCall) -> bytes:
         if not writer.before:
@@ -267,6 +313,9 @@ class ChatStreamEncoder:
         stop = self._stop or Stop(reason=StopReason.OTHER)
         report_stop(stop, self._ledger)
         frames = [self._turn()]
+        for _ in self._proofs:
+            note = "the call that it proves is not told"
+            self._ledger.dropped(Feature.THINKING_SEAL, ("parts",), note)
         if stop.reason is StopReason.REFUSAL and stop.explanation and not self._refused:
             frames.append(self._delta({"refusal": stop.explanation}))
         word = finish_word(stop, calls=self._calls > 0, refusal=self._refused, legacy=self._legacy)

@@ -3,64 +3,115 @@
 from __future__ import annotations
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_chat.reasoning import Details, Said, detail_text, repeats, text_seal
-from dragoman.protocols.openai_chat.shapes import DETAILS, REASONING_FIELDS
+from dragoman.protocols.openai_chat.details import Blocks, Details, block_text, detail_text, repeats, text_of
+from dragoman.protocols.openai_chat.reasoning import Said, Structured, text_seal
+from dragoman.protocols.openai_chat.shapes import BLOCKS, CONTENT, DETAILS, OPAQUE, OTHERS_TOO, REASONING_FIELDS
 from dragoman.wire.json import kind_of
 
 
 class ThinkingRun:
     """One stretch of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
 
-    __slots__ = ("_details", "_since", "pieces", "said")
+    __slots__ = ("_blocks", "_details", "_opaque", "_part", "_since", "pieces", "said")
 
     def __init__(self) -> None:
         self.said: Said | None = None
         self.pieces: list[str] = []
         self._details = Details()
+        self._blocks = Blocks()
+        self._opaque = ""
+        self._part: JsonObject | None = None
         self._since = 0
 
     def take(self, delta: JsonObject) -> str:
         """Read the reasoning members of a delta and give the text that is new."""
         told = ""
         for field in REASONING_FIELDS:
-            text = delta.get(field)
-            if not text:
+            value = delta.get(field)
+            if not value:
                 continue
-            if not isinstance(text, str):
-                raise WireError(f"/choices/0/delta/{field}", "string", kind_of(text))
+            text = text_of(value)
+            if text is None:
+                if field == OTHERS_TOO:
+                    continue
+                raise WireError(f"/choices/0/delta/{field}", "string", kind_of(value))
             if not told:
                 told = text
-                if self.said is None:
+                if self.said is None and text:
                     self.said = Said(field, "")
             elif text == told and self.said is not None and self.said.also is None and self.said.field != field:
                 self.said = Said(self.said.field, "", field)
-        entries = delta.get(DETAILS)
-        if not entries:
-            return told
-        if not isinstance(entries, list):
-            raise WireError(f"/choices/0/delta/{DETAILS}", "array", kind_of(entries))
-        return self._take_details(entries, told)
-
-    def _take_details(self, entries: JsonList, told: str) -> str:
-        found: list[str] = []
+        opaque = delta.get(OPAQUE)
+        if opaque and isinstance(opaque, str):
+            self._opaque = opaque
+        entries, blocks = _objects(delta, DETAILS), _objects(delta, BLOCKS)
         for entry in entries:
-            if isinstance(entry, dict):
-                found.append(detail_text(entry))
-                self._details.add(entry)
-        text = "".join(found)
+            self._details.add(entry)
+        for block in blocks:
+            self._blocks.add(block)
+        if not entries and not blocks:
+            return told
+        text = "".join(map(detail_text, entries)) or "".join(map(block_text, blocks))
+        return self._new(text, told, signed=any(entry.get("signature") for entry in (*entries, *blocks)))
+
+    def _new(self, text: str, told: str, *, signed: bool) -> str:
+        """What of a structured text was not told before."""
         since = "".join(self.pieces[self._since :])
         self._since = len(self.pieces) + bool(told)
         if told or not text:
             return told
         # Some servers repeat at the end, signed, what they have told piece by piece.
-        if repeats(since, text):
+        if repeats(since, text) or (signed and repeats("".join(self.pieces), text)):
             return ""
         self._since += 1
         return text
 
+    def take_part(self, part: JsonObject) -> str:
+        """Read a piece of thinking that stands in the content, and give its text."""
+        text = block_text(part)
+        if self._part is None:
+            self._part = {key: value for key, value in part.items() if value is not None}
+            self.said = self.said or Said(CONTENT, "")
+            return text
+        known, more = self._part.get("thinking"), part.get("thinking")
+        self._part.update({key: value for key, value in part.items() if value is not None and key != "thinking"})
+        self._part["thinking"] = _grown(known, more)
+        return text
+
     def seal(self, target: Target) -> Seal:
         """The seal under which this reasoning returns to the provider."""
-        return text_seal(self.said, "".join(self.pieces), self._details.merged(), target)
+        beside = Structured(
+            details=self._details.merged(),
+            blocks=self._blocks.merged(),
+            opaque=self._opaque,
+            parts=[self._part] if self._part is not None else [],
+        )
+        return text_seal(self.said, "".join(self.pieces), beside, target)
+
+
+def _grown(known: JsonValue, more: JsonValue) -> JsonValue:
+    """Thinking and more of it; texts that follow each other are one."""
+    if not isinstance(known, list):
+        return known + more if isinstance(known, str) and isinstance(more, str) else more if known is None else known
+    grown = JsonList(known)
+    for piece in more if isinstance(more, list) else ():
+        last = grown[-1] if grown else None
+        if isinstance(last, dict) and isinstance(piece, dict):
+            said, then = last.get("text"), piece.get("text")
+            if isinstance(said, str) and isinstance(then, str):
+                grown[-1] = {**last, "text": said + then}
+                continue
+        grown.append(piece)
+    return grown
+
+
+def _objects(delta: JsonObject, key: str) -> list[JsonObject]:
+    value = delta.get(key)
+    if not value:
+        return []
+    if not isinstance(value, list):
+        raise WireError(f"/choices/0/delta/{key}", "array", kind_of(value))
+    return [entry for entry in value if isinstance(entry, dict)]

@@ -23,9 +23,9 @@ from dragoman.model.parts import (
     ToolResult,
 )
 from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_chat.echo import Echo, turns_with_calls
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
-from dragoman.protocols.openai_chat.reasoning import write_echo
 from dragoman.protocols.openai_chat.shapes import (
     CONTINUE_EXACTLY,
     ERROR_PREFIX,
@@ -34,13 +34,13 @@ from dragoman.protocols.openai_chat.shapes import (
     SUMMARY_OPENING,
     UNDERSTOOD,
 )
+from dragoman.protocols.openai_chat.spoken import Spoken, joined_content
 from dragoman.rules import ids
 from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.arguments import passed_on
 from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind
 from dragoman.rules.extras import drop_extras, foreign_text
 from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
-from dragoman.rules.seals import opens
 from dragoman.rules.toolnames import ToolTable
 from dragoman.rules.unwrap import wrap_input
 
@@ -66,11 +66,14 @@ class TurnEncoder:
         # Where the turn stands that is written.
         self._turn_at: Place = ("messages",)
         self._says = self._written.append if target.abilities.user_after_tool else self._say_apart
+        # Whether a call was made between the two messages of a user that the turn written now stands between.
+        self._called = False
 
     def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
         """All messages; `closing` is one more instruction of this library's own."""
         self._instructions(instructions, closing)
-        for turn in turns:
+        called = turns_with_calls(turns) if self._abilities.echo_thinking == "turns" else ()
+        for number, turn in enumerate(turns):
             kind = turn.kind
             if turn.places:
                 self._turn_at = turn.places[0]
@@ -80,6 +83,7 @@ class TurnEncoder:
             if self._attached:
                 self._flush()
             if kind is _ASSISTANT:
+                self._called = number in called
                 self._assistant(turn)
             elif kind is _RESULTS:
                 self._results(turn)
@@ -106,7 +110,7 @@ class TurnEncoder:
         if closing is not None:
             texts.append({"type": "text", "text": closing})
         if texts:
-            self._written.append({"role": "system", "content": _content(texts)})
+            self._written.append({"role": "system", "content": joined_content(texts)})
 
     def _without_telemetry(self, text: str, at: Place) -> str:
         kept = without_telemetry(text)
@@ -134,14 +138,14 @@ class TurnEncoder:
         if self._begun and not self._abilities.system_anywhere:
             self._ledger.approximated(Feature.LATE_INSTRUCTIONS, turn.places[0], "written as a tagged user message")
             late: list[JsonObject] = [{**text, "text": tagged(str(text["text"]))} for text in texts]
-            self._says({"role": "user", "content": _content(late)})
+            self._says({"role": "user", "content": joined_content(late)})
             return
         # The two roles are one thing where a server knows only the older one.
         developer = turn.kind is TurnKind.DEVELOPER and self._abilities.developer_role
         if not self._abilities.system_anywhere and self._written:
             self._join_leading(texts)
             return
-        self._says({"role": "developer" if developer else "system", "content": _content(texts)})
+        self._says({"role": "developer" if developer else "system", "content": joined_content(texts)})
 
     def _join_leading(self, texts: list[JsonObject]) -> None:
         """Servers that want one system message, and want it first, get the leading ones as one."""
@@ -151,7 +155,7 @@ class TurnEncoder:
             before: list[JsonObject] = [{"type": "text", "text": known}]
             if isinstance(known, list):
                 before = [part for part in known if isinstance(part, dict)]
-            leading["content"] = _content(before + texts)
+            leading["content"] = joined_content(before + texts)
 
     def _user(self, turn: Turn) -> None:
         self._begun = True
@@ -169,7 +173,7 @@ class TurnEncoder:
                 parts += self._parts.parts(part, at)
         if not parts and any(isinstance(part, Foreign) and part.applied is not None for part in turn.parts):
             return
-        self._says({"role": "user", "content": _content(parts)})
+        self._says({"role": "user", "content": joined_content(parts)})
 
     def _say_apart(self, message: JsonObject) -> None:
         """Write what the user or an instruction says, for a server that takes neither right after a result (T15)."""
@@ -216,20 +220,27 @@ class TurnEncoder:
         self._assistant_message(turn.parts[start:], turn.places[start:])
 
     def _assistant_message(self, parts: Sequence[Part], places: Sequence[Place]) -> None:
-        spoken = _Spoken()
-        calls: JsonList = []
-        thinking: list[tuple[Thinking, Place]] = []
+        spoken = Spoken()
+        calls: list[ToolCall] = []
+        written: list[JsonObject] = []
+        called: list[Place] = []
+        echo: Echo | None = None
         refusals: list[str] = []
         for part, at in zip(parts, places, strict=True):
             kind = type(part)
             if kind is Text:
                 spoken.add(self._parts.text(part, at), at)  # type: ignore[arg-type]  # `kind` is its type
-            elif kind is ToolCall:
+            elif isinstance(part, ToolCall):
                 spoken.apart = True
-                calls.append(self._call(part, at))  # type: ignore[arg-type]  # `kind` is its type
-            elif kind is Thinking:
+                calls.append(part)
+                written.append(self._call(part, at))
+                called.append(at)
+            elif isinstance(part, Thinking):
                 spoken.apart = True
-                thinking.append((part, at))  # type: ignore[arg-type]  # `kind` is its type
+                echo = echo or self._echo(parts)
+                said = echo.take(part, at, len(calls))
+                if said:
+                    spoken.put(said)
             elif isinstance(part, Refusal):
                 drop_extras(part.extras, at, self._ledger)
                 refusals.append(part.text)
@@ -238,16 +249,24 @@ class TurnEncoder:
                 self._other(part, at, spoken)
         content = spoken.content()
         message: JsonObject = {"role": "assistant", "content": content}
-        if thinking or self._abilities.demands_thinking:
-            self._thinking(thinking, message, beside_calls=bool(calls))
+        if echo is None and (self._abilities.demands_thinking or self._abilities.call_proof):
+            echo = self._echo(parts)
+        if echo is not None and places:
+            echo.write(message, places[0])
         if refusals:
             message["refusal"] = "".join(refusals)
-        if calls:
-            message["tool_calls"] = calls
-        if content is not None or refusals or calls:
+        if written:
+            message["tool_calls"] = JsonList(written)
+        if echo is not None:
+            echo.prove(message, calls, written, called)
+        if content is not None or refusals or written:
             self._written.append(message)
 
-    def _other(self, part: Part, at: Place, spoken: _Spoken) -> None:
+    def _echo(self, parts: Sequence[Part]) -> Echo:
+        in_turn = self._called or any(isinstance(part, ToolCall) for part in parts)
+        return Echo(self._target, self._ledger, in_turn=in_turn)
+
+    def _other(self, part: Part, at: Place, spoken: Spoken) -> None:
         """A part of an assistant's turn that this protocol has no form for."""
         if isinstance(part, HostedCall | HostedResult):
             self._ledger.dropped(HOSTED[part.kind], at, "what another provider ran itself is not carried over")
@@ -257,25 +276,6 @@ class TurnEncoder:
                 spoken.add({"type": "text", "text": said}, at)
         else:
             self._ledger.dropped(Feature.FOREIGN_CONTENT, at, "an assistant message is text only here")
-
-    def _thinking(self, thinking: list[tuple[Thinking, Place]], message: JsonObject, *, beside_calls: bool) -> None:
-        wanted = self._abilities.echo_thinking
-        welcome = wanted == "all" or (wanted == "calls" and beside_calls)
-        target = self._target
-        kept: list[Thinking] = []
-        for part, at in thinking:
-            seal = part.seal
-            if seal is None or not opens(seal, NAME, target.model, self._abilities, target.upstream):
-                self._ledger.dropped(Feature.THINKING, at, "this provider did not issue it")
-            elif not welcome:
-                self._ledger.dropped(Feature.THINKING, at, "this provider takes reasoning back only beside calls")
-            else:
-                drop_extras(part.extras, at, self._ledger)
-                kept.append(part)
-        if kept:
-            write_echo(kept, message)
-        elif beside_calls and self._abilities.demands_thinking:
-            message["reasoning_content"] = ""
 
     def _call(self, part: ToolCall, at: Place) -> JsonObject:
         if not part.name:
@@ -341,7 +341,7 @@ class TurnEncoder:
             if not text.startswith(ERROR_PREFIX):
                 text = ERROR_PREFIX + text
         content = [self._parts.mark({"type": "text", "text": text}, mark, (*at, "cache"))]
-        self._written.append({"role": "tool", "tool_call_id": call_id, "content": _content(content)})
+        self._written.append({"role": "tool", "tool_call_id": call_id, "content": joined_content(content)})
 
     def _prefill(self, turns: list[Turn]) -> None:
         """A last assistant message: only servers with an option for it go on where it stops (T14)."""
@@ -363,48 +363,3 @@ def _add_text(message: JsonObject, text: str) -> None:
         content.append({"type": "text", "text": text})
     else:
         message["content"] = f"{content}\n\n{text}" if isinstance(content, str) and content else text
-
-
-def _content(parts: list[JsonObject]) -> JsonValue:
-    """A string when every part is plain text, else the parts in order."""
-    texts: list[str] = []
-    for part in parts:
-        text = part.get("text")
-        if len(part) != 2 or not isinstance(text, str):
-            return list[JsonValue](parts)
-        texts.append(text)
-    return texts[0] if len(texts) == 1 else "\n\n".join(texts)
-
-
-class _Spoken:
-    """The text of an assistant message: adjacent blocks are glued, others stand a blank line apart (T11).
-
-    `apart` is set when something that is no text stands between.
-    """
-
-    __slots__ = ("_at", "_parts", "apart")
-
-    def __init__(self) -> None:
-        self._parts: list[JsonObject] = []
-        self._at: Place = ()
-        self.apart = False
-
-    def add(self, part: JsonObject, at: Place) -> None:
-        """Add text; another unit of the client's wire is another paragraph."""
-        if self._parts and (self.apart or self._at[:2] != at[:2]):
-            part["text"] = "\n\n" + str(part["text"])
-        self._at = at
-        self.apart = False
-        self._parts.append(part)
-
-    def content(self) -> JsonValue:
-        """The content member: null if there is no text."""
-        parts = self._parts
-        if not parts:
-            return None
-        if len(parts) == 1 and len(parts[0]) == 2:
-            return parts[0]["text"]
-        for part in parts:
-            if len(part) != 2:
-                return list[JsonValue](parts)
-        return "".join([str(part["text"]) for part in parts])

@@ -1,0 +1,179 @@
+"""Reasoning that a client sends back: each piece under the seal of its issuer (mapping.md §11, V1 and V2)."""
+
+from __future__ import annotations
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Extras, Foreign, Part, Seal, Thinking, ThinkingKind
+from dragoman.protocols.openai_chat.details import block_text, detail_text, repeats
+from dragoman.protocols.openai_chat.reasoning import (
+    NOTHING,
+    Said,
+    Structured,
+    read_said,
+    read_structured,
+    sealed_text,
+    text_seal,
+)
+from dragoman.protocols.openai_chat.shapes import (
+    ANTHROPIC,
+    BLOCKS,
+    CONTENT,
+    DETAIL_ENCRYPTED,
+    FORMAT_ANTHROPIC,
+    FORMAT_RESPONSES,
+    NAME,
+    RESPONSES,
+    THINKING_PARTS,
+)
+from dragoman.rules.seals import from_envelope
+from dragoman.wire.fields import Fields
+
+# Members of a details entry that the model or the seal holds.
+_KNOWN = frozenset({"type", "text", "summary", "data", "signature", "format", "model", "index", "id"})
+
+
+def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
+    """The reasoning beside the content of a client's message, and a sealed turn (V1)."""
+    said = read_said(message)
+    beside = read_structured(message)
+    if beside == NOTHING:
+        return ([Thinking(text=said.text, seal=text_seal(said, said.text))] if said is not None else []), None
+    echo = _Echo()
+    for entry in beside.details:
+        echo.take(entry)
+    found = echo.parts()
+    loose: list[JsonObject] = []
+    for block in beside.blocks:
+        signed = _signed_block(block, BLOCKS, said)
+        if signed is None:
+            loose.append(block)
+        else:
+            found.append(signed)
+    parts: list[Part] = list(found)
+    rest = Structured(details=echo.loose, blocks=loose, opaque=beside.opaque)
+    if said is not None and not repeats(said.text, "".join([part.text for part in found])):
+        parts.insert(0, sealed_text(said, said.text, rest))
+    elif rest != NOTHING:
+        parts.append(sealed_text(None, rest.text(), rest))
+    return parts, echo.turn
+
+
+def thinking_in_content(parts: tuple[Part, ...]) -> list[Part]:
+    """An assistant's content with the thinking in it as such, in its place."""
+    return [_from_content(part) if isinstance(part, Foreign) else part for part in parts]
+
+
+def _from_content(part: Foreign) -> Part:
+    if part.kind not in THINKING_PARTS:
+        return part
+    signed = _signed_block(part.body, CONTENT, None)
+    if signed is not None:
+        return signed
+    text = block_text(part.body)
+    return sealed_text(Said(CONTENT, text), text, Structured(parts=[part.body]))
+
+
+def _signed_block(block: JsonObject, where: str, said: Said | None) -> Thinking | None:
+    """A block of Messages that its issuer signed, as clients keep it in this protocol; None if it proves nothing."""
+    kind, text = block.get("type"), block.get("thinking")
+    token = block.get("data" if kind == "redacted_thinking" else "signature")
+    if not isinstance(token, str) or not token or not isinstance(text, str | None):
+        return None
+    shown = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
+    sealed = from_envelope(token)
+    if sealed is not None:
+        return Thinking(text=text or "", kind=shown, seal=sealed)
+    seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=block)
+    mark: JsonObject = {where: None} if said is None else {where: None, said.field: None}
+    return Thinking(text=text or "", kind=shown, seal=seal, extras=Extras(origin=NAME, fields=mark))
+
+
+class _Echo:
+    """Sorts details entries by issuer."""
+
+    def __init__(self) -> None:
+        self.turn: Seal | None = None
+        self.loose: list[JsonObject] = []
+        self._found: list[Thinking | list[JsonObject]] = []
+        self._items: dict[str, list[JsonObject]] = {}
+
+    def take(self, entry: JsonObject) -> None:
+        """Sort one entry."""
+        data, signature, form = entry.get("data"), entry.get("signature"), entry.get("format")
+        token = data if isinstance(data, str) else signature if isinstance(signature, str) else ""
+        sealed = from_envelope(token)
+        if sealed is not None and sealed.kind == "turn":
+            self.turn = sealed
+        elif form == FORMAT_RESPONSES:
+            self._group(entry)
+        elif sealed is not None:
+            self._found.append(_thinking(detail_text(entry), sealed, entry))
+        elif form == FORMAT_ANTHROPIC and (native := _anthropic_seal(entry)) is not None:
+            self._found.append(_thinking(detail_text(entry), native, entry))
+        else:
+            self.loose.append(entry)
+
+    def _group(self, entry: JsonObject) -> None:
+        key = str(entry.get("id") or "")
+        group = self._items.get(key)
+        if group is None:
+            group = self._items[key] = []
+            self._found.append(group)
+        group.append(entry)
+
+    def parts(self) -> list[Thinking]:
+        """The sealed reasoning, in order of first appearance."""
+        return [found if isinstance(found, Thinking) else _responses_thinking(found) for found in self._found]
+
+
+def _anthropic_seal(entry: JsonObject) -> Seal | None:
+    signature, data = entry.get("signature"), entry.get("data")
+    if entry.get("type") == DETAIL_ENCRYPTED and isinstance(data, str):
+        kind, body = "redacted", JsonObject(type="redacted_thinking", data=data)
+    elif isinstance(signature, str) and signature:
+        kind, body = "thinking", JsonObject(type="thinking", thinking=detail_text(entry), signature=signature)
+    else:
+        return None
+    return Seal(origin=ANTHROPIC, kind=kind, body=body, model=_model(entry))
+
+
+def _model(entry: JsonObject) -> str | None:
+    model = entry.get("model")
+    return model if isinstance(model, str) and model else None
+
+
+def _thinking(text: str, seal: Seal, *entries: JsonObject) -> Thinking:
+    unknown: JsonObject = {}
+    for entry in entries:
+        unknown.update((key, value) for key, value in entry.items() if key not in _KNOWN)
+    item_id = entries[0].get("id")
+    kind = ThinkingKind.WITHHELD if not text else ThinkingKind.FULL
+    if text and seal.kind == "item":
+        kind = ThinkingKind.SUMMARY
+    return Thinking(
+        text=text,
+        kind=kind,
+        seal=seal,
+        id=item_id if isinstance(item_id, str) else None,
+        extras=Extras(origin=NAME, fields=unknown) if unknown else None,
+    )
+
+
+def _responses_thinking(entries: list[JsonObject]) -> Thinking:
+    """One reasoning item of Responses out of the entries that share its id."""
+    summaries = [detail_text(entry) for entry in entries if entry.get("type") != DETAIL_ENCRYPTED]
+    data = next((entry["data"] for entry in entries if isinstance(entry.get("data"), str)), None)
+    text = "\n\n".join(summaries)
+    sealed = from_envelope(data) if isinstance(data, str) else None
+    if sealed is None:
+        body: JsonObject = {
+            "id": entries[0].get("id"),
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": summary} for summary in summaries],
+        }
+        if body["id"] is None:
+            del body["id"]
+        if data is not None:
+            body["encrypted_content"] = data
+        sealed = Seal(origin=RESPONSES, kind="item", body=body, model=_model(entries[0]))
+    return _thinking(text, sealed, *entries)

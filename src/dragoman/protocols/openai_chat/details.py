@@ -1,0 +1,117 @@
+"""Structured reasoning, put together as it comes: `reasoning_details`, and `thinking_blocks` of LiteLLM (V7)."""
+
+from __future__ import annotations
+
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.wire.json import encode_text
+
+
+class Details:
+    """Entries of `reasoning_details` as they come; one of the same index and type, or a bare signature, completes the
+    earlier."""
+
+    __slots__ = ("_by_index", "_entries", "_texts")
+
+    def __init__(self) -> None:
+        self._entries: list[JsonObject] = []
+        self._by_index: dict[str, int] = {}
+        # What an entry says, by its number and member, in the pieces that it came in.
+        self._texts: dict[tuple[int, str], list[str]] = {}
+
+    def add(self, entry: JsonObject) -> None:
+        """Take the next entry."""
+        number = self._completed(entry)
+        if number is None:
+            self._entries.append({key: value for key, value in entry.items() if value is not None})
+            return
+        earlier = self._entries[number]
+        for key, value in entry.items():
+            known = earlier.get(key)
+            if key in _JOINED and isinstance(value, str) and isinstance(known, str):
+                self._texts.setdefault((number, key), [known]).append(value)
+            elif value is not None and value != "":
+                earlier[key] = value
+                self._texts.pop((number, key), None)
+
+    def merged(self) -> list[JsonObject]:
+        """The entries so far, each once."""
+        for (number, key), pieces in self._texts.items():
+            self._entries[number][key] = "".join(pieces)
+        self._texts.clear()
+        return self._entries
+
+    def _completed(self, entry: JsonObject) -> int | None:
+        """The number of the entry that this one completes; None if it is one of its own."""
+        index = entry.get("index")
+        if index is None:
+            bare = bool(entry.get("signature")) and not any(entry.get(key) for key in ("text", "summary", "data"))
+            return len(self._entries) - 1 if self._entries and bare else None
+        known = self._by_index.setdefault(encode_text([index, entry.get("type")]), len(self._entries))
+        return known if known < len(self._entries) else None
+
+
+_JOINED = ("text", "summary")
+
+
+def detail_text(entry: JsonObject) -> str:
+    """What can be read of an entry."""
+    text = entry.get("text") or entry.get("summary")
+    return text if isinstance(text, str) else ""
+
+
+def repeats(text: str, joined: str) -> bool:
+    """Whether two texts are the same but for white space; servers join the pieces of one text in different ways."""
+    return text == joined or "".join(text.split()) == "".join(joined.split())
+
+
+class Blocks:
+    """Entries of `thinking_blocks`: they have no index, so one without a signature is open for what follows.
+
+    https://docs.litellm.ai/docs/reasoning_content
+    """
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: list[JsonObject] = []
+
+    def add(self, block: JsonObject) -> None:
+        """Take the next block, or more of the last one."""
+        last = self._blocks[-1] if self._blocks else None
+        if last is None or not _is_open(last) or block.get("type", "thinking") != last.get("type", "thinking"):
+            self._blocks.append({key: value for key, value in block.items() if value is not None})
+            return
+        more, known = block.get("thinking"), last.get("thinking")
+        if isinstance(more, str):
+            # The signed block at the end may say again what came in pieces.
+            said = known if isinstance(known, str) else ""
+            last["thinking"] = said if block.get("signature") and more == said else said + more
+        last.update({key: value for key, value in block.items() if value and key != "thinking"})
+
+    def merged(self) -> list[JsonObject]:
+        """The blocks so far, each once."""
+        return self._blocks
+
+
+def _is_open(block: JsonObject) -> bool:
+    return not block.get("signature") and not block.get("data")
+
+
+def block_text(block: JsonObject) -> str:
+    """What can be read of a block: text, or parts of it (Mistral: https://docs.mistral.ai/capabilities/reasoning/)."""
+    said = block.get("thinking")
+    return text_of(said) or ""
+
+
+def text_of(value: JsonValue) -> str | None:
+    """The text of a member that is a string or a list of parts; None if it is neither."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None
+    texts: list[str] = []
+    for part in value:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            texts.append(text)
+    return "".join(texts)

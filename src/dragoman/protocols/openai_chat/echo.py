@@ -1,0 +1,110 @@
+"""Reasoning and proofs on their way back to the provider that gave them (mapping.md §11: V2, V7, V12)."""
+
+from __future__ import annotations
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger, Place
+from dragoman.model.parts import Seal, Thinking, ToolCall
+from dragoman.protocols.codec import Target
+from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, matches, stand_in
+from dragoman.protocols.openai_chat.reasoning import content_parts, write_echo
+from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.rules.conversation import Turn, TurnKind
+from dragoman.rules.extras import drop_extras
+from dragoman.rules.seals import opens
+
+_NOT_ISSUED = "this provider did not issue it"
+_UNWELCOME = {
+    "calls": "this provider takes reasoning back only beside calls",
+    "turns": "this provider takes reasoning back only of turns with calls",
+    "none": "this provider takes no reasoning back",
+}
+
+
+class Echo:
+    """What one assistant message says of its reasoning; `in_turn` says that a call was made in its turn."""
+
+    __slots__ = ("_in_turn", "_kept", "_ledger", "_proofs", "_target")
+
+    def __init__(self, target: Target, ledger: Ledger, *, in_turn: bool) -> None:
+        self._target = target
+        self._ledger = ledger
+        self._in_turn = in_turn
+        self._kept: list[Thinking] = []
+        self._proofs: list[tuple[Seal, Place, int]] = []
+
+    def take(self, part: Thinking, at: Place, calls: int) -> list[JsonObject]:
+        """Take one part, after so many calls; give what of it stands in the content."""
+        seal, target, wanted = part.seal, self._target, self._target.abilities.echo_thinking
+        proof = is_proof(part)
+        if seal is None or not opens(seal, NAME, target.model, target.abilities, target.upstream):
+            self._ledger.dropped(Feature.THINKING_SEAL if proof else Feature.THINKING, at, _NOT_ISSUED)
+            return []
+        if proof:
+            self._proofs.append((seal, at, calls))
+            return []
+        if wanted != "all" and (wanted == "none" or not self._in_turn):
+            self._ledger.dropped(Feature.THINKING, at, _UNWELCOME[wanted])
+            return []
+        drop_extras(part.extras, at, self._ledger)
+        self._kept.append(part)
+        return content_parts(part)
+
+    def write(self, message: JsonObject, at: Place) -> None:
+        """Write the reasoning that goes back, or what says that there is none."""
+        abilities = self._target.abilities
+        if self._kept:
+            write_echo(self._kept, message)
+        elif self._in_turn and abilities.demands_thinking:
+            message["reasoning_content"] = abilities.missing_thinking
+            if abilities.missing_thinking:
+                self._ledger.invented(Feature.THINKING, at, "this provider demands reasoning; a blank stands for it")
+
+    def prove(self, message: JsonObject, calls: list[ToolCall], written: list[JsonObject], places: list[Place]) -> None:
+        """Hang each proof on its call or on the message; the first call of a step gets one in any case (V12)."""
+        proven: set[int] = set()
+        for seal, at, before in self._proofs:
+            call_id = seal.body.get("call_id")
+            if not call_id:
+                hang(seal, message)
+                continue
+            found = next((n for n, call in enumerate(calls) if matches(call.call_id, str(call_id))), None)
+            if found is None and before < len(calls) and before not in proven:
+                # Its call got another id on the way; a proof stands directly before its call.
+                found = before
+            if found is None:
+                self._ledger.dropped(Feature.THINKING_SEAL, at, "the call that it proves is gone")
+                continue
+            proven.add(found)
+            hang(seal, written[found])
+        value = self._target.abilities.call_proof
+        if value and written and not call_proof(written[0]):
+            stand_in(value, written[0])
+            self._ledger.invented(
+                Feature.THINKING_SEAL, places[0], "a documented value stands for the proof of the call"
+            )
+
+
+def turns_with_calls(turns: list[Turn]) -> set[int]:
+    """The assistant's turns between two messages of a user that are no results, if a call was made there (V7).
+
+    What stands directly after results belongs to them: clients put reminders there.
+    """
+    found: set[int] = set()
+    since: list[int] = []
+    called = after_results = False
+    for number, turn in enumerate(turns):
+        if turn.kind is _ASSISTANT:
+            since.append(number)
+            called = called or turn.pairs
+        elif turn.kind is _USER and not after_results:
+            found.update(since if called else ())
+            since, called = [], False
+        after_results = turn.kind is _RESULTS
+    found.update(since if called else ())
+    return found
+
+
+# Members of an enumeration are looked up slowly; these are asked for with every turn.
+_USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS

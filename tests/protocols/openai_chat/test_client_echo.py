@@ -1,0 +1,54 @@
+"""Reasoning in the history of a client of this protocol, in all its spellings."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.protocols.openai_chat import CODEC
+from dragoman.translate import translate_request
+from dragoman.wire.json import decode_object
+from tests.protocols.openai_chat.room import A, C, R, ask, objects
+from tests.protocols.openai_chat.second_turn import (
+    BLOCK,
+    REDACTED,
+    SIGNED,
+    THOUGHT,
+    call,
+)
+
+HISTORY: dict[str, JsonObject] = {
+    "thinking_blocks": {"content": "x", "thinking_blocks": [BLOCK, REDACTED]},
+    "thinking_blocks beside the text": {"content": "x", "reasoning_content": "I look", "thinking_blocks": [BLOCK]},
+    "unsigned blocks": {"content": "x", "thinking_blocks": [{"type": "thinking", "thinking": "I look"}]},
+    "opaque": {"content": "x", "reasoning_text": "I look", "reasoning_opaque": "o"},
+    "Mistral": {"content": [THOUGHT, {"type": "text", "text": "x"}]},
+    "blocks in content": {"content": [BLOCK, REDACTED, {"type": "text", "text": "x"}]},
+    "proof of a call": {"content": "x", "tool_calls": [call(extra_content=SIGNED)]},
+}
+
+
+@pytest.mark.parametrize("name", HISTORY)
+def test_item_3_a_chat_client_s_history_is_written_home_as_it_was(name: str) -> None:
+    message: JsonObject = {"role": "assistant", **HISTORY[name]}
+    request = CODEC.decode_request({"model": "m", "messages": [message]})
+    encoded = CODEC.encode_request(request, ask().target, Ledger()).body
+    assert encoded["messages"] == [message]
+
+
+@pytest.mark.parametrize("target", [A, R])
+@pytest.mark.parametrize("name", HISTORY)
+def test_item_3_what_a_chat_client_sends_is_restored_or_reported(name: str, target: str) -> None:
+    messages: JsonList = [{"role": "user", "content": "hi"}, {"role": "assistant", **HISTORY[name]}]
+    if name == "proof of a call":
+        messages.append({"role": "tool", "tool_call_id": "c1", "content": "rain"})
+    messages.append({"role": "user", "content": "more"})
+    asked = translate_request({"model": "claude-opus-4-6", "messages": messages}, source=C, target=target)
+    features = {loss["feature"] for loss in asked.losses if loss["fate"] == "dropped"}
+    if target == A and "blocks" in name and name != "unsigned blocks":
+        content = objects(decode_object(asked.body), "messages", 1, "content")
+        signed = [block for block in content if block["type"] != "text"]
+        assert signed == ([BLOCK, REDACTED] if "text" not in name else [BLOCK])
+    else:
+        assert features & {"thinking", "thinking_seal"}
