@@ -287,6 +287,9 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = Fa
             texts.setdefault(field, []).append(text)
             if home and isinstance(also := body.get("also"), str):
                 texts.setdefault(also, []).append(text)
+        if home and field == CONTENT and isinstance(text, str) and text:
+            # The content of an answer that is told anew is a string: what stood in it is told beside it.
+            texts.setdefault(REASONING_FIELDS[0], []).append(text)
         if isinstance(value, list) and isinstance(field, str) and field in texts:
             message[field] = value
         if isinstance(opaque, str):

@@ -43,7 +43,6 @@ from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, me
 from dragoman.protocols.openai_chat.reasoning import (
     Said,
     Structured,
-    content_parts,
     decode_answer,
     encode_details,
     indexed,
@@ -365,22 +364,20 @@ def _encode_home(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     thinking: list[Thinking] = []
     # A stream may go on with its text after reasoning or calls: a whole message has one.
-    content, refusals, citations = list[JsonObject](), list[str](), JsonList()
+    texts, refusals, citations = list[str](), list[str](), JsonList()
     calls: list[JsonObject] = []
     proofs: list[Seal] = []
     for part in response.parts:
         match part:
             case Text():
-                content.append({"type": "text", "text": part.text})
+                texts.append(part.text)
                 citations += [citation.native for citation in part.citations]
             case Refusal():
                 refusals.append(part.text)
             case Thinking(seal=Seal() as seal) if is_proof(part):
                 proofs.append(seal)
             case Thinking():
-                in_content = content_parts(part)
-                content += in_content
-                thinking += [] if in_content else [part]
+                thinking.append(part)
             case ToolCall() if part.call_id == ids.legacy_call_id(part.name, 0) and asked.request.legacy_functions:
                 message["function_call"] = {"name": part.name, "arguments": part.arguments}
             case ToolCall():
@@ -388,9 +385,8 @@ def _encode_home(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -
     write_home(thinking, None, message)
     for seal in proofs:
         hang(seal, next((call for call in calls if call["id"] == seal.body.get("call_id")), message))
-    if content:
-        in_parts = any(part["type"] != "text" for part in content)
-        message["content"] = JsonList(content) if in_parts else "".join([str(part["text"]) for part in content])
+    if texts:
+        message["content"] = "".join(texts)
     if citations:
         message["annotations"] = citations
     if refusals:

@@ -55,7 +55,7 @@ from dragoman.protocols.openai_chat.answers import (
 from dragoman.protocols.openai_chat.failure import error_frame
 from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.proofs import hang, is_proof
-from dragoman.protocols.openai_chat.reasoning import content_parts, encode_details, indexed, turn_entry, write_home
+from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry, write_home
 from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, SERVED_TIERS
 from dragoman.protocols.openai_chat.stops import finish_word, report_stop
 from dragoman.protocols.openai_chat.usage import encode_usage
@@ -267,18 +267,11 @@ class ChatStreamEncoder:
         if is_proof(part):
             return self._close_proof(seal)
         delta: JsonObject = {}
-        in_content = content_parts(part)
-        if in_content:
-            delta["content"] = JsonList(in_content)
-        else:
-            write_home([part], None, delta)
-            entries = indexed(encode_details(part), self._details)
-            self._details += len(entries)
-            if entries:
-                delta["reasoning_details"] = JsonList(entries)
-        if not delta and part.text:
-            # What stood inline is told in the usual member.
-            delta["reasoning_content"] = part.text
+        write_home([part], None, delta)
+        entries = indexed(encode_details(part), self._details)
+        self._details += len(entries)
+        if entries:
+            delta["reasoning_details"] = JsonList(entries)
         return self._delta(delta) if delta else b""
 
     def _close_proof(self, seal: Seal) -> bytes:
