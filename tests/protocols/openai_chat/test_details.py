@@ -43,6 +43,10 @@ SPELLINGS: dict[str, tuple[JsonObject, Deltas]] = {
             {"thinking_blocks": [BLOCK]},
         ],
     ),
+    "thinking_blocks elsewhere": (
+        {"thinking_blocks": [BLOCK]},
+        [{"provider_specific_fields": {"thinking_blocks": [BLOCK]}}],
+    ),
     "thinking": ({"thinking": "I look"}, [{"thinking": "I "}, {"thinking": "look"}]),
     "content": (
         {"content": [THOUGHT, {"type": "text", "text": "Hm."}]},

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_chat.think import InlineThinking, split_thinking
+from tests.protocols.openai_chat.room import A
+from tests.protocols.openai_chat.second_turn import CLIENTS, Conversation, lost
 
 CASES = [
     ("<think>why</think>\n\nbecause", "why", "because"),
     ("\n<think>a<b</think>c", "a<b", "c"),
+    ("<thought>why</thought>because</think>", "why", "because</think>"),
     ("no <think>tags</think>", None, "no <think>tags</think>"),
     ("<think>cut", "cut", ""),
     ("<thi", None, "<thi"),
@@ -30,3 +34,40 @@ def test_the_split_does_not_depend_on_the_cuts(content: str, thought: str | None
     pieces.append(splitter.close())
     assert "".join(piece[0] for piece in pieces) == (thought or "")
     assert "".join(piece[1] for piece in pieces) == answer
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_item_3_text_that_gemini_marks_as_thought_is_reasoning(client: str) -> None:
+    marked: JsonObject = {"google": {"thought": True, "thought_signature": "sig-a"}}
+    conversation = Conversation(client, "gemini-2.5-flash", "google")
+    conversation.hears({"content": "<thought>I greet</thought>Hello.", "extra_content": marked}, finish="stop")
+    conversation.says("and now?")
+    assert conversation.messages()[1] == {
+        "role": "assistant",
+        "content": "Hello.",
+        "extra_content": {"google": {"thought_signature": "sig-a"}},
+    }
+    assert lost(conversation) == [("dropped", "thinking")]
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [("<thought>I ", True), ("greet", True), ("</thought>Hel", False), ("lo.", False)],
+        [("<thought>I greet", True), ("</thou", False), ("ght>Hello.", False)],
+        [("I ", True), ("greet", True), ("Hello.", False)],
+    ],
+    ids=["tags", "a tag in two", "marks alone"],
+)
+def test_item_3_marked_text_of_a_stream_is_reasoning(deltas: list[tuple[str, bool]]) -> None:
+    mark: JsonObject = {"extra_content": {"google": {"thought": True}}}
+    conversation = Conversation(A, "gemini-2.5-flash", "google")
+    said = [{"content": text, **(mark if marked else {})} for text, marked in deltas]
+    content = conversation.streams(*said, finish="stop")
+    assert [
+        (block["type"], block.get("thinking") or block.get("text")) for block in content if isinstance(block, dict)
+    ] == [
+        ("thinking", "I greet"),
+        ("text", "Hello."),
+    ]
+    assert lost(conversation) == []

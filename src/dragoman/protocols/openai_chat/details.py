@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.protocols.openai_chat.shapes import BESIDE, BLOCKS, REASONING_FIELDS
 from dragoman.wire.json import encode_text
 
 
@@ -115,3 +116,18 @@ def text_of(value: JsonValue) -> str | None:
         if isinstance(text, str):
             texts.append(text)
     return "".join(texts)
+
+
+def nested_blocks(owner: JsonObject) -> JsonValue:
+    """The blocks of a message or delta: LiteLLM says them in a member of their own, in another, or in both."""
+    blocks, beside = owner.get(BLOCKS), owner.get(BESIDE)
+    return blocks if blocks or not isinstance(beside, dict) else beside.get(BLOCKS)
+
+
+def repeats_itself(owner: JsonObject) -> bool:
+    """Whether what LiteLLM says beside the message is nothing but its reasoning once more."""
+    beside = owner.get(BESIDE)
+    return isinstance(beside, dict) and all(key in _REASONING or value is None for key, value in beside.items())
+
+
+_REASONING = frozenset({BLOCKS, *REASONING_FIELDS})

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Part, Seal, Thinking, ThinkingKind
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.protocols.openai_chat.shapes import BESIDE, NAME
 from dragoman.rules import ids
 
 EXTRA_CONTENT = "extra_content"
-PROVEN = (EXTRA_CONTENT, "provider_specific_fields", "thought_signature")
+PROVEN = (EXTRA_CONTENT, BESIDE, "thought_signature")
 _SIGNATURES = frozenset({"thought_signature", "thought_signatures"})
 _RULES = (ids.ANTHROPIC, ids.CHAT, ids.RESPONSES)
 
@@ -32,7 +32,30 @@ def call_proof(call: JsonObject) -> JsonObject:
 
 def message_proof(message: JsonObject) -> JsonObject:
     """The members of a message or a delta that prove its text: those with a signature in them."""
-    return {key: message[key] for key in PROVEN[:2] if _signed(message.get(key))}
+    return {key: _unmarked(message[key]) for key in PROVEN[:2] if _signed(message.get(key))}
+
+
+def is_thought(message: JsonObject) -> bool:
+    """Whether the text of a message or a delta is marked as reasoning, or begins with it.
+
+    https://ai.google.dev/gemini-api/docs/openai
+    """
+    content = message.get(EXTRA_CONTENT)
+    google = content.get("google") if isinstance(content, dict) else None
+    return isinstance(google, dict) and google.get(_MARK) is True
+
+
+_MARK = "thought"
+
+
+def _unmarked(content: JsonValue) -> JsonValue:
+    """What proves a text, without the mark of the reasoning that stood before it."""
+    if not isinstance(content, dict):
+        return content
+    return {
+        key: {name: one for name, one in value.items() if name != _MARK} if isinstance(value, dict) else value
+        for key, value in content.items()
+    }
 
 
 def _says(value: JsonValue) -> bool:

@@ -20,9 +20,18 @@ from msgspec.structs import replace
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Part, Refusal, Seal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_chat.details import Blocks, Details, block_text, detail_text, text_of
+from dragoman.protocols.openai_chat.details import (
+    Blocks,
+    Details,
+    block_text,
+    detail_text,
+    nested_blocks,
+    repeats_itself,
+    text_of,
+)
 from dragoman.protocols.openai_chat.shapes import (
     ANTHROPIC,
+    BESIDE,
     BLOCKS,
     CONTENT,
     DETAIL_ENCRYPTED,
@@ -107,7 +116,7 @@ def _readable(message: Fields, field: str, value: JsonValue) -> str | None:
 def read_structured(message: Fields) -> Structured:
     """What a message says of its reasoning in objects and proofs."""
     value = message.value
-    if DETAILS not in value and BLOCKS not in value and OPAQUE not in value:
+    if not (DETAILS in value or BLOCKS in value or OPAQUE in value or BESIDE in value):
         return NOTHING
     details, blocks = Details(), Blocks()
     for entry in message.each(DETAILS):
@@ -115,8 +124,11 @@ def read_structured(message: Fields) -> Structured:
             entry.optional_text(key)
         entry.optional_integer("index")
         details.add(entry.value)
-    for block in message.each(BLOCKS):
+    said = message.each(BLOCKS) or Fields({BLOCKS: nested_blocks(value)}, message.path).each(BLOCKS)
+    for block in said:
         blocks.add(block.value)
+    if repeats_itself(value):
+        message.skip(BESIDE)
     opaque = message.optional_text(OPAQUE) or ""
     return Structured(details=details.merged(), blocks=blocks.merged(), opaque=opaque)
 

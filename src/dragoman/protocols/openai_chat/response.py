@@ -39,7 +39,16 @@ from dragoman.protocols.openai_chat.messages import (
     write_call,
 )
 from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
-from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, message_proof, proof_part, without_proof
+from dragoman.protocols.openai_chat.proofs import (
+    EXTRA_CONTENT,
+    call_proof,
+    hang,
+    is_proof,
+    is_thought,
+    message_proof,
+    proof_part,
+    without_proof,
+)
 from dragoman.protocols.openai_chat.reasoning import (
     Said,
     Structured,
@@ -156,7 +165,10 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
     parts: list[Part] = []
     thinking = decode_answer(message, asked.target)
     content = _decode_content(message, asked.target, ledger)
-    if asked.target.abilities.inline_thinking and thinking is None and len(content) == 1:
+    marked = is_thought(message.value)
+    if marked:
+        message.skip(EXTRA_CONTENT)
+    if (marked or asked.target.abilities.inline_thinking) and thinking is None and len(content) == 1:
         content = _split(content[0], asked.target)
     if thinking is not None:
         parts.append(thinking)

@@ -25,6 +25,7 @@ OTHERS_TOO = "thinking"
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", OTHERS_TOO)
 DETAILS = "reasoning_details"
 BLOCKS = "thinking_blocks"
+BESIDE = "provider_specific_fields"
 OPAQUE = "reasoning_opaque"
 CONTENT = "content"
 # Types of content parts that hold reasoning.

@@ -37,10 +37,12 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_chat.details import nested_blocks, repeats_itself
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in, failure_of
 from dragoman.protocols.openai_chat.parts import decode_annotation
-from dragoman.protocols.openai_chat.proofs import message_proof, proof_part
+from dragoman.protocols.openai_chat.proofs import EXTRA_CONTENT, is_thought, message_proof, proof_part
 from dragoman.protocols.openai_chat.shapes import (
+    BESIDE,
     BLOCKS,
     CONTENT,
     DETAILS,
@@ -52,7 +54,7 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
-from dragoman.protocols.openai_chat.think import INLINE, InlineThinking
+from dragoman.protocols.openai_chat.think import INLINE, THOUGHT, InlineThinking
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in, whole_number
 from dragoman.rules.counts import news
 from dragoman.rules.ends import at_cap, broken_off, said, settled
@@ -371,7 +373,11 @@ class ChatStreamDecoder:
         content = get("content")
         if content:
             if isinstance(content, str):
-                self._say(content, choice, events)
+                if usual or not is_thought(delta) or self._in_tags(content):
+                    self._say(content, choice, events)
+                else:
+                    self._think(content, events)
+                    self._thinking.said = INLINE
             else:
                 self._hear(content, choice, events)
         refusal = get("refusal")
@@ -393,8 +399,17 @@ class ChatStreamDecoder:
             self._proof = proof
             index = self._next_index()
             events += (PartStarted(index, proof_part("", proof, self._target)), PartEnded(index))
-        self._unknowns.members(delta, _DELTA | proof.keys() if proof else _DELTA)
-        return any(map(delta.get, _RARE_REASONING))
+        known = {*proof, EXTRA_CONTENT} if is_thought(delta) else {*proof}
+        if repeats_itself(delta):
+            known.add(BESIDE)
+        self._unknowns.members(delta, _DELTA | known if known else _DELTA)
+        return any(map(delta.get, _RARE_REASONING)) or bool(nested_blocks(delta))
+
+    def _in_tags(self, content: str) -> bool:
+        """Whether text that is marked as reasoning stands in tags, which then tell where it ends."""
+        if self._inline is None and content.lstrip().startswith(THOUGHT):
+            self._inline = InlineThinking()
+        return self._inline is not None
 
     def _hear(self, content: JsonValue, choice: JsonObject, events: list[Event]) -> None:
         """Content that comes in parts: text, and thinking in its place."""
@@ -440,6 +455,8 @@ class ChatStreamDecoder:
             if thought:
                 self._think(thought, events)
                 self._thinking.said = INLINE
+            if self._inline.over:
+                self._inline = None
             if not text:
                 return
         if self._run is not _TEXT:

@@ -6,7 +6,15 @@ from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_chat.details import Blocks, Details, block_text, detail_text, repeats, text_of
+from dragoman.protocols.openai_chat.details import (
+    Blocks,
+    Details,
+    block_text,
+    detail_text,
+    nested_blocks,
+    repeats,
+    text_of,
+)
 from dragoman.protocols.openai_chat.reasoning import Said, Structured, text_seal
 from dragoman.protocols.openai_chat.shapes import BLOCKS, CONTENT, DETAILS, OPAQUE, OTHERS_TOO, REASONING_FIELDS
 from dragoman.wire.json import kind_of
@@ -47,7 +55,7 @@ class ThinkingRun:
         opaque = delta.get(OPAQUE)
         if opaque and isinstance(opaque, str):
             self._opaque = opaque
-        entries, blocks = _objects(delta, DETAILS), _objects(delta, BLOCKS)
+        entries, blocks = _objects(delta.get(DETAILS), DETAILS), _objects(nested_blocks(delta), BLOCKS)
         for entry in entries:
             self._details.add(entry)
         for block in blocks:
@@ -108,8 +116,7 @@ def _grown(known: JsonValue, more: JsonValue) -> JsonValue:
     return grown
 
 
-def _objects(delta: JsonObject, key: str) -> list[JsonObject]:
-    value = delta.get(key)
+def _objects(value: JsonValue, key: str) -> list[JsonObject]:
     if not value:
         return []
     if not isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Inline reasoning: `<think>…</think>` at the start of an answer's text, whole or in pieces (V8).
+"""Inline reasoning: `<think>…</think>` at the start of an answer's text, whole or in pieces (V8); Gemini: `<thought>`.
 
-START   --"<think>" complete-->  INSIDE  --"</think>" complete-->  BREAK  --text that is no line break-->  OUTSIDE
+START   --opening tag complete-->  INSIDE  --closing tag complete-->  BREAK  --text that is no line break-->  OUTSIDE
    `----anything else-------------------------------------------------------------------------------------> OUTSIDE
 """
 
@@ -10,8 +10,9 @@ from enum import Enum
 
 from dragoman.protocols.openai_chat.reasoning import Said
 
-_OPEN = "<think>"
-_CLOSE = "</think>"
+THOUGHT = "<thought>"
+# What closes reasoning, by what opens it.
+_TAGS = {"<think>": "</think>", THOUGHT: "</thought>"}
 
 # Where inline reasoning stood; it is not sent back, servers strip it from history themselves.
 INLINE = Said("content", "")
@@ -27,13 +28,19 @@ class _State(Enum):
 class InlineThinking:
     """Splits text as it arrives into reasoning and answer, holding back what may become a tag."""
 
-    __slots__ = ("_blanks", "_held", "_state")
+    __slots__ = ("_blanks", "_close", "_held", "_state")
 
     def __init__(self) -> None:
         self._state = _State.START
         # White space before the first word, and what may become a tag.
         self._blanks: list[str] = []
         self._held = ""
+        self._close = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether all that comes now is answer."""
+        return self._state is _State.OUTSIDE
 
     def feed(self, text: str) -> tuple[str, str]:
         """Take the next text and give what of it is reasoning and what is answer."""
@@ -44,21 +51,23 @@ class InlineThinking:
         if self._state is _State.START:
             opening = text.lstrip()
             self._blanks.append(text[: len(text) - len(opening)])
-            if len(opening) < len(_OPEN) and _OPEN.startswith(opening):
+            tag = next((tag for tag in _TAGS if opening.startswith(tag)), "")
+            if not tag and any(tag.startswith(opening) for tag in _TAGS):
                 self._held = opening
                 return "", ""
-            if not opening.startswith(_OPEN):
+            if not tag:
                 self._state = _State.OUTSIDE
                 return "", "".join([*self._blanks, opening])
             self._state = _State.INSIDE
-            text = opening[len(_OPEN) :]
+            self._close = _TAGS[tag]
+            text = opening[len(tag) :]
         if self._state is _State.INSIDE:
-            end = text.find(_CLOSE)
+            end = text.find(self._close)
             if end < 0:
-                keep = _begun(text)
+                keep = _begun(text, self._close)
                 self._held = text[len(text) - keep :]
                 return text[: len(text) - keep], ""
-            thought, text = text[:end], text[end + len(_CLOSE) :]
+            thought, text = text[:end], text[end + len(self._close) :]
             self._state = _State.BREAK
         text = text.lstrip("\r\n")
         if text:
@@ -73,10 +82,10 @@ class InlineThinking:
         return (held, "") if self._state is _State.INSIDE else ("", held)
 
 
-def _begun(text: str) -> int:
+def _begun(text: str, tag: str) -> int:
     """The length of the longest end of the text that begins the closing tag."""
-    for length in range(min(len(_CLOSE) - 1, len(text)), 0, -1):
-        if _CLOSE.startswith(text[-length:]):
+    for length in range(min(len(tag) - 1, len(text)), 0, -1):
+        if tag.startswith(text[-length:]):
             return length
     return 0
 
