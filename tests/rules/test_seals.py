@@ -71,6 +71,8 @@ def test_chat_reasoning_is_bound_to_the_upstream_too() -> None:
         ("anthropic-messages", "turn", {"blocks": [{"type": "tool_result", "tool_use_id": "t"}]}),
         ("anthropic-messages", "turn", {"blocks": ["text"]}),
         ("anthropic-messages", "turn", {}),
+        ("anthropic-messages", "call", {"call_id": "c1"}),
+        ("openai-chat", "call", {"extra_content": {}}),
     ],
 )
 def test_an_envelope_holds_only_what_its_issuers_model_said(origin: str, kind: str, body: JsonObject) -> None:

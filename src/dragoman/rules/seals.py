@@ -79,6 +79,9 @@ def _is_what_it_says(found: Envelope) -> bool:
     if found.kind == "compaction" and "type" not in found.data:
         # A summary of ours (K1).
         return True
+    if found.kind == "call":
+        # What hangs on a call of Chat; the members of it that are written are named there.
+        return found.origin == "c" and isinstance(found.data.get("call_id"), str)
     allowed = _TYPES.get((found.origin, found.kind))
     return allowed is None or (found.data.get("type") in allowed and not _hides(found.data))
 

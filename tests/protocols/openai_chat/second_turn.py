@@ -23,6 +23,12 @@ Deltas: TypeAlias = list[JsonObject]
 SIGNED: JsonObject = {"google": {"thought_signature": "sig-a"}}
 THOUGHT: JsonObject = {"type": "thinking", "thinking": [{"type": "text", "text": "I look"}], "closed": True}
 BLOCK: JsonObject = {"type": "thinking", "thinking": "I look", "signature": "sig-b"}
+ITEM: JsonObject = {
+    "id": "rs_1",
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "I look"}],
+    "encrypted_content": "e",
+}
 REDACTED: JsonObject = {"type": "redacted_thinking", "data": "secret"}
 CALL: JsonObject = {"name": "weather", "arguments": '{"city":"Oslo"}'}
 

@@ -12,6 +12,7 @@ from dragoman.wire.json import decode_object
 from tests.protocols.openai_chat.room import A, C, R, ask, objects
 from tests.protocols.openai_chat.second_turn import (
     BLOCK,
+    ITEM,
     REDACTED,
     SIGNED,
     THOUGHT,
@@ -21,6 +22,7 @@ from tests.protocols.openai_chat.second_turn import (
 HISTORY: dict[str, JsonObject] = {
     "thinking_blocks": {"content": "x", "thinking_blocks": [BLOCK, REDACTED]},
     "thinking_blocks beside the text": {"content": "x", "reasoning_content": "I look", "thinking_blocks": [BLOCK]},
+    "reasoning_items": {"content": "x", "reasoning_items": [ITEM]},
     "unsigned blocks": {"content": "x", "thinking_blocks": [{"type": "thinking", "thinking": "I look"}]},
     "opaque": {"content": "x", "reasoning_text": "I look", "reasoning_opaque": "o"},
     "Mistral": {"content": [THOUGHT, {"type": "text", "text": "x"}]},
@@ -50,5 +52,27 @@ def test_item_3_what_a_chat_client_sends_is_restored_or_reported(name: str, targ
         content = objects(decode_object(asked.body), "messages", 1, "content")
         signed = [block for block in content if block["type"] != "text"]
         assert signed == ([BLOCK, REDACTED] if "text" not in name else [BLOCK])
+    elif target == R and name == "reasoning_items":
+        assert ITEM in objects(decode_object(asked.body), "input")
     else:
         assert features & {"thinking", "thinking_seal"}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"thinking_blocks": [{"type": "tool_result", "tool_use_id": "t", "signature": "s"}]},
+        {"reasoning_items": [{"type": "item_reference", "id": "rs_of_somebody_else", "encrypted_content": "e"}]},
+        {"thinking_blocks": [{**BLOCK, "Type": "document"}]},
+    ],
+    ids=["another block", "a reference", "a block in disguise"],
+)
+@pytest.mark.parametrize("target", [A, R])
+def test_item_3_what_is_no_reasoning_is_not_passed_on_as_such(members: JsonObject, target: str) -> None:
+    messages: JsonList = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "x", **members},
+        {"role": "user", "content": "more"},
+    ]
+    written = translate_request({"model": "claude-opus-4-6", "messages": messages}, source=C, target=target).body
+    assert b"tool_result" not in written and b"item_reference" not in written and b"document" not in written

@@ -10,6 +10,7 @@ from tests.protocols.openai_chat.room import A, objects
 from tests.protocols.openai_chat.second_turn import (
     BLOCK,
     CLIENTS,
+    ITEM,
     MODES,
     REDACTED,
     THOUGHT,
@@ -47,6 +48,7 @@ SPELLINGS: dict[str, tuple[JsonObject, Deltas]] = {
         {"thinking_blocks": [BLOCK]},
         [{"provider_specific_fields": {"thinking_blocks": [BLOCK]}}],
     ),
+    "reasoning_items": ({"reasoning_items": [ITEM]}, [{"reasoning_items": [ITEM]}]),
     "thinking": ({"thinking": "I look"}, [{"thinking": "I "}, {"thinking": "look"}]),
     "content": (
         {"content": [THOUGHT, {"type": "text", "text": "Hm."}]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras, Foreign, Part, Seal, Thinking, ThinkingKind
-from dragoman.protocols.openai_chat.details import block_text, detail_text, repeats
+from dragoman.protocols.openai_chat.details import block_text, detail_text, repeats, text_of
 from dragoman.protocols.openai_chat.reasoning import (
     NOTHING,
     Said,
@@ -21,6 +21,7 @@ from dragoman.protocols.openai_chat.shapes import (
     DETAIL_ENCRYPTED,
     FORMAT_ANTHROPIC,
     FORMAT_RESPONSES,
+    ITEMS,
     NAME,
     RESPONSES,
     THINKING_PARTS,
@@ -30,6 +31,10 @@ from dragoman.wire.fields import Fields
 
 # Members of a details entry that the model or the seal holds.
 _KNOWN = frozenset({"type", "text", "summary", "data", "signature", "format", "model", "index", "id"})
+
+
+_BLOCK = frozenset({"type", "thinking", "signature", "data"})
+_ITEM = frozenset({"id", "type", "summary", "content", "encrypted_content"})
 
 
 def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
@@ -49,8 +54,10 @@ def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
             loose.append(block)
         else:
             found.append(signed)
+    found += [_item(item, said) for item in beside.items if _is_proven(item)]
+    unproven = [item for item in beside.items if not _is_proven(item)]
     parts: list[Part] = list(found)
-    rest = Structured(details=echo.loose, blocks=loose, opaque=beside.opaque)
+    rest = Structured(details=echo.loose, blocks=loose, items=unproven, opaque=beside.opaque)
     if said is not None and not repeats(said.text, "".join([part.text for part in found])):
         parts.insert(0, sealed_text(said, said.text, rest))
     elif rest != NOTHING:
@@ -76,6 +83,8 @@ def _from_content(part: Foreign) -> Part:
 def _signed_block(block: JsonObject, where: str, said: Said | None) -> Thinking | None:
     """A block of Messages that its issuer signed, as clients keep it in this protocol; None if it proves nothing."""
     kind, text = block.get("type"), block.get("thinking")
+    if kind not in THINKING_PARTS:
+        return None
     token = block.get("data" if kind == "redacted_thinking" else "signature")
     if not isinstance(token, str) or not token or not isinstance(text, str | None):
         return None
@@ -83,9 +92,29 @@ def _signed_block(block: JsonObject, where: str, said: Said | None) -> Thinking 
     sealed = from_envelope(token)
     if sealed is not None:
         return Thinking(text=text or "", kind=shown, seal=sealed)
-    seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=block)
+    # A client's word for it: nothing but what such a block has goes on.
+    body: JsonObject = {key: value for key, value in block.items() if key in _BLOCK}
+    seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=body)
     mark: JsonObject = {where: None} if said is None else {where: None, said.field: None}
     return Thinking(text=text or "", kind=shown, seal=seal, extras=Extras(origin=NAME, fields=mark))
+
+
+def _is_proven(item: JsonObject) -> bool:
+    return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
+def _item(item: JsonObject, said: Said | None) -> Thinking:
+    """A reasoning item of Responses, as clients keep it in this protocol."""
+    token = item["encrypted_content"]
+    sealed = from_envelope(token) if isinstance(token, str) else None
+    text = text_of(item.get("summary")) or ""
+    shown = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
+    if sealed is not None:
+        return Thinking(text=text, kind=shown, seal=sealed)
+    mark: JsonObject = {ITEMS: None} if said is None else {ITEMS: None, said.field: None}
+    body: JsonObject = {key: value for key, value in item.items() if key in _ITEM}
+    seal = Seal(origin=RESPONSES, kind="item", body=body)
+    return Thinking(text=text, kind=shown, seal=seal, extras=Extras(origin=NAME, fields=mark))
 
 
 class _Echo:

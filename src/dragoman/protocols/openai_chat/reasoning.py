@@ -3,7 +3,7 @@
     reasoning_content, reasoning, thinking   text                    DeepSeek and most; OpenRouter, Groq; Ollama
     reasoning_text, reasoning_opaque         text, and its proof     Copilot
     reasoning_details                        entries with formats    OpenRouter, MiniMax
-    thinking_blocks                          signed blocks           LiteLLM
+    thinking_blocks, reasoning_items         signed blocks, items    LiteLLM
     content parts of type `thinking`         text in its place       Mistral
 
 What a provider answered stays together under a seal of its own, which says the spelling: only in that form does the
@@ -41,6 +41,7 @@ from dragoman.protocols.openai_chat.shapes import (
     FORMAT_ANTHROPIC,
     FORMAT_RESPONSES,
     FORMAT_TURN,
+    ITEMS,
     NAME,
     OPAQUE,
     OTHERS_TOO,
@@ -71,6 +72,7 @@ class Structured(Struct, frozen=True, kw_only=True):
 
     details: list[JsonObject] = []
     blocks: list[JsonObject] = []
+    items: list[JsonObject] = []
     opaque: str = ""
     parts: list[JsonObject] = []
 
@@ -78,6 +80,8 @@ class Structured(Struct, frozen=True, kw_only=True):
         """What can be read of it; details and blocks are two forms of one thing."""
         if self.details:
             return "".join(detail_text(entry) for entry in self.details)
+        if self.items and not self.blocks:
+            return "\n\n".join([text_of(item.get("summary")) or "" for item in self.items])
         return "".join(block_text(block) for block in self.blocks or self.parts)
 
 
@@ -116,7 +120,7 @@ def _readable(message: Fields, field: str, value: JsonValue) -> str | None:
 def read_structured(message: Fields) -> Structured:
     """What a message says of its reasoning in objects and proofs."""
     value = message.value
-    if not (DETAILS in value or BLOCKS in value or OPAQUE in value or BESIDE in value):
+    if _STRUCTURED.isdisjoint(value):
         return NOTHING
     details, blocks = Details(), Blocks()
     for entry in message.each(DETAILS):
@@ -129,8 +133,12 @@ def read_structured(message: Fields) -> Structured:
         blocks.add(block.value)
     if repeats_itself(value):
         message.skip(BESIDE)
+    items = [item.value for item in message.each(ITEMS)]
     opaque = message.optional_text(OPAQUE) or ""
-    return Structured(details=details.merged(), blocks=blocks.merged(), opaque=opaque)
+    return Structured(details=details.merged(), blocks=blocks.merged(), items=items, opaque=opaque)
+
+
+_STRUCTURED = frozenset({DETAILS, BLOCKS, ITEMS, OPAQUE, BESIDE})
 
 
 def text_seal(said: Said | None, text: str, beside: Structured = NOTHING, target: Target | None = None) -> Seal:
@@ -144,6 +152,8 @@ def text_seal(said: Said | None, text: str, beside: Structured = NOTHING, target
         body["details"] = JsonList(beside.details)
     if beside.blocks:
         body["blocks"] = JsonList(beside.blocks)
+    if beside.items:
+        body["items"] = JsonList(beside.items)
     if beside.opaque:
         body["opaque"] = beside.opaque
     if beside.parts:
@@ -160,7 +170,9 @@ def text_seal(said: Said | None, text: str, beside: Structured = NOTHING, target
 def _field(beside: Structured) -> str:
     if beside.parts:
         return CONTENT
-    return BLOCKS if beside.blocks and not beside.details else OPAQUE if beside.opaque else DETAILS
+    if beside.details:
+        return DETAILS
+    return BLOCKS if beside.blocks else ITEMS if beside.items else OPAQUE
 
 
 def decode_answer(message: Fields, target: Target) -> Thinking | None:
@@ -249,14 +261,16 @@ def write_home(thinking: list[Thinking], turn: Seal | None, message: JsonObject)
     entries: JsonList = []
     own: list[Thinking] = []
     foreign: list[str] = []
-    blocks: JsonList = []
     field = REASONING_FIELDS[0]
     for part in thinking:
         seal = part.seal
         mark = mark_of(part)
-        if mark is not None and BLOCKS in mark and seal is not None:
-            # A block that its issuer signed, in the member where it stood; the text may have stood beside it.
-            blocks.append(dict(seal.body))
+        if mark is not None and CONTENT not in mark and seal is not None:
+            # What its issuer signed, in the member where it stood; the text may have stood beside it.
+            member = BLOCKS if BLOCKS in mark else ITEMS
+            known = message.setdefault(member, [])
+            if isinstance(known, list):
+                known.append(dict(seal.body))
             field = next((name for name in REASONING_FIELDS if name in mark), field)
             foreign += [part.text] if part.text and field in mark else []
             continue
@@ -268,9 +282,6 @@ def write_home(thinking: list[Thinking], turn: Seal | None, message: JsonObject)
     write_echo(own, message, home=True)
     if foreign and not any(name in message for name in REASONING_FIELDS):
         message[field] = "\n\n".join(foreign)
-    if blocks:
-        known = message.get(BLOCKS)
-        message[BLOCKS] = blocks + (known if isinstance(known, list) else [])
     if turn is not None:
         entries.append(turn_entry(turn))
     if entries:
@@ -282,9 +293,12 @@ def write_home(thinking: list[Thinking], turn: Seal | None, message: JsonObject)
 def mark_of(part: Thinking) -> JsonObject | None:
     """Where another issuer's reasoning stood in a client's message; null loses nothing abroad."""
     extras = part.extras
-    if extras is None or extras.origin != NAME or (BLOCKS not in extras.fields and CONTENT not in extras.fields):
+    if extras is None or extras.origin != NAME or _MARKS.isdisjoint(extras.fields):
         return None
     return extras.fields
+
+
+_MARKS = frozenset({BLOCKS, ITEMS, CONTENT})
 
 
 def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = False) -> None:
@@ -292,6 +306,7 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = Fa
     texts: dict[str, list[str]] = {}
     entries: JsonList = []
     blocks: JsonList = []
+    items: JsonList = []
     for part in thinking:
         body = part.seal.body if part.seal is not None else {}
         field, text, opaque, value = (body.get(key) for key in ("field", "text", "opaque", "value"))
@@ -307,13 +322,16 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = Fa
         if isinstance(opaque, str):
             message[OPAQUE] = opaque
         blocks.extend(block for block in _objects(body.get("blocks")) if block.get("type") in THINKING_PARTS)
+        items.extend(item for item in _objects(body.get("items")) if item.get("type") == "reasoning")
         if not home:
             entries.extend(encode_details(part))
     for field, pieces in texts.items():
         if len(pieces) > 1 or field not in message:
             message[field] = "\n\n".join(pieces)
-    if blocks:
-        message[BLOCKS] = blocks
+    for member, found in ((BLOCKS, blocks), (ITEMS, items)):
+        if found:
+            known = message.get(member)
+            message[member] = (known if isinstance(known, list) else []) + found
     if entries:
         message[DETAILS] = entries
 

@@ -26,6 +26,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", OTHERS_T
 DETAILS = "reasoning_details"
 BLOCKS = "thinking_blocks"
 BESIDE = "provider_specific_fields"
+ITEMS = "reasoning_items"
 OPAQUE = "reasoning_opaque"
 CONTENT = "content"
 # Types of content parts that hold reasoning.

@@ -46,6 +46,7 @@ from dragoman.protocols.openai_chat.shapes import (
     BLOCKS,
     CONTENT,
     DETAILS,
+    ITEMS,
     NAME,
     OPAQUE,
     REASONING_FIELDS,
@@ -84,13 +85,14 @@ _DELTA = frozenset(
         *REASONING_FIELDS,
         DETAILS,
         BLOCKS,
+        ITEMS,
         OPAQUE,
     }
 )
 _GROQ = frozenset({"id", "usage"})
 # The members that nearly all deltas are made of.
 _USUAL = frozenset({"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning"})
-_RARE_REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, OPAQUE)
+_RARE_REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 _CONTENT = frozenset({"type", "text"})
 _LOGPROBS = frozenset({"content", "refusal"})
 
@@ -367,7 +369,8 @@ class ChatStreamDecoder:
         if len(delta) == 1 and (calls := get("tool_calls")):
             self._call(calls, events)
             return
-        rare = not delta.keys() <= _USUAL and self._rarely(delta, events)
+        usual = delta.keys() <= _USUAL
+        rare = not usual and self._rarely(delta, events)
         if rare or get("reasoning_content") or get("reasoning"):
             self._reason(delta, events)
         content = get("content")

@@ -10,26 +10,26 @@ from dragoman.protocols.openai_chat.details import (
     Blocks,
     Details,
     block_text,
-    detail_text,
     nested_blocks,
     repeats,
     text_of,
 )
 from dragoman.protocols.openai_chat.reasoning import Said, Structured, text_seal
-from dragoman.protocols.openai_chat.shapes import BLOCKS, CONTENT, DETAILS, OPAQUE, OTHERS_TOO, REASONING_FIELDS
+from dragoman.protocols.openai_chat.shapes import BLOCKS, CONTENT, DETAILS, ITEMS, OPAQUE, OTHERS_TOO, REASONING_FIELDS
 from dragoman.wire.json import kind_of
 
 
 class ThinkingRun:
     """One stretch of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
 
-    __slots__ = ("_blocks", "_details", "_opaque", "_part", "_since", "pieces", "said")
+    __slots__ = ("_blocks", "_details", "_items", "_opaque", "_part", "_since", "pieces", "said")
 
     def __init__(self) -> None:
         self.said: Said | None = None
         self.pieces: list[str] = []
         self._details = Details()
         self._blocks = Blocks()
+        self._items: list[JsonObject] = []
         self._opaque = ""
         self._part: JsonObject | None = None
         self._since = 0
@@ -60,10 +60,12 @@ class ThinkingRun:
             self._details.add(entry)
         for block in blocks:
             self._blocks.add(block)
-        if not entries and not blocks:
+        items = [item for item in _objects(delta.get(ITEMS), ITEMS) if item not in self._items]
+        self._items += items
+        if not entries and not blocks and not items:
             return told
-        text = "".join(map(detail_text, entries)) or "".join(map(block_text, blocks))
-        return self._new(text, told, signed=any(entry.get("signature") for entry in (*entries, *blocks)))
+        text = Structured(details=entries, blocks=blocks, items=items).text()
+        return self._new(text, told, signed=bool(items) or any(entry.get("signature") for entry in (*entries, *blocks)))
 
     def _new(self, text: str, told: str, *, signed: bool) -> str:
         """What of a structured text was not told before."""
@@ -94,6 +96,7 @@ class ThinkingRun:
         beside = Structured(
             details=self._details.merged(),
             blocks=self._blocks.merged(),
+            items=self._items,
             opaque=self._opaque,
             parts=[self._part] if self._part is not None else [],
         )
