@@ -194,3 +194,12 @@ def test_item_2_a_chat_client_s_own_proof_is_a_loss_abroad() -> None:
 def _chunks(frames: bytes) -> list[JsonObject]:
     lines = [line[6:] for line in frames.split(b"\n") if line.startswith(b"data: {")]
     return [decode_object(line) for line in lines]
+
+
+def test_item_2_a_proof_beside_reasoning_is_not_lost() -> None:
+    conversation = Conversation(A, "gemini-3-pro", "google")
+    conversation.streams(
+        {"reasoning_content": "I greet", "extra_content": SIGNED}, {"content": "Hello."}, finish="stop"
+    )
+    conversation.says("and now?")
+    assert conversation.messages()[1]["extra_content"] == SIGNED

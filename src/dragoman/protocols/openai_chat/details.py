@@ -101,21 +101,24 @@ def _is_open(block: JsonObject) -> bool:
 def block_text(block: JsonObject) -> str:
     """What can be read of a block: text, or parts of it (Mistral: https://docs.mistral.ai/capabilities/reasoning/)."""
     said = block.get("thinking")
-    return text_of(said) or ""
+    if not isinstance(said, list):
+        return said if isinstance(said, str) else ""
+    return "".join([text_of([piece]) or "" for piece in said])
 
 
 def text_of(value: JsonValue) -> str | None:
-    """The text of a member that is a string or a list of parts; None if it is neither."""
+    """The text of a member that is a string or a list of text parts; None if it is neither."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
         return None
     texts: list[str] = []
     for part in value:
-        text = part.get("text") if isinstance(part, dict) else part
-        if isinstance(text, str):
-            texts.append(text)
-    return "".join(texts)
+        text = part.get("text") if isinstance(part, dict) else None
+        if not isinstance(text, str):
+            return None
+        texts.append(text)
+    return "".join(texts) if texts else None
 
 
 def nested_blocks(owner: JsonObject) -> JsonValue:

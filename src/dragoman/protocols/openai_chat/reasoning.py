@@ -93,7 +93,7 @@ def read_said(message: Fields) -> Said | None:
     found: Said | None = None
     for field in REASONING_FIELDS:
         value = message.value.get(field)
-        if value is None or value == "" or value == []:
+        if value is None or value == "":
             message.skip(field)
             continue
         text = _readable(message, field, value)
@@ -110,11 +110,8 @@ def read_said(message: Fields) -> Said | None:
 
 def _readable(message: Fields, field: str, value: JsonValue) -> str | None:
     """The text of a member; a member that others use for other things is let alone if it is no text."""
-    if isinstance(value, list):
-        return text_of(value) or None
-    if field == OTHERS_TOO and not isinstance(value, str):
-        return None
-    return message.optional_text(field)
+    text = text_of(value)
+    return text if text is not None or field == OTHERS_TOO else message.optional_text(field)
 
 
 def read_structured(message: Fields) -> Structured:
