@@ -106,3 +106,14 @@ def test_item_1_what_is_demanded_and_not_to_be_had_is_blank(
     said = [message.get("reasoning_content") for message in conversation.messages() if message["role"] == "assistant"]
     assert said == [blank, blank]
     assert lost(conversation) == lines
+
+
+def test_item_1_reasoning_alone_is_not_sent_and_not_lost_in_silence() -> None:
+    conversation = Conversation(A, "deepseek-v4-pro", "deepseek")
+    conversation.hears({"content": None, "reasoning_content": "I look", "tool_calls": [call()]})
+    conversation.results()
+    conversation.hears({"content": "", "reasoning_content": "I thought too long"}, finish="length")
+    conversation.says("go on")
+    conversation.losses.clear()
+    assert [message["role"] for message in conversation.messages()] == ["user", "assistant", "tool", "user"]
+    assert lost(conversation) == [("dropped", "thinking")]

@@ -9,7 +9,7 @@ from dragoman.model.parts import Seal, Thinking, ToolCall
 from dragoman.protocols.codec import Target
 from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, matches, stand_in
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_echo
-from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.protocols.openai_chat.shapes import NAME, REASONING_FIELDS
 from dragoman.rules.conversation import Turn, TurnKind
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.seals import opens
@@ -54,12 +54,16 @@ class Echo:
     def write(self, message: JsonObject, at: Place) -> None:
         """Write the reasoning that goes back, or what says that there is none."""
         abilities = self._target.abilities
-        if self._kept:
-            write_echo(self._kept, message)
-        elif self._in_turn and abilities.demands_thinking:
+        write_echo(self._kept, message)
+        if self._in_turn and abilities.demands_thinking and REASONING_FIELDS[0] not in message:
             message["reasoning_content"] = abilities.missing_thinking
             if abilities.missing_thinking:
                 self._ledger.invented(Feature.THINKING, at, "this provider demands reasoning; a blank stands for it")
+
+    def discard(self, at: Place) -> None:
+        """Nothing else is in the message, and no server takes reasoning alone."""
+        if self._kept or self._proofs:
+            self._ledger.dropped(Feature.THINKING, at, "a message of reasoning alone is not sent")
 
     def prove(self, message: JsonObject, calls: list[ToolCall], written: list[JsonObject], places: list[Place]) -> None:
         """Hang each proof on its call or on the message; the first call of a step gets one in any case (V12)."""

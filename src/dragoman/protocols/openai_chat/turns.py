@@ -261,6 +261,8 @@ class TurnEncoder:
             echo.prove(message, calls, written, called)
         if content is not None or refusals or written:
             self._written.append(message)
+        elif echo is not None and places:
+            echo.discard(places[0])
 
     def _echo(self, parts: Sequence[Part]) -> Echo:
         in_turn = self._called or any(isinstance(part, ToolCall) for part in parts)
