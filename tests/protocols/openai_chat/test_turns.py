@@ -214,7 +214,7 @@ def test_item_10_a_servers_ids_come_back_as_it_said_them(call_id: str, upstream:
 def test_item_10_ids_that_are_counted_anew_in_every_turn_come_back_so() -> None:
     turn = (assistant(call(call_id="functions.f:0")), user(result(call_id="functions.f:0")))
     request = said(*turn, *turn)
-    body, ledger, _ = written(request, target("kimi-k2.7", "moonshot"))
+    body, ledger, _ = written(request, target("moonshot-v1", "moonshot"))
     assert [dig(body, "messages", at, "tool_calls", 0, "id") for at in (0, 2)] == ["functions.f:0"] * 2
     assert [dig(body, "messages", at, "tool_call_id") for at in (1, 3)] == ["functions.f:0"] * 2
     assert losses(ledger) == set()
