@@ -6,6 +6,8 @@ import json
 import time
 
 import pytest
+from anthropic._streaming import SSEDecoder as AnthropicDecoder
+from openai._streaming import SSEDecoder as OpenaiDecoder
 
 from dragoman import StreamTranslator, WireError, translate_request
 from dragoman.protocols.registry import PROTOCOLS
@@ -109,6 +111,15 @@ def test_item_22_a_relay_adds_no_more_than_the_last_event_lacks(
     # A frame of one line without its end does not say what line ends look like.
     assert out == (sent + b"\n\n" if missing == 2 and protocol == CHAT else whole)
     assert stream.failure is None
+
+
+@pytest.mark.parametrize("decoder", [AnthropicDecoder, OpenaiDecoder])
+@pytest.mark.parametrize(("end", "heard"), [(b"", 0), (b"\n", 0), (b"\n\n", 1)])
+def test_item_22_the_official_readers_drop_an_event_that_no_blank_line_ends(
+    decoder: type[AnthropicDecoder] | type[OpenaiDecoder], end: bytes, heard: int
+) -> None:
+    events = list(decoder().iter_bytes(iter([b'data: {"type":"message_stop"}' + end])))
+    assert len(events) == heard
 
 
 @pytest.mark.parametrize("tail", [b": bye\n", b"\n", b"event: bye\n", b": bye"])
