@@ -51,6 +51,18 @@ def _frames(kind: str, response: object = ANSWER) -> bytes:
     return f'event: x\ndata: {{"type":"x"}}\n\nevent: {kind}\ndata: {last}\n\ndata: [DONE]\n\n'.encode()
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+def test_item_13_an_answer_cut_inside_a_surrogate_pair_is_kept(streamed: bool) -> None:
+    text = {**OUTPUT, "content": [{"type": "output_text", "text": "cut\ud83d"}]}
+    answer = {**ANSWER, "status": "incomplete", "output": [text]}
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled())
+        frames, whole = _frames("response.incomplete", answer), json.dumps(answer).encode()
+        keeping.write(keeping.ending(frames) if streamed else keeping.whole(whole))
+        found = store.responses.find(ALICE, "resp_ours")
+        assert found is not None and "cut\ufffd" in found.body.decode()
+
+
 def test_a_whole_answer_is_kept_with_what_was_said() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())

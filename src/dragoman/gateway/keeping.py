@@ -24,7 +24,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import failed_frames
 from dragoman.store import Store, is_busy
 from dragoman.store.responses import Item, Kept
-from dragoman.wire.json import decode_object, encode
+from dragoman.wire.json import decode_lenient, encode
 from dragoman.wire.spans import object_members, replaced, value_end, with_member
 from dragoman.wire.sse import SseReader
 
@@ -302,7 +302,9 @@ def _events(frames: bytes) -> list[JsonObject]:
 
 
 def _object(body: bytes) -> JsonObject | None:
+    # What is relayed may hold half a character, where it was cut; it is kept with U+FFFD instead.
     try:
-        return decode_object(body)
+        value = decode_lenient(body)
     except DragomanError:
         return None
+    return value if isinstance(value, dict) else None
