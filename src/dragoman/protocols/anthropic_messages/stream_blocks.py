@@ -238,7 +238,8 @@ class _CallBlock(Block):
 
     def open(self) -> list[Event]:
         self._said = ArgumentsSaid()
-        self._quick = False
+        # What was told, while nothing but its end can keep more from being told as it comes.
+        self._quick: list[str] | None = None
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
         part = decode_block(Fields({**self.start, "id": text_of(self.start, "id"), "input": {}}))
         assert isinstance(part, ToolCall)
@@ -253,16 +254,18 @@ class _CallBlock(Block):
         return [self.announce(call)]
 
     def say(self, text: str) -> list[Event]:
+        pieces = self._quick
+        # Only after a whole value, or with a brace, can it be something that was said before.
+        if pieces is not None and text and pieces[-1][-1] not in _MAY_BE_WHOLE and "{" not in text:
+            pieces.append(text)
+            return [PartGrew(self.index, ArgumentsDelta(text))]
         if not text:
             return []
+        told = self._tell(self._said.take(text, _ARGUMENTS))
         pieces = self._said.pieces
-        if self._quick and pieces[-1][-1] not in _MAY_BE_WHOLE and "{" not in text:
-            # Only after a whole value, or with a brace, can it be something that was said before.
-            pieces.append(text)
-        else:
-            text = self._said.take(text, _ARGUMENTS)
-            self._quick = bool(pieces) and pieces[0].lstrip()[:1] == "{"
-        return self._tell(text)
+        if self._unwrapper is None and pieces and pieces[0].lstrip()[:1] == "{":
+            self._quick = pieces
+        return told
 
     def _tell(self, text: str) -> list[Event]:
         if text and self._unwrapper is not None:

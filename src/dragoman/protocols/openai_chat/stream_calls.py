@@ -98,16 +98,15 @@ class _Call:
         self.ended = False
         # Whether something else began after it.
         self.passed = False
-        # Whether a piece that cannot be after its end is told as it comes.
-        self.quick = False
+        # What was told, while nothing but its end can keep a piece from being told as it comes.
+        self.quick: list[str] | None = None
         self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
 
-    def is_quick(self) -> bool:
-        """Whether nothing but its end can keep a piece from being told as it comes."""
-        if self.told < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None:
-            return False
+    def hurry(self) -> None:
+        """Let more be told as it comes, if it is an object and nobody has to look at it."""
         pieces = self.said.pieces
-        return bool(pieces) and pieces[0].lstrip()[:1] == "{"
+        slow = self.told < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None
+        self.quick = None if slow or not pieces or pieces[0].lstrip()[:1] != "{" else pieces
 
 
 class CallAssembly:
@@ -140,11 +139,11 @@ class CallAssembly:
         if type(inner) is not dict or len(inner) != 1 or type(index) is not int:
             return None
         call, more = self._by_index.get(index), inner.get("arguments")
-        if type(more) is not str or not more or call is None or not call.quick:
+        if type(more) is not str or not more or call is None:
             return None
-        pieces = call.said.pieces
+        pieces = call.quick
         # Only after a whole value, or with a brace, can it be something that was said before.
-        if pieces[-1][-1] in _MAY_BE_WHOLE or "{" in more:
+        if pieces is None or pieces[-1][-1] in _MAY_BE_WHOLE or "{" in more:
             return None
         pieces.append(more)
         return PartGrew(call.told, ArgumentsDelta(more))
@@ -188,7 +187,7 @@ class CallAssembly:
             self._grow(call, arguments, events)
         elif call.told < 0 and self._declared(call.name):
             self._announce(call, events)
-        call.quick = call.is_quick()
+        call.hurry()
         if not usual:
             self._report(call, fragment)
 
@@ -232,7 +231,7 @@ class CallAssembly:
                 self._announce(call, events)
             if call.ended:
                 continue
-            call.passed, call.quick = True, False
+            call.passed, call.quick = True, None
             if call.told >= 0 and call.said.complete():
                 if to_call and call.said.silent:
                     # Calls that are announced together may all get their arguments later.
@@ -422,7 +421,7 @@ class CallAssembly:
             self._tell(call, piece, events)
 
     def _end(self, call: _Call, events: list[Event]) -> None:
-        call.ended, call.quick = True, False
+        call.ended, call.quick = True, None
         held = call.said.rest()
         if held:
             self._tell(call, held, events)
