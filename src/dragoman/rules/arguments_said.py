@@ -31,7 +31,7 @@ _BEFORE_VALUES = ":[,"
 class ArgumentsSaid:
     """What was said of one call's arguments; `free` text is never whole and is taken as it comes."""
 
-    __slots__ = ("_again", "_completeness", "_held", "_repeated", "_surplus", "_whole", "free", "pieces")
+    __slots__ = ("_again", "_completeness", "_held", "_joined", "_repeated", "_surplus", "_whole", "free", "pieces")
 
     def __init__(self, *, free: bool = False) -> None:
         self.free = free
@@ -40,6 +40,7 @@ class ArgumentsSaid:
         self._completeness = Completeness()
         self._held = ""
         self._whole = False
+        self._joined: str | None = None
         # What came after a whole value, until it is one itself.
         self._again: list[str] = []
         self._repeated = Completeness()
@@ -70,8 +71,17 @@ class ArgumentsSaid:
 
     def same(self, text: str) -> bool:
         """Whether a text says nothing but what was said already, as a whole."""
-        said = self._held or "".join(self.pieces)
-        return said == text or (self.complete() and is_complete(text) and _equal(text, said))
+        if not self.complete():
+            return self.free and "".join(self.pieces) == text
+        said = self._held or self._text()
+        # However it is spelled, a value is not many times as long: many short ones must not cost as much as long ones.
+        return said == text or (len(said) <= 64 + 8 * len(text) and is_complete(text) and _equal(text, said))
+
+    def _text(self) -> str:
+        """A whole value as one text."""
+        if self._joined is None:
+            self._joined = "".join(self.pieces)
+        return self._joined
 
     def surplus(self) -> bool:
         """Whether something came after a whole value that is neither it again nor the beginning of that; asked once."""
@@ -121,11 +131,10 @@ class ArgumentsSaid:
         if not self._repeated.of(self._again):
             return
         again, self._again, self._repeated = "".join(self._again), [], Completeness()
-        if _equal(again, "".join(self.pieces)):
-            return
-        if again.strip(_BLANKS) not in _STAND_INS:
+        if again.strip(_BLANKS) in _STAND_INS:
+            self._surplus = self._surplus or again.strip(_BLANKS) != self._text().strip(_BLANKS)
+        elif not _equal(again, self._text()):
             raise WireError(path, "the arguments that the call has already", "others for the same call")
-        self._surplus = True
 
 
 class CallsSeen:

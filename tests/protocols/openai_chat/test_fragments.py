@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from dragoman.model.events import Failed
@@ -401,3 +403,21 @@ def test_item_9_an_empty_call_is_none(shape: str) -> None:
     assert [type(part).__name__ for part in response.parts] == ["Text"]
     assert response.stop.reason.value == "end"
     assert losses(ledger) == set()
+
+
+def test_item_7_free_text_said_again_after_its_end_is_nothing() -> None:
+    ledger = Ledger()
+    whole: JsonObject = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "g", "input": "SELECT 1"}}
+    chunks = [chunk({"tool_calls": [whole]}), chunk({}, "tool_calls"), chunk({"tool_calls": [whole]})]
+    assert calls(chunks, ledger) == [("a", "g", "SELECT 1")]
+    assert losses(ledger) == set()
+
+
+def test_item_7_many_short_pieces_after_a_long_value_cost_little() -> None:
+    long = '{"x":"' + "a" * 1_000_000 + '"}'
+    short = [said(0, arguments="}")] * 3000
+    chunks = stream(said(0, "a", name="f", arguments=long), said(1, "b", name="g", arguments='{"y":"'), *short)
+    start = perf_counter()
+    found = calls([*chunks[:-1], chunk({"tool_calls": [said(1, arguments='"}')]}), chunks[-1]])
+    assert perf_counter() - start < 5
+    assert found == [("a", "f", long), ("b", "g", '{"y":"' + "}" * 3000 + '"}')]

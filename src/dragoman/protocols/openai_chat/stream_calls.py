@@ -126,6 +126,8 @@ class CallAssembly:
         self._calls: list[_Call] = []
         # Those that opened since something else began.
         self._latest: list[_Call] = []
+        # Those that did not end; a dictionary, because they end in any order.
+        self._open_calls: dict[_Call, None] = {}
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._ids: set[str] = set()
@@ -321,11 +323,16 @@ class CallAssembly:
 
     def _waiting(self) -> _Call | None:
         """The only call that is without a whole value; else the only one whose value may be a stand-in."""
-        open_calls = [call for call in self._calls if not call.ended]
-        waiting = [call for call in open_calls if not call.said.complete()] or [
-            call for call in open_calls if call.said.silent
-        ]
-        return waiting[0] if len(waiting) == 1 else None
+        found: _Call | None = None
+        for call in self._open_calls:
+            if not call.said.complete():
+                if found is not None:
+                    return None
+                found = call
+        if found is not None:
+            return found
+        silent = [call for call in self._open_calls if call.said.silent]
+        return silent[0] if len(silent) == 1 else None
 
     def _returned(self, arguments: str, events: list[Event]) -> str:
         """What an opening says of its own arguments: the end of those of the call before it is given back to that."""
@@ -350,6 +357,7 @@ class CallAssembly:
         call = _Call(index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
         self._calls.append(call)
         self._latest.append(call)
+        self._open_calls[call] = None
         if index is not None:
             self._by_index[index] = call
         if given:
@@ -422,6 +430,7 @@ class CallAssembly:
 
     def _end(self, call: _Call, events: list[Event]) -> None:
         call.ended, call.quick = True, None
+        self._open_calls.pop(call, None)
         held = call.said.rest()
         if held:
             self._tell(call, held, events)
