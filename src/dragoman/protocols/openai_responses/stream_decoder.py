@@ -1,7 +1,7 @@
 """A provider's stream to events (mapping.md 25.5 and 25.6).
 
-Each `output_index` is one item; items may be open side by side. What an item tells as it grows is in `growing`; here is
-the answer around the items, and the one table that says which event belongs to which of them.
+Items may be open side by side. Which of them is meant, and what it tells as it grows, is in `growing`; here is the
+answer around the items, and the one table that says which event belongs to which kind of them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from dragoman.model.parts import Part, Refusal
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses.failure import failed_frames, failure_of
-from dragoman.protocols.openai_responses.growing import (
-    GrowingCall,
-    GrowingItem,
-    GrowingMessage,
-    GrowingReasoning,
-    Telling,
-    growing_item,
-)
+from dragoman.protocols.openai_responses.growing import GrowingItems
+from dragoman.protocols.openai_responses.growing_call import GrowingCall
+from dragoman.protocols.openai_responses.growing_item import GrowingItem, Telling
+from dragoman.protocols.openai_responses.growing_message import GrowingMessage
+from dragoman.protocols.openai_responses.growing_reasoning import GrowingReasoning
 from dragoman.protocols.openai_responses.response import CANCELLED, cancelled, decode_stop
 from dragoman.protocols.openai_responses.shapes import (
     CUSTOM_CALL,
@@ -55,7 +52,8 @@ class StreamDecoder:
         self._halves = Halves(ledger)
         self._telling = Telling(asked, mint, ledger)
         self._unknowns = self._telling.unknowns
-        self._items: dict[int, GrowingItem] = {}
+        self._items = GrowingItems(self._telling)
+        self._by_id = self._items.by_id
         self._started = False
         self._over = False
         # What a relayed stream would need to break off in order: its last number, response and finished items.
@@ -84,11 +82,12 @@ class StreamDecoder:
                 # The short way for growth, which is nearly all there is.
                 if not _is_known(event):
                     self._unknowns.members(event, EVENT_MEMBERS)
-                position = event.get("output_index")
-                item = self._items.get(position) if type(position) is int else None
-                if item is None:
-                    item = self._unannounced(event, route[1])
-                if type(item) is route[0] and not item.done:
+                name = event.get("item_id")
+                item = self._by_id.get(name) if type(name) is str else None
+                if type(item) is not route[0] or item.done:
+                    self._begin({})
+                    item = self._items.of_event(event, route[0], route[1])
+                if item is not None:
                     route[2](item, event)
         except WireError as error:
             self._fail(
@@ -171,14 +170,7 @@ class StreamDecoder:
             response = {**response, "status": INCOMPLETE}
         self._begin(event)
         telling = self._telling
-        output = response.get("output")
-        for position, body in enumerate(output if type(output) is list else ()):
-            if type(body) is dict:
-                self._finish(position, body)
-        for _, item in sorted(self._items.items()):
-            if not item.done:
-                item.done = True
-                item.finish(None)
+        self._items.finish_all(response.get("output"))
         self._halves.close()
         usage = self._counted(response)
         if usage is not None:
@@ -215,41 +207,18 @@ class StreamDecoder:
 
     # Items.
 
-    def _unannounced(self, event: JsonObject, kind: str) -> GrowingItem:
-        """The item of an event that names none, or one that was never announced and begins here."""
-        position = event.get("output_index")
-        if type(position) is not int:
-            position = next(reversed(self._items), 0)
-        item = self._items.get(position)
-        if item is None:
-            self._begin({})
-            item = self._items[position] = growing_item(self._telling, kind, {"id": event.get("item_id")})
-        return item
-
     def _added(self, event: JsonObject) -> None:
         self._begin({})
-        position, body = event.get("output_index"), event.get("item")
-        if type(position) is int and type(body) is dict and position not in self._items:
-            self._items[position] = growing_item(self._telling, body.get("type"), body)
+        body = event.get("item")
+        if type(body) is dict:
+            self._items.announce(event, body)
 
     def _done(self, event: JsonObject) -> None:
         self._begin({})
-        position, body = event.get("output_index"), event.get("item")
+        body = event.get("item")
         if type(body) is dict:
             self._finished.append(body)
-            self._finish(position if type(position) is int else next(reversed(self._items), 0), body)
-
-    def _finish(self, position: int, body: JsonObject) -> None:
-        item = self._items.get(position)
-        if item is None:
-            kind = body.get("type")
-            # Nothing of it is known yet: what its body holds is told by its end.
-            item = self._items[position] = growing_item(self._telling, kind, {"id": body.get("id")})
-        if not item.done:
-            item.done, item.body = True, body
-            item.finish(body)
-        elif body != item.body:
-            item.repeat(body)
+            self._items.finish(event, body)
 
 
 _NO_EVENT = (b"[DONE]", b"")
