@@ -19,6 +19,7 @@ from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Extras, Part, Refusal, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, Role
+from dragoman.rules.blanks import is_blank, with_blanks
 from dragoman.rules.extras import drop_extras
 
 INTERRUPTED = "[no result: the call was interrupted]"
@@ -100,7 +101,7 @@ def _collect(
             turns.append(turn)
             continue
         turn = open_turn or Turn(_ASSISTANT_TURN, [], [], message, False, message.turn is not None)
-        if message.turn is None or not _restored(turn, index, message, ledger, restore):
+        if message.turn is None or not _restored(turn, index, message, ledger, restore, blank_is_empty):
             _keep(turn, index, message, ledger, blank_is_empty)
             if turn.exact and turn.places and turn.places[-1][1] == index:
                 turn.exact = False
@@ -122,15 +123,26 @@ def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
             neutral = extras if len(ledger) == before else None
 
 
-def _restored(turn: Turn, index: int, message: Message, ledger: Ledger, restore: Restore | None) -> bool:
+_BLANK = "text of white space only is refused by the provider"
+
+
+def _restored(
+    turn: Turn, index: int, message: Message, ledger: Ledger, restore: Restore | None, blank_is_empty: bool
+) -> bool:
     """Add the sealed form of a message to a turn, while it still says what the client echoes of it (V1)."""
     sealed = restore(message.turn) if restore is not None and message.turn is not None else None
     if sealed is None or not _says_the_same(sealed, message.parts):
         note = "the sealed turn is another issuer's or no longer what was said"
         ledger.dropped(Feature.THINKING_SEAL, ("messages", index, "turn"), note)
         return False
-    turn.parts += sealed
-    turn.places += [("messages", index, "turn")] * len(sealed)
+    kept = sealed
+    if blank_is_empty and any(map(is_blank, sealed)):
+        # What the provider said it does not always take back.
+        kept = tuple([part for _, part in with_blanks(sealed) if not is_blank(part)])
+        if is_blank(sealed[-1]):
+            ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "turn"), _BLANK)
+    turn.parts += kept
+    turn.places += [("messages", index, "turn")] * len(kept)
     turn.pairs = turn.pairs or any(type(part) is ToolCall for part in sealed)
     return True
 
@@ -138,19 +150,23 @@ def _restored(turn: Turn, index: int, message: Message, ledger: Ledger, restore:
 def _keep(turn: Turn, index: int, message: Message, ledger: Ledger, blank_is_empty: bool) -> None:
     """Add a message to a turn, without its empty text."""
     parts, places = turn.parts, turn.places
-    for number, part in enumerate(message.parts):
+    found = with_blanks(message.parts) if blank_is_empty and _has_blank(message.parts) else enumerate(message.parts)
+    for number, part in found:
         sort = type(part)
         if sort is Text:
             text = part.text  # type: ignore[union-attr]  # `sort` is its type; isinstance would cost as much again
             if not text or (blank_is_empty and text.isspace()):
                 if text:
-                    note = "text of white space only is refused by the provider"
-                    ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "parts", number), note)
+                    ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "parts", number), _BLANK)
                 continue
         elif sort is ToolCall or sort is ToolResult:
             turn.pairs = True
         parts.append(part)
         places.append(("messages", index, "parts", number))
+
+
+def _has_blank(parts: tuple[Part, ...]) -> bool:
+    return len(parts) > 1 and any(map(is_blank, parts))
 
 
 def _says_the_same(sealed: tuple[Part, ...], said: tuple[Part, ...]) -> bool:

@@ -5,7 +5,8 @@ until the open one ends; a text part is announced with its first text that is no
 
     state of a part      its next event                      then
     HELD  (text, blank)  text that is not blank              announced with all that was held
-    HELD                 end                                 dropped, reported if white space was in it
+    HELD                 end                                 its white space begins the next part, if that is text;
+                                                             else it is dropped and reported
     WAITING              anything                            queued behind the open part
     OPEN                 growth, end                         told at once; at its end the first waiting part opens
 """
@@ -15,9 +16,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta
 from dragoman.model.features import Feature
-from dragoman.model.losses import Ledger
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Text
 
 Sink = Callable[[Event], None]
@@ -26,7 +29,7 @@ Sink = Callable[[Event], None]
 class Serializer:
     """Passes events on to a sink so that at most one part is open, numbered from 0 without gaps."""
 
-    __slots__ = ("_held", "_ledger", "_next", "_number", "_open", "_sink", "_waiting")
+    __slots__ = ("_blank", "_held", "_ledger", "_next", "_number", "_open", "_sink", "_waiting")
 
     def __init__(self, sink: Sink, ledger: Ledger) -> None:
         self._sink = sink
@@ -35,6 +38,8 @@ class Serializer:
         self._number = 0
         self._next = 0
         self._held: dict[int, list[Event]] = {}
+        # The last part, if it was white space only: where it stood, and what it was.
+        self._blank: tuple[int, str] | None = None
         # Looking for the first of an ordinary dictionary passes over all that were taken out before.
         self._waiting: OrderedDict[int, list[Event]] = OrderedDict()
 
@@ -46,6 +51,8 @@ class Serializer:
             else:
                 self._grow(event)
         elif isinstance(event, PartStarted):
+            if self._blank is not None:
+                event = self._after_blank(event)
             if type(event.part) is Text and not event.part.text.strip():
                 self._held[event.index] = [event]
             else:
@@ -54,6 +61,7 @@ class Serializer:
             self._end(event)
         else:
             if isinstance(event, Stopped):
+                self._forget_blank()
                 self._drain()
             self._sink(event)
 
@@ -102,10 +110,24 @@ class Serializer:
         deltas = [event.delta for event in events if isinstance(event, PartGrew)]
         if any(isinstance(delta, CitationAdded) for delta in deltas):
             self._ledger.dropped(Feature.CITATIONS, ("parts", index), "a citation came without any text to carry it")
-        if any(isinstance(delta, TextDelta) for delta in deltas) or _started_text(events[0]):
-            self._ledger.dropped(
-                Feature.EMPTY_TEXT, ("parts", index), "text of white space only makes no block for this client"
-            )
+        blank = "".join([_started_text(events[0]), *(delta.text for delta in deltas if isinstance(delta, TextDelta))])
+        if blank:
+            self._blank = (index, blank)
+
+    def _after_blank(self, event: PartStarted) -> PartStarted:
+        """A part that begins after white space: text takes it along."""
+        if type(event.part) is not Text or self._blank is None:
+            self._forget_blank()
+            return event
+        (_, blank), self._blank = self._blank, None
+        return PartStarted(event.index, replace(event.part, text=blank + event.part.text))
+
+    def _forget_blank(self) -> None:
+        if self._blank is not None:
+            place: Place = ("parts", self._blank[0])
+            note = "text of white space only makes no block for this client"
+            self._ledger.dropped(Feature.EMPTY_TEXT, place, note)
+            self._blank = None
 
     def _advance(self) -> None:
         """Open the first waiting part; those that ended while they waited are told whole."""
@@ -123,5 +145,5 @@ class Serializer:
         self._advance()
 
 
-def _started_text(event: Event) -> bool:
-    return isinstance(event, PartStarted) and isinstance(event.part, Text) and bool(event.part.text)
+def _started_text(event: Event) -> str:
+    return event.part.text if isinstance(event, PartStarted) and isinstance(event.part, Text) else ""

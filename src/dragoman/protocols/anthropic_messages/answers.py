@@ -32,6 +32,7 @@ from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Asked
 from dragoman.rules import arguments
+from dragoman.rules.blanks import with_blanks
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.seals import to_envelope
 from dragoman.rules.unwrap import wrap_input
@@ -59,7 +60,7 @@ def encode_answer_parts(parts: tuple[Part, ...], asked: Asked, ledger: Ledger) -
     """All parts of an answer; what the client cannot be told is reported."""
     answering = Answering(asked, ledger)
     blocks: JsonList = []
-    for index, part in enumerate(parts):
+    for index, part in with_blanks(parts):
         at: Place = ("parts", index)
         if isinstance(part, Text):
             blocks.extend(_encode_text(part, at, ledger))

@@ -35,6 +35,7 @@ from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
 from dragoman.protocols.anthropic_messages.writing import Writing
 from dragoman.rules import arguments
+from dragoman.rules.blanks import with_blanks
 from dragoman.rules.extras import foreign_text
 from dragoman.rules.seals import opens
 from dragoman.rules.toolnames import Wrapped
@@ -242,7 +243,7 @@ def encode_result(result: ToolResult, at: Place, writing: Writing) -> JsonObject
 
 def _result_blocks(parts: tuple[Part, ...], at: Place, writing: Writing) -> JsonValue:
     blocks: list[JsonValue] = []
-    for index, part in enumerate(parts):
+    for index, part in with_blanks(parts):
         if isinstance(part, Text) and not part.text.strip():
             continue
         block = encode_part(part, (*at, "parts", index), writing, by_user=True)

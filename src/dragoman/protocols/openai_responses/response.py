@@ -57,6 +57,7 @@ from dragoman.protocols.openai_responses.usage import (
 )
 from dragoman.rules.arguments import or_empty
 from dragoman.rules.arguments_said import CallsSeen
+from dragoman.rules.blanks import with_blanks
 from dragoman.rules.ends import reason_of
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
@@ -234,7 +235,7 @@ class Assembly:
         """The items, and the reason why they are incomplete."""
         parts = response.parts
         refused = any(isinstance(part, Refusal) for part in parts)
-        for index, part in enumerate(parts):
+        for index, part in with_blanks(parts):
             if not isinstance(part, HostedResult):
                 self._finish_hosted(None)
             self._part(part, ("parts", index))

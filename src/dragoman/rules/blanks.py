@@ -1,0 +1,42 @@
+"""Blanks: text of white space only, which some wires refuse as a block of its own, goes along with the next text (T7).
+
+Providers put the white space between two cited sentences into a block of its own; without it the sentences stick
+together. What no text follows is left where it is, for its wire to keep or to report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from dragoman.model.parts import Part, Text
+
+
+def with_blanks(parts: Sequence[Part]) -> list[tuple[int, Part]]:
+    """The parts with their places; blank text stands at the beginning of the text that follows it directly."""
+    found: list[tuple[int, Part]] = []
+    for index, part in enumerate(parts):
+        if type(part) is Text and found and is_blank(before := found[-1][1]) and part.text:
+            assert isinstance(before, Text)
+            found[-1] = (index, behind(before, part))
+        elif type(part) is not Text or part.text or part.citations or part.extras is not None:
+            found.append((index, part))
+    return found
+
+
+def is_blank(part: Part) -> bool:
+    """Whether a part is white space and nothing beside it."""
+    return type(part) is Text and part.text.isspace() and not part.citations and part.extras is None
+
+
+def behind(blank: Text, text: Text) -> Text:
+    """The text with white space before it; its citations keep their words."""
+    shift = len(blank.text)
+    citations = tuple(
+        [
+            replace(one, span=(one.span[0] + shift, one.span[1] + shift)) if one.span is not None else one
+            for one in text.citations
+        ]
+    )
+    return replace(text, text=blank.text + text.text, citations=citations, cache=text.cache or blank.cache)
