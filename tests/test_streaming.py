@@ -9,7 +9,8 @@ import pytest
 from anthropic._streaming import SSEDecoder as AnthropicDecoder
 from openai._streaming import SSEDecoder as OpenaiDecoder
 
-from dragoman import StreamTranslator, WireError, translate_request
+from dragoman import StreamTranslator, WireError, translate_request, translate_response
+from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import PROTOCOLS
 from tests.sdk.providers import Turn
 from tests.sdk.providers import stream as stream_of
@@ -385,3 +386,63 @@ def test_a_flood_of_comments_costs_next_to_nothing(silence: bytes, source: str, 
         # A fifth of a second before, when every one of them was read.
         assert time.thread_time() - began < 0.05
         assert out == (flood if source == target and not collect else b"")
+
+
+STOPS: dict[str, list[str]] = {
+    MESSAGES: ["end_turn", "max_tokens", "tool_use", "refusal", "model_context_window_exceeded", "pause_turn", "odd"],
+    CHAT: ["stop", "length", "tool_calls", "content_filter", "odd"],
+    RESPONSES: ["completed", "incomplete"],
+}
+
+
+def whole_answer(protocol: str, stop: str) -> dict[str, object]:
+    if protocol == MESSAGES:
+        content: list[dict[str, object]] = [{"type": "text", "text": "Hello."}]
+        if stop == "tool_use":
+            content.append({"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"a": 1}})
+        usage: dict[str, object] = {"input_tokens": 3, "output_tokens": 1}
+        body: dict[str, object] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "usage": usage}
+        return {**body, "content": content, "stop_reason": stop, "stop_sequence": None}
+    if protocol == CHAT:
+        message: dict[str, object] = {"role": "assistant", "content": "Hello."}
+        if stop == "tool_calls":
+            call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+            message["tool_calls"] = [call]
+        choice = {"index": 0, "message": message, "finish_reason": stop}
+        return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    text = {"type": "output_text", "text": "Hello.", "annotations": []}
+    item = {"type": "message", "id": "m_1", "role": "assistant", "status": stop, "content": [text]}
+    answer = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": [item], "status": stop}
+    return {**answer, "incomplete_details": {"reason": "max_output_tokens"} if stop == "incomplete" else None}
+
+
+QUESTIONS: dict[str, dict[str, object]] = {
+    MESSAGES: {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": True},
+    CHAT: {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True},
+    RESPONSES: {"model": "m", "input": "Hi", "stream": True},
+}
+
+
+@pytest.mark.parametrize("client", [MESSAGES, CHAT, RESPONSES])
+@pytest.mark.parametrize(("provider", "stop"), [(name, stop) for name, stops in STOPS.items() for stop in stops])
+def test_item_18_a_whole_answer_is_told_as_the_stream_that_was_asked_for(provider: str, stop: str, client: str) -> None:
+    if provider == client:
+        return
+    request = translate_request(json.dumps(QUESTIONS[client]), source=client, target=provider)
+    body = json.dumps(whole_answer(provider, stop), indent=1).encode()
+    mint = Mint(token=lambda length: "A" * length, now=lambda: 1)
+    told = translate_response(body, source=provider, target=client, request=request, stream=True, mint=mint)
+    for size in (len(body), 1):
+        translator = StreamTranslator(source=provider, target=client, request=request, mint=mint)
+        frames = b"".join(translator.feed(body[at : at + size]) for at in range(0, len(body), size))
+        assert frames == b""
+        assert translator.call_ended() + translator.close() == told.body
+    assert b"Hello." in told.body
+
+
+@pytest.mark.parametrize("client", [MESSAGES, CHAT, RESPONSES])
+def test_item_18_an_error_in_place_of_a_stream_is_one(client: str) -> None:
+    translator = StreamTranslator(source=MESSAGES, target=client, collect=client == MESSAGES)
+    body = b'{"type":"error","error":{"type":"overloaded_error","message":"too busy"}}'
+    assert b"too busy" in translator.feed(body) + translator.close()
+    assert translator.failure is not None and translator.failure.message == "too busy"

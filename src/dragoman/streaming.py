@@ -2,6 +2,8 @@
 
     bytes ─▶ SseReader ─▶ StreamDecoder ─▶ [stop emulation] ─▶ lane ─▶ bytes
 
+Bytes that begin with `{` are a whole answer, though a stream was asked for: it is told when the call is over (S12).
+
     lane          when                              what it does with the events
     translation   the protocols differ              [Serializer] ─▶ StreamEncoder
     relay         the protocols are the same        only watches; whole frames go on as they came
@@ -17,7 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
 
 from dragoman.errors import DragomanError, WireError
 from dragoman.model.events import (
@@ -31,7 +34,7 @@ from dragoman.model.events import (
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.model.folding import Fold
+from dragoman.model.folding import Fold, unfold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.response import StopReason, Usage
@@ -44,7 +47,7 @@ from dragoman.rules.pauses import PauseStage
 from dragoman.rules.serial import Serializer, Sink
 from dragoman.rules.stops import StopStage
 from dragoman.translate import LossLine, TranslatedRequest, as_stream, asked_by, derived_mint, lines
-from dragoman.wire.json import encode, kind_of
+from dragoman.wire.json import decode_object, encode, kind_of
 from dragoman.wire.sse import SseReader, silent_end
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
@@ -86,7 +89,9 @@ class StreamTranslator:
         read = Ledger() if outer is inner and not collect else self._ledger
         reading = mint or derived_mint(seed + b" read")
         self._outer = outer
-        self._source = _Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit)
+        # What is relayed stays as it came, whatever it is.
+        whole = None if outer is inner and not collect else partial(_told_whole, outer, asked, read)
+        self._source = _Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit, whole)
         if resumes and outer.resume_request is not None and (outer is not inner or collect) and _may_pause(asked):
             self._source.pauses = PauseStage(outer.name, resumes)
         self._lane: _Lane
@@ -157,6 +162,11 @@ class StreamTranslator:
         elif end < len(chunk):
             rest += chunk[end:]
         return out[0] if len(out) == 1 else b"".join(out)
+
+    def call_ended(self) -> bytes:
+        """Take that the provider's call is over: an answer that came whole, not as a stream, can be told now."""
+        events = [] if self.finished else self._source.call_ended()
+        return self._lane.take(b"", events) if events else b""
 
     def close(self) -> bytes:
         """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
@@ -240,10 +250,13 @@ class _Source:
     """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
 
     __slots__ = (
+        "_begun",
         "_feed",
         "_new_decoder",
         "_reader",
         "_stops",
+        "_told",
+        "_whole",
         "decoder",
         "failure",
         "limit",
@@ -253,8 +266,14 @@ class _Source:
         "usage",
     )
 
-    def __init__(self, new_decoder: Callable[[], StreamDecoder], stops: tuple[str, ...], limit: int) -> None:
+    def __init__(
+        self, new_decoder: Callable[[], StreamDecoder], stops: tuple[str, ...], limit: int, told: _Told | None = None
+    ) -> None:
         self._new_decoder = new_decoder
+        # An answer that came whole though a stream was asked for (S12): what came of it so far, and what it tells.
+        self._told = told
+        self._whole: bytearray | None = None
+        self._begun = False
         self.limit = limit
         self._reader = SseReader(limit=limit)
         self.decoder = new_decoder()
@@ -272,8 +291,18 @@ class _Source:
         self._reader = SseReader(limit=self.limit)
         self.decoder = self._new_decoder()
         self._feed = self.decoder.feed
+        self._whole = None
+        self._begun = False
 
     def feed(self, chunk: bytes) -> list[Event]:
+        if self._whole is not None:
+            self._whole += chunk
+            return []
+        if not self._begun and (said := chunk.lstrip()):
+            self._begun = True
+            if self._told is not None and said.startswith(b"{"):
+                self._whole = bytearray(said)
+                return []
         events: list[Event] = []
         try:
             for frame in self._reader.feed(chunk):
@@ -282,8 +311,20 @@ class _Source:
             events.append(_broken(f"upstream stream could not be read: {error}"))
         return self._noted(events)
 
+    def call_ended(self) -> list[Event]:
+        """What an answer tells that came whole; nothing if it came as a stream."""
+        whole, self._whole = self._whole, None
+        if whole is None or self._told is None:
+            return []
+        try:
+            return self._noted(self._told(bytes(whole)))
+        except (DragomanError, RecursionError, UnicodeError) as error:
+            return self._noted([_broken(f"upstream answer could not be read: {error}")])
+
     def close(self) -> list[Event]:
-        events: list[Event] = []
+        events: list[Event] = self.call_ended()
+        if self.over:
+            return events
         try:
             for frame in self._reader.close():
                 events += self._feed(frame)
@@ -338,6 +379,15 @@ class _Source:
                 self.over = True
                 return events[: position + 1]
         return events
+
+
+# The events of an answer that came whole.
+_Told: TypeAlias = Callable[[bytes], list[Event]]
+
+
+def _told_whole(outer: Codec, asked: Asked, ledger: Ledger, body: bytes) -> list[Event]:
+    answer = outer.decode_response(decode_object(body), asked, ledger)
+    return [Failed(answer)] if isinstance(answer, Failure) else list(unfold(answer))
 
 
 def _may_pause(asked: Asked) -> bool:

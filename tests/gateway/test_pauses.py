@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tests.gateway.harness import CHAT, PATHS, RESPONSES, Received, Reply, running, stream, whole
 from tests.sdk.digging import Object, dig_objects
@@ -81,6 +82,38 @@ def test_an_answer_that_paused_is_told_as_one(client: str, streamed: bool) -> No
     assert {key: value for key, value in second.items() if key != "messages"} == {
         key: value for key, value in first.items() if key != "messages"
     }
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["whole asked", "stream asked"])
+@pytest.mark.parametrize(
+    "forms", [("whole", "stream"), ("stream", "whole"), ("whole", "whole"), ("mislabelled", "whole")]
+)
+@pytest.mark.parametrize("client", [CHAT, RESPONSES])
+def test_item_18_a_pause_is_resumed_in_whatever_form_it_comes(client: str, forms: tuple[str, str], asked: bool) -> None:
+    replies = []
+    for form, turn in zip(forms, [(FIRST, "pause_turn"), (LAST, "end_turn")], strict=True):
+        reply = whole(message(*turn)) if form == "whole" else stream(events(*turn))
+        if form == "mislabelled":
+            reply = replace(reply, headers=(("content-type", "application/json"),))
+        replies.append(reply)
+    with running(replies) as house:
+        told = house.post(PATHS[client], {**ASKED[client], "stream": asked})
+        assert len(house.provider.received) == 2
+    assert told.status == 200, told.body
+    assert told.body.count(b"Let me look.") >= 1
+    assert told.body.count(b"Found it.") >= 1
+    assert b'"finish_reason":"length"' not in told.body
+    assert b"response.incomplete" not in told.body
+    assert (b"data: [DONE]" in told.body) is asked
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_item_18_a_pause_that_comes_whole_is_told_to_its_own_client_as_it_is(streamed: bool) -> None:
+    asked = {"model": "messages/claude-opus-5", "max_tokens": 9, "messages": [{"role": "user", "content": "look"}]}
+    with running([whole(message(FIRST, "pause_turn"))]) as house:
+        told = house.post("/v1/messages", {**asked, "stream": streamed})
+        assert len(house.provider.received) == 1
+    assert b"pause_turn" in told.body
 
 
 def test_a_stream_for_a_client_that_did_not_ask_for_one_is_resumed_too() -> None:

@@ -163,11 +163,19 @@ def test_an_empty_stream_is_a_502(client: str, provider: str, steps: tuple[bytes
 
 GARBAGE: dict[str, bytes] = {
     "a page": b"<html><body>hello</body></html>\n\n",
-    "JSON without its frame": b'{"error": {"message": "plain"}}',
+    "JSON without its frame": b'{"hello": "world"}',
     "data that is no JSON": b"data: {oh no\n\n",
     "zeroes": bytes(100),
     "half a frame": b'event: message_start\ndata: {"type":"mess',
 }
+
+
+@pytest.mark.parametrize(("client", "provider"), [pair for pair in PAIRS if pair[0] != pair[1]])
+def test_item_18_an_error_without_its_frame_is_told(client: str, provider: str) -> None:
+    with running([stream(b'{"error": {"message": "plain"}}')]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True))
+    assert told.status == 500
+    assert failure_of(client, told)["message"] == "plain"
 
 
 @pytest.mark.parametrize("shape", GARBAGE)

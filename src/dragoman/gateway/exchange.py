@@ -219,21 +219,20 @@ class Exchange:
     async def _answer_collected(self, question: Question, flight: Flight, unframer: Unframer | None) -> None:
         """A stream for a client that did not ask for one."""
         translator = self._translator(question, collect=True)
-        size = await self._gather(translator, flight, unframer, 0)
+        told: list[bytes] = []
+        size = await self._gather(translator, flight, unframer, 0, told)
+        await self._conclude(question, flight, translator, size, told)
+
+    async def _conclude(
+        self, question: Question, flight: Flight, translator: StreamTranslator, size: int, told: list[bytes]
+    ) -> None:
+        """Tell at once a stream of this size that was read to its end, and resumed if that was a pause."""
         while translator.paused:
             flight, unframer = await self._go_on(question, translator.resume or ())
             translator.go_on()
-            size = await self._gather(translator, flight, unframer, size)
-        await self._conclude(question, flight, translator, size)
-
-    async def _conclude(
-        self, question: Question, flight: Flight, translator: StreamTranslator, size: int, told: bytes = b""
-    ) -> None:
-        """Tell at once a stream of this size that was read to its end."""
-        if translator.paused:
-            raise BadAnswer("the provider paused in an answer that cannot be resumed")
+            size = await self._gather(translator, flight, unframer, size, told)
         try:
-            body = told + await beside_loop(translator.close, size, paid=True)
+            body = b"".join(told) + await beside_loop(translator.close, size, paid=True)
         except DragomanError:
             raise BadAnswer("the provider's answer could not be read") from None
         losses = self._note(translator)
@@ -247,7 +246,14 @@ class Exchange:
         await self._remembering.keep(question, body)
         self._replying.send(question, flight.headers, EVENT_STREAM if question.stream else [JSON], body, losses)
 
-    async def _gather(self, translator: StreamTranslator, flight: Flight, unframer: Unframer | None, size: int) -> int:
+    async def _gather(
+        self,
+        translator: StreamTranslator,
+        flight: Flight,
+        unframer: Unframer | None,
+        size: int,
+        told: list[bytes],
+    ) -> int:
         """Read a stream to its end, which nobody is told before; give how much has come so far."""
         watch = self._asking.watch
 
@@ -256,7 +262,7 @@ class Exchange:
             size += len(chunk)
             if translator.finished:
                 return
-            translator.feed(unframer.feed(chunk) if unframer is not None else chunk)
+            told.append(translator.feed(unframer.feed(chunk) if unframer is not None else chunk))
             if translator.cut_short or translator.failure is not None:
                 raise Cut
             if translator.finished:
@@ -265,11 +271,10 @@ class Exchange:
         # Whether the story of a cut stream was complete is the translator's to say (S10).
         with suppress(Truncated, Cut, Overstayed):
             await self._asking.gather(flight, take, size)
+            told.append(translator.call_ended())
         return size
 
-    async def _go_on(
-        self, question: Question, blocks: tuple[JsonObject, ...], *, stream: bool = True
-    ) -> tuple[Flight, Unframer | None]:
+    async def _go_on(self, question: Question, blocks: tuple[JsonObject, ...]) -> tuple[Flight, Unframer | None]:
         """Ask a provider that paused to go on from what it said (mapping.md §13)."""
         codec = codec_of(question.aim.endpoint.protocol)
         if codec.resume_request is None:
@@ -279,10 +284,7 @@ class Exchange:
         answered = await self._asking.ask(question, again)
         if isinstance(answered, Refusal):
             raise Unspoken(self._replying.failure_in(question, answered))
-        unframer = unframer_of(question, answered)
-        if stream is not (unframer is not None or is_stream(answered)):
-            raise BadAnswer("the provider went on in another form than it began")
-        return answered, unframer
+        return answered, unframer_of(question, answered)
 
     async def _answer_whole(self, question: Question, flight: Flight) -> None:
         raw = await self._asking.read(flight)
@@ -292,7 +294,7 @@ class Exchange:
             # A stream that its content type does not call one; whoever asks the provider directly can read it.
             translator = self._translator(question, collect=not question.stream)
             told = await beside_loop(partial(translator.feed, raw), len(raw), paid=True)
-            await self._conclude(question, flight, translator, len(raw), told)
+            await self._conclude(question, flight, translator, len(raw), [told])
             return
         source = question.aim.endpoint.protocol
         if question.relay and not question.stream:
@@ -309,10 +311,11 @@ class Exchange:
             return
         earlier: list[bytes] = []
         answer = await self._translated(question, raw, earlier)
-        while answer.resume is not None and len(earlier) < RESUMES:
+        # A relayed pause is the client's own business.
+        while answer.resume is not None and not question.relay and len(earlier) < RESUMES:
             earlier.append(raw)
-            flight, _ = await self._go_on(question, answer.resume, stream=False)
-            raw = await self._asking.read(flight)
+            flight, unframer = await self._go_on(question, answer.resume)
+            raw = await self._read_on(question, flight, unframer)
             answer = await self._translated(question, raw, earlier)
         self._record.usage = answer.usage
         if answer.failure is not None:
@@ -321,6 +324,19 @@ class Exchange:
         body = await self._remembering.named(answer.body) if question.relay else answer.body
         await self._remembering.keep(question, body)
         self._replying.send(question, flight.headers, kind, body, answer.losses)
+
+    async def _read_on(self, question: Question, flight: Flight, unframer: Unframer | None) -> bytes:
+        """What a provider goes on with, as a whole answer of its protocol, whatever the form it comes in."""
+        if unframer is None and not is_stream(flight):
+            return await self._asking.read(flight)
+        source = question.aim.endpoint.protocol
+        limit = self._service.settings.limits.event
+        translator = StreamTranslator(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
+        size = await self._gather(translator, flight, unframer, 0, [])
+        whole = await beside_loop(translator.close, size, paid=True)
+        if translator.failure is not None:
+            raise Unspoken(translator.failure)
+        return whole
 
     def _changed(self, question: Question) -> Callable[[bytes], bytes] | None:
         """What must be done to the frames of a relayed stream, if anything must."""

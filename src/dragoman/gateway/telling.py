@@ -168,6 +168,9 @@ class Telling:
             await flight.pump(self.take)
             if self._unframer is not None:
                 self.take(self._unframer.close(), framed=True)
+            told = self._translator.call_ended()
+            if told:
+                self._took(told, self._clock())
         except Truncated:
             # A turn that paused has said all it had to say.
             if not self._translator.paused:
@@ -182,7 +185,9 @@ class Telling:
             self._room -= len(chunk)
             if self._room < 0:
                 raise BadAnswer("the provider's answer is larger than the limit")
-        out = self._feed(chunk)
+        self._took(self._feed(chunk), now)
+
+    def _took(self, out: bytes, now: float) -> None:
         translator = self._translator
         if self.state is State.FLOWING and not translator.finished:
             if out:
