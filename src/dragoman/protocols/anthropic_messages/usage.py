@@ -10,17 +10,27 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.rules import counts
+from dragoman.rules.words import Words
 from dragoman.wire.fields import Fields
 
 # Tiers of other protocols in this one's words (U7).
-_TIERS = {
-    "default": "standard",
-    "flex": "standard",
-    "priority": "priority",
-    "fast": "priority",
-    "ultrafast": "priority",
-}
 _STANDARD = "standard"
+_TIERS = Words(
+    feature=Feature.SERVICE_TIER,
+    legal=frozenset({"standard", "priority", "batch"}),
+    others={
+        "auto": _STANDARD,
+        "default": _STANDARD,
+        "flex": _STANDARD,
+        "scale": _STANDARD,
+        "on_demand": _STANDARD,
+        "standard_only": _STANDARD,
+        "performance": "priority",
+        "fast": "priority",
+        "ultrafast": "priority",
+    },
+    unknown=_STANDARD,
+)
 
 
 def decode_usage(usage: Fields) -> Usage:
@@ -79,14 +89,15 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     """Token counts of another protocol, with the tier they were served in."""
     encoded = encode_counts(usage, ledger)
     if usage is not None and usage.service_tier is not None:
-        encoded["service_tier"] = _TIERS.get(usage.service_tier, _STANDARD)
+        encoded["service_tier"] = _TIERS.told(usage.service_tier, ("usage", "service_tier"), ledger)
     return encoded
 
 
 def encode_streamed_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     """Token counts at the end of a stream, where this protocol has no tier; the standard one goes without saying."""
-    if usage is not None and _TIERS.get(usage.service_tier or "", _STANDARD) != _STANDARD:
-        ledger.dropped(Feature.SERVICE_TIER, ("usage", "service_tier"), "the end of a stream cannot tell the tier")
+    at = ("usage", "service_tier")
+    if usage is not None and (_TIERS.told(usage.service_tier, at, ledger) or _STANDARD) != _STANDARD:
+        ledger.dropped(Feature.SERVICE_TIER, at, "the end of a stream cannot tell the tier")
     return encode_counts(usage, ledger)
 
 

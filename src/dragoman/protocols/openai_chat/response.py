@@ -331,10 +331,12 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
         "finish_reason": finish,
         "logprobs": _logprobs(response.parts),
     }
-    return _completion(response, asked, mint, [choice], encode_usage(response.usage, ledger))
+    return _completion(response, asked, mint, [choice], encode_usage(response.usage, ledger), ledger)
 
 
-def _completion(response: Response, asked: Asked, mint: Mint, choices: JsonList, usage: JsonObject) -> JsonObject:
+def _completion(
+    response: Response, asked: Asked, mint: Mint, choices: JsonList, usage: JsonObject, ledger: Ledger
+) -> JsonObject:
     body: JsonObject = {
         "id": completion_id(response.id, mint),
         "object": COMPLETION,
@@ -344,8 +346,9 @@ def _completion(response: Response, asked: Asked, mint: Mint, choices: JsonList,
         "usage": usage,
     }
     tier = response.usage.service_tier if response.usage is not None else None
-    if tier is not None:
-        body["service_tier"] = SERVED_TIERS.get(tier, tier)
+    served = SERVED_TIERS.told(tier, ("usage", "service_tier"), ledger)
+    if served is not None:
+        body["service_tier"] = served
     return body
 
 

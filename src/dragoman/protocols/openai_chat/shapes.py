@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.model.features import Feature
 from dragoman.model.parts import HostedKind
 from dragoman.model.response import StopReason
+from dragoman.rules.words import ORDINARY_TIERS, Words
 
 NAME = "openai-chat"
 UPSTREAM = ""
@@ -86,5 +87,9 @@ HOSTED: dict[HostedKind, Feature] = {
     HostedKind.MCP: Feature.MCP,
     HostedKind.MCP_LISTING: Feature.MCP,
 }
-# Service tiers of Messages answers in this protocol's words (U7).
-SERVED_TIERS = {"standard": "default", "batch": "default"}
+# Service tiers that the SDK's types list, and others in its words (U7).
+SERVED_TIERS = Words(
+    feature=Feature.SERVICE_TIER,
+    legal=frozenset({"auto", "default", "flex", "scale", "priority", "fast"}),
+    others={**ORDINARY_TIERS, "ultrafast": "fast"},
+)

@@ -322,7 +322,8 @@ class ChatStreamEncoder:
 
     def _tier(self) -> bytes:
         tier = self._usage.service_tier if self._usage is not None else None
-        return b"" if tier is None else b',"service_tier":%b' % _text(SERVED_TIERS.get(tier, tier))
+        served = SERVED_TIERS.told(tier, ("usage", "service_tier"), self._ledger)
+        return b"" if served is None else b',"service_tier":%b' % _text(served)
 
     def _turn(self) -> bytes:
         """The exact form of a turn that the client's echo would not give back (V1)."""

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger
 from dragoman.model.request import Request
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked
 from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
 from dragoman.protocols.openai_responses.tools import encode_format, encode_home_choice, encode_home_tools
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
+from dragoman.rules.words import ORDINARY_TIERS, Words
 
 # Efforts that Open Responses knows; the others are told as their neighbours.
-_EFFORTS = {"minimal": "low", "max": "xhigh"}
-_TIERS = {"standard": "default", "batch": "default", "standard_only": "default"}
+_EFFORTS = Words(
+    feature=Feature.EFFORT,
+    legal=frozenset({"none", "low", "medium", "high", "xhigh"}),
+    others={"minimal": "low", "max": "xhigh"},
+)
+_SUMMARIES = Words(feature=Feature.THINKING_DISPLAY, legal=frozenset({"auto", "concise", "detailed"}))
+_VERBOSITIES = Words(feature=Feature.VERBOSITY, legal=frozenset({"low", "medium", "high"}))
+_TRUNCATIONS = Words(feature=Feature.TRUNCATION, legal=frozenset({"auto", "disabled"}), unknown="disabled")
+TIERS = Words(
+    feature=Feature.SERVICE_TIER,
+    legal=frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"}),
+    others=ORDINARY_TIERS,
+    unknown="default",
+)
 
 
-def response_object(response_id: str, created: int, asked: Asked, model: str) -> JsonObject:
-    """A response that has just begun: no output, no usage, every other member as it will stay."""
+def response_object(
+    response_id: str, created: int, asked: Asked, model: str, ledger: Ledger | None = None
+) -> JsonObject:
+    """A response that has just begun: no output, no usage, every other member as it will stay.
+
+    The client's own words are told back as far as its types list them.
+    """
     request = asked.request
     extras = request.extras.fields if request.extras is not None and request.extras.origin == NAME else {}
     as_user = "user" in request.spellings
     text: JsonObject = {"format": {"type": "text"} if request.output is None else encode_format(request.output)}
-    if request.verbosity is not None:
-        text["verbosity"] = request.verbosity
+    verbosity = _VERBOSITIES.told(request.verbosity, ("verbosity",), ledger)
+    if verbosity is not None:
+        text["verbosity"] = verbosity
     sampling = request.sampling
     body: JsonObject = {
         "id": response_id,
@@ -40,9 +61,9 @@ def response_object(response_id: str, created: int, asked: Asked, model: str) ->
         "parallel_tool_calls": request.parallel_calls is not False,
         "previous_response_id": request.continues,
         "prompt_cache_key": request.cache_key,
-        "reasoning": _reasoning(request),
+        "reasoning": _reasoning(request, ledger),
         "safety_identifier": None if as_user else request.end_user,
-        "service_tier": _tier(request.service_tier),
+        "service_tier": TIERS.told(request.service_tier, ("service_tier",), ledger) or "default",
         "store": request.store is not False,
         "temperature": _or(sampling.temperature, 1),
         "text": text,
@@ -50,7 +71,7 @@ def response_object(response_id: str, created: int, asked: Asked, model: str) ->
         "tools": encode_home_tools(request.tools, echo=True),
         "top_logprobs": request.top_logprobs or 0,
         "top_p": _or(sampling.top_p, 1),
-        "truncation": extras.get("truncation") or "disabled",
+        "truncation": _TRUNCATIONS.told(extras.get("truncation"), ("truncation",), ledger) or "disabled",
         "presence_penalty": _or(sampling.presence_penalty, 0),
         "frequency_penalty": _or(sampling.frequency_penalty, 0),
         "usage": None,
@@ -74,16 +95,14 @@ def _or(value: JsonValue, default: int) -> JsonValue:
     return default if value is None else value
 
 
-def _tier(tier: str | None) -> str:
-    return _TIERS.get(tier, tier) if tier is not None else "default"
-
-
-def _reasoning(request: Request) -> JsonValue:
+def _reasoning(request: Request, ledger: Ledger | None) -> JsonValue:
     reasoning = request.reasoning
     if reasoning.effort is None and reasoning.summary is None:
         return None
-    effort = reasoning.effort
-    return {"effort": _EFFORTS.get(effort, effort) if effort is not None else None, "summary": reasoning.summary}
+    return {
+        "effort": _EFFORTS.told(reasoning.effort, ("reasoning", "effort"), ledger),
+        "summary": _SUMMARIES.told(reasoning.summary, ("reasoning", "summary"), ledger),
+    }
 
 
 def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str | None, now: int) -> JsonObject:
@@ -98,7 +117,8 @@ def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str 
     }
     if usage is not None:
         if usage.service_tier is not None:
-            finished["service_tier"] = _tier(usage.service_tier)
+            # Its end has reported a word of the provider's own.
+            finished["service_tier"] = TIERS.told(usage.service_tier, (), None) or "default"
         if usage.web_searches:
             finished["tool_usage"] = {"image_gen": NO_IMAGES, "web_search": {"num_requests": usage.web_searches}}
     return finished

@@ -23,7 +23,7 @@ from dragoman.model.parts import (
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses import hosted
-from dragoman.protocols.openai_responses.echo import finish, response_object
+from dragoman.protocols.openai_responses.echo import TIERS, finish, response_object
 from dragoman.protocols.openai_responses.failure import failure_of
 from dragoman.protocols.openai_responses.output import (
     ItemBuilder,
@@ -165,7 +165,7 @@ def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger
     report_end(response.stop, response.usage, ledger)
     if response.origin != NAME:
         drop_extras(response.extras, (), ledger, answer=True)
-    body = response_object("resp_" + suffix, created, asked, model)
+    body = response_object("resp_" + suffix, created, asked, model, ledger)
     return finish(body, output, response.usage, reason, max(now, created))
 
 
@@ -176,6 +176,8 @@ def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
     elif usage.extras is not None and has_other_counts(usage.extras):
         note = "tokens of sound, pictures and predictions are not counted here"
         ledger.dropped(Feature.USAGE, ("usage", "extras"), note)
+    if usage is not None:
+        TIERS.told(usage.service_tier, ("usage", "service_tier"), ledger)
     if stop.sequence is not None:
         ledger.dropped(Feature.STOP_SEQUENCE, ("stop", "sequence"), "which stop string fired cannot be told")
     if stop.category is not None:

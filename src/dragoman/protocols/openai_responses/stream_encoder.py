@@ -167,7 +167,7 @@ class StreamEncoder:
         self._builder = ItemBuilder(suffix, self._asked, self._ledger)
         created = event.created if event.created is not None else self._mint.now()
         model = self._asked.request.model or event.model
-        self._body = response_object("resp_" + suffix, created, self._asked, model)
+        self._body = response_object("resp_" + suffix, created, self._asked, model, self._ledger)
         frame = self._frames.frame
         return frame(CREATED, {"response": self._body}) + frame(STARTED, {"response": self._body})
 
