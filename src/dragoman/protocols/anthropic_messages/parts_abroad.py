@@ -30,6 +30,7 @@ from dragoman.model.parts import (
     Url,
 )
 from dragoman.protocols.anthropic_messages.hosted import listing_block, mcp_call_block, mcp_result_block
+from dragoman.protocols.anthropic_messages.made_up import is_made_up
 from dragoman.protocols.anthropic_messages.parts import encode_block, encode_source, is_plain
 from dragoman.protocols.anthropic_messages.sealed import encode_compaction
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
@@ -67,7 +68,7 @@ def _encode_text(part: Part, at: Place, writing: Writing) -> JsonObject:
 
 def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: Writing) -> None:
     # A citation that this provider made may return; others it could not verify.
-    own = [citation.native for citation in part.citations if citation.origin == NAME]
+    own = [one.native for one in part.citations if one.origin == NAME and not is_made_up(one.native)]
     if own:
         block["citations"] = [*own]
     if len(own) < len(part.citations):

@@ -3,6 +3,7 @@
     thinking, redacted_thinking   with an envelope of ours, or an empty signature: cut out
     compaction                    with an envelope of ours: its summary becomes the user's words (V9)
     web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
+    citations of a text           without the vendor's proof, which we made: cut out, the text stays (§19)
     the client's telemetry line   in the system prompt: cut out for hosts that are not Anthropic's (I4)
 
 A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11). What such a
@@ -20,6 +21,7 @@ from dragoman.errors import RefusedError, WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.protocols.anthropic_messages.made_up import may_be_made_up, without_made_up
 from dragoman.protocols.anthropic_messages.sealed import decode_compaction
 from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
 from dragoman.rules.instructions import TELEMETRY
@@ -37,7 +39,10 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
     """The body without what was minted for another issuer and without thinking that nobody signed."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
-        return _Message(message, ("messages", number), ledger).repaired()
+        at: Place = ("messages", number)
+        proved = without_made_up(message, at, ledger)
+        pieces = _Message(proved, at, ledger).repaired()
+        return [proved] if pieces is None and proved is not message else pieces
 
     return rewritten(body, "messages", _is_suspect, rewrite) or body
 
@@ -125,7 +130,7 @@ _find_deltas = re.compile(rb"(?:event: content_block_delta\ndata: \{[^\n]*+(?<=\
 
 
 def _is_suspect(body: bytes, start: int, end: int) -> bool:
-    if has_envelope(body, start, end):
+    if has_envelope(body, start, end) or may_be_made_up(body, start, end):
         return True
     # Looking for a word is faster than the pattern, and most bodies do not have it.
     return body.find(b'"signature"', start, end) >= 0 and _find_unsigned(body, start, end) is not None

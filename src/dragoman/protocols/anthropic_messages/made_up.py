@@ -1,0 +1,55 @@
+"""Citations that we made of another provider's for a Messages client: its own provider must not see them again (§19).
+
+The vendor proves a cited page by `encrypted_index`; ours have none, and are refused.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.losses import Ledger, Place
+from dragoman.wire.json import decode, encode
+from dragoman.wire.spans import Span, elements_of, replaced
+
+_find = re.compile(rb'"encrypted_index"[ \t\n\r]*+:[ \t\n\r]*+""').search
+
+
+def may_be_made_up(body: bytes, start: int, end: int) -> bool:
+    """Whether a citation without proof may stand here."""
+    # Looking for a word is faster than the pattern, and most bodies do not have it.
+    return body.find(b'"encrypted_index"', start, end) >= 0 and _find(body, start, end) is not None
+
+
+def is_made_up(citation: JsonValue) -> bool:
+    """Whether a citation is one of ours."""
+    if not isinstance(citation, dict) or citation.get("type") != "web_search_result_location":
+        return False
+    return citation.get("encrypted_index") == ""
+
+
+def without_made_up(message: bytes, at: Place, ledger: Ledger) -> bytes:
+    """A message whose text has no citations that we made up; the text stays, and everything else byte for byte."""
+    edits: list[tuple[Span, bytes]] = []
+    for number, span in elements_of(message, "content"):
+        if not may_be_made_up(message, span.start, span.end):
+            continue
+        block = decode(message[span.start : span.end])
+        kept = _kept(block) if isinstance(block, dict) else None
+        if kept is not None:
+            note = "a citation that was made of another provider's is not sent back"
+            ledger.dropped(Feature.CITATIONS, (*at, "parts", number, "citations"), note)
+            edits.append((span, encode(kept)))
+    return replaced(message, edits) if edits else message
+
+
+def _kept(block: JsonObject) -> JsonObject | None:
+    citations = block.get("citations")
+    if not isinstance(citations, list):
+        return None
+    others = [one for one in citations if not is_made_up(one)]
+    if len(others) == len(citations):
+        return None
+    rest: JsonObject = {key: value for key, value in block.items() if key != "citations"}
+    return {**rest, "citations": others} if others else rest
