@@ -121,6 +121,10 @@ _IN_CONTENT = Extras(origin=NAME, fields={"refusal": None})
 
 
 def _decode_image(part: Fields) -> Image:
+    if isinstance(part.value.get("image_url"), str):
+        # Mistral's clients write the address alone.
+        source = _source(part, "image_url", part.text("image_url"))
+        return Image(source=source, cache=decode_cache(part), extras=unmodelled(part))
     image = part.fields("image_url")
     source = _source(image, "url", image.text("url"))
     detail = image.optional_text("detail")

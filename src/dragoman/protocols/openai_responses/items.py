@@ -213,20 +213,31 @@ class InputReader:
         return self._foreign(item, COMPACTION_TRIGGER, Role.USER)
 
     def _image_call(self, item: Fields) -> Message:
-        if item.optional_text("result"):
-            self.demands.append(
-                Demand(
-                    feature=Feature.HOSTED_TOOL,
-                    member="input",
-                    note="a picture that this provider's own tool made cannot be shown to another",
-                )
-            )
-        return self._foreign(item, "image_generation_call", Role.ASSISTANT)
+        # No other protocol lets an assistant show a picture; that there was one the next model should know.
+        prompt = item.optional_text("revised_prompt")
+        note = f"[an image was generated here: {prompt}]" if prompt else "[an image was generated here]"
+        made = note if item.optional_text("result") else None
+        return self._foreign(item, "image_generation_call", Role.ASSISTANT, text=made)
 
-    def _foreign(self, item: Fields, kind: str, role: Role | None = None, applied: str | None = None) -> Message:
+    def _approval(self, item: Fields) -> Message:
+        approved, reason = item.optional_flag("approve"), item.optional_text("reason")
+        text = None
+        if approved is not None:
+            text = "The call of the tool is approved." if approved else "The call of the tool is not approved."
+            text = f"{text} {reason}" if reason else text
+        return self._foreign(item, "mcp_approval_response", Role.USER, text=text)
+
+    def _foreign(
+        self,
+        item: Fields,
+        kind: str,
+        role: Role | None = None,
+        applied: str | None = None,
+        text: str | None = None,
+    ) -> Message:
         if role is None:
             role = Role.USER if kind.endswith(_USER_ENDINGS) else Role.ASSISTANT
-        part = Foreign(origin=NAME, kind=kind, body=item.value, applied=applied)
+        part = Foreign(origin=NAME, kind=kind, body=item.value, applied=applied, text=text)
         item_id = item.value.get("id")
         return Message(role=role, parts=(part,), id=item_id if isinstance(item_id, str) else None)
 
@@ -245,6 +256,7 @@ _READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
     "item_reference": InputReader._reference,
     COMPACTION_TRIGGER: InputReader._trigger,
     "image_generation_call": InputReader._image_call,
+    "mcp_approval_response": InputReader._approval,
 }
 
 

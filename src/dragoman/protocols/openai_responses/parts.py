@@ -22,6 +22,7 @@ from dragoman.model.parts import (
     Image,
     Inline,
     Part,
+    Passages,
     PlainText,
     Refusal,
     Text,
@@ -327,10 +328,37 @@ class InputWriter:
         """The parts in order; those that have nothing to say here are left out."""
         written: JsonList = []
         for part, at in zip(parts, places, strict=True):
+            if isinstance(part, Document) and isinstance(part.source, Passages) and not _is_text(part.source):
+                written += self._mixed_document(part, part.source, at)
+                continue
             one = self.part(part, at)
             if one is not None:
                 written.append(one)
         return written
+
+    def _mixed_document(self, part: Document, passages: Passages, at: Place) -> JsonList:
+        """A document of text and pictures: its pieces in order, because a file of such content has no form here."""
+        if part.extras is not None and "type" not in part.extras.fields:
+            drop_extras(part.extras, at, self._ledger)
+        if part.citable:
+            self._ledger.dropped(Feature.DOCUMENT_OPTIONS, (*at, "citable"), "citations cannot be asked for")
+        self._ledger.approximated(Feature.DOCUMENT, at, "sent as its texts and pictures, in order")
+        written: list[JsonObject] = []
+        lines = [line for line in (part.title, part.context) if line]
+        for index, inner in enumerate(passages.parts):
+            place: Place = (*at, "source", "parts", index)
+            if isinstance(inner, Text):
+                lines.append(inner.text)
+                drop_extras(inner.extras, place, self._ledger)
+                continue
+            if lines:
+                written.append({"type": "input_text", "text": "\n".join(lines)})
+                lines = []
+            if (one := self.part(inner, place)) is not None:
+                written.append(one)
+        if lines:
+            written.append({"type": "input_text", "text": "\n".join(lines)})
+        return [*written[:-1], self.mark(written[-1], part.cache, at)] if written else []
 
     def part(self, part: Part, at: Place) -> JsonObject | None:
         """One part of the user's side."""
@@ -421,14 +449,7 @@ class InputWriter:
         if isinstance(part.source, PlainText):
             lines.append(part.source.text)
         elif not isinstance(part.source, Inline | Url | FileRef):
-            for index, inner in enumerate(part.source.parts):
-                if not isinstance(inner, Text):
-                    raise RefusedError(
-                        Feature.DOCUMENT.value,
-                        render_place((*at, "source", "parts", index)),
-                        "a picture inside a document cannot be said to this provider",
-                    )
-                lines.append(inner.text)
+            lines += [inner.text for inner in part.source.parts if isinstance(inner, Text)]
         return self.mark({"type": "input_text", "text": "\n".join(lines)}, part.cache, at)
 
     def _audio(self, part: Part, at: Place) -> JsonObject:
@@ -457,6 +478,10 @@ _INPUT: dict[type, Callable[[InputWriter, Part, Place], JsonObject | None]] = {
     Foreign: InputWriter._foreign,
     Refusal: InputWriter._refusal,
 }
+
+
+def _is_text(passages: Passages) -> bool:
+    return all(isinstance(part, Text) for part in passages.parts)
 
 
 def _filename(title: str | None, media_type: str) -> str:
