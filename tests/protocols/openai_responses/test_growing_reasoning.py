@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.parts import Thinking
 from tests.protocols.openai_responses.asking import read, response_body
 from tests.protocols.openai_responses.numbering import (
     event,
@@ -29,3 +30,13 @@ def test_item_8_reasoning_that_came_with_its_announcement_is_not_lost() -> None:
     stream = [vendor()[0], item_event("added", 0, whole)]
     stream.append({"type": "response.completed", "response": response_body()})
     assert meaning(folded(read(stream)))[1] == ["One."]
+
+
+def test_item_8_reasoning_that_ends_as_an_empty_shell_keeps_its_words() -> None:
+    shell: JsonObject = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "gAAAx"}
+    stream = [vendor()[0], item_event("added", 0, {"type": "reasoning", "id": "rs", "summary": []})]
+    stream.append(event("reasoning_summary_text.delta", 0, "rs", summary_index=0, delta="One."))
+    stream += [item_event("done", 0, shell), {"type": "response.completed", "response": response_body()}]
+    (part,) = folded(read(stream)).parts
+    assert isinstance(part, Thinking) and part.seal is not None
+    assert (part.text, part.seal.body.get("summary")) == ("One.", [{"type": "summary_text", "text": "One."}])

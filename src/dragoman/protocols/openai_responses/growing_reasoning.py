@@ -72,6 +72,7 @@ class GrowingReasoning(GrowingItem):
                 out.append(PartStarted(self._index, withheld))
             out.append(PartEnded(self._index))
             return
+        body = self._with_told(body)
         target = self.telling.asked.target
         whole = decode_thinking(Fields(body), target.model, target.upstream)
         full = whole.kind is ThinkingKind.FULL if not self._opened else self._is_full()
@@ -122,6 +123,13 @@ class GrowingReasoning(GrowingItem):
     def _says(self, whole: str) -> bool:
         latest = islice(reversed(self._pieces.values()), NEAR)
         return any(bare(one.text) == bare(whole) for one in latest)
+
+    def _with_told(self, body: JsonObject) -> JsonObject:
+        """The body with what the deltas told, where some servers end with an empty shell."""
+        key, kind = ("content", "reasoning_text") if self._is_full() else ("summary", "summary_text")
+        if not self._pieces or _texts(body, key):
+            return body
+        return {**body, key: [{"type": kind, "text": piece.text} for piece in self._pieces.values()]}
 
     def _is_full(self) -> bool:
         return min(self._pieces, default=0) < 0
