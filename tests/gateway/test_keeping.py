@@ -96,6 +96,31 @@ def test_frames_without_an_answer_leave_nothing(frames: bytes) -> None:
         assert log.getvalue() == ""
 
 
+@pytest.mark.parametrize("left", [None, [], [OUTPUT]], ids=["no output", "empty", "trimmed"])
+def test_item_8_items_that_the_end_of_a_stream_leaves_out_are_kept(left: list[JsonObject] | None) -> None:
+    thought: JsonObject = {"id": "rs_a", "type": "reasoning", "summary": []}
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled())
+        for item in (thought, OUTPUT):
+            done = json.dumps({"type": "response.output_item.done", "item": item})
+            keeping.named(f"event: response.output_item.done\ndata: {done}\n\n".encode())
+        keeping.write(keeping.ending(_frames("response.completed", {**ANSWER, "output": left})))
+        found = store.responses.find(ALICE, "resp_ours")
+        assert found is not None and json.loads(found.body)["output"] == [thought, OUTPUT]
+
+
+def test_item_8_an_output_of_other_items_is_kept_as_it_is() -> None:
+    with opened() as store:
+        keeping, _ = _keeping(store, _recalled())
+        ended: list[JsonObject] = [{"id": name, "type": "reasoning"} for name in ("rs_a", "rs_b")]
+        for item in ended:
+            done = json.dumps({"type": "response.output_item.done", "item": item})
+            keeping.named(f"event: response.output_item.done\ndata: {done}\n\n".encode())
+        keeping.write(keeping.ending(_frames("response.completed")))
+        found = store.responses.find(ALICE, "resp_ours")
+        assert found is not None and json.loads(found.body)["output"] == [OUTPUT]
+
+
 def test_in_a_conversation_the_items_go_there_and_what_was_said_before_is_kept_with_the_response() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", items_of([b'{"id":"old"}']))

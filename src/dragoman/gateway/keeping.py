@@ -32,6 +32,7 @@ from dragoman.wire.sse import SseReader
 LAST = ("response.completed", "response.incomplete", "response.failed")
 
 
+_ITEM_DONE = b'"response.output_item.done"'
 _nothing_before = re.compile(rb'"previous_response_id"\s*:\s*null').sub
 
 
@@ -80,6 +81,8 @@ class Keeping:
         # What it does not know of its request, because that was sent as one that refers to nothing.
         before = task.recalled.previous if task.recalled is not None else None
         self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
+        # The items that a relayed stream has ended: some servers leave them out of the response at its end.
+        self._ended: list[JsonObject] = []
         # The answer, once it is there.
         self.taken: Taken | None = None
 
@@ -106,6 +109,8 @@ class Keeping:
             return out
         if recalled is None or not recalled.keeps:
             return out
+        if _ITEM_DONE in out:
+            self._ended += _items_ended(out)
         out = renamed(out, self._ours) if self._task.response_id else out
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
 
@@ -143,7 +148,7 @@ class Keeping:
         for event in reversed(_events(frames)):
             if event.get("type") in LAST:
                 response = event.get("response")
-                return _taken(response if isinstance(response, dict) else None)
+                return _taken(_filled(response, self._ended) if isinstance(response, dict) else None)
         return None
 
     def size(self, taken: Taken | None) -> int:
@@ -222,6 +227,21 @@ def parted(frames: bytes) -> tuple[bytes, bytes]:
 
 def _taken(response: JsonObject | None) -> Taken | None:
     return None if response is None else Taken(response, answered_in(response), encode(response))
+
+
+def _items_ended(frames: bytes) -> list[JsonObject]:
+    ends = [event for event in _events(frames) if event.get("type") == "response.output_item.done"]
+    return [item for event in ends if isinstance(item := event.get("item"), dict)]
+
+
+def _filled(response: JsonObject, ended: list[JsonObject]) -> JsonObject:
+    """The response with all items that its stream has ended, if its own are some of them."""
+    output = response.get("output")
+    told = {item.get("id"): item for item in output if isinstance(item, dict)} if isinstance(output, list) else {}
+    names = [item.get("id") for item in ended]
+    if len(told) >= len(ended) or None in names or not told.keys() <= set(names):
+        return response
+    return {**response, "output": [told.get(item.get("id"), item) for item in ended]}
 
 
 def answered_in(response: JsonObject) -> tuple[Item, ...]:
