@@ -67,6 +67,18 @@ def test_item_20_an_image_by_its_address_alone_is_welcome(address: str, target: 
     assert asked(address) == asked({"url": address})
 
 
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
+@pytest.mark.parametrize("nested", [False, True])
+def test_item_20_a_document_by_its_address_is_welcome(target: str, nested: bool) -> None:
+    address = "https://example.org/a.pdf"
+    part: JsonObject = {"type": "document_url", "document_url": {"url": address} if nested else address}
+    asked: JsonObject = {"model": "m", "messages": [{"role": "user", "content": [part]}]}
+    request = translate_request(asked, source=CHAT, target=target)
+    assert address.encode() in request.body
+    kind = b'"type":"document"' if target == MESSAGES else b'"type":"input_file"'
+    assert kind in request.body
+
+
 def test_item_20_a_document_of_text_and_pictures_is_told_in_order() -> None:
     picture: JsonObject = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
     pieces: JsonValue = [{"type": "text", "text": "Before."}, picture, {"type": "text", "text": "After."}]

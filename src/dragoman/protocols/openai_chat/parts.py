@@ -164,6 +164,18 @@ def _decode_file(part: Fields) -> Document:
     )
 
 
+def _decode_document(part: Fields) -> Document | Foreign:
+    """A document by its address, which Mistral's clients send: https://docs.mistral.ai/capabilities/document_ai."""
+    address = part.value.get("document_url")
+    if isinstance(address, dict):
+        address = address.get("url")
+    if not isinstance(address, str):
+        return Foreign(origin=NAME, kind="document_url", body=part.value)
+    part.skip("document_url")
+    title = part.optional_text("document_name")
+    return Document(source=_source(part, "document_url", address), title=title, extras=unmodelled(part))
+
+
 def _nested(part: Fields, key: str, rest: Extras | None) -> Extras | None:
     """The unknown members of a part together with those of the object inside it."""
     outer = unmodelled(part)
@@ -178,6 +190,7 @@ _DECODERS: dict[str, Callable[[Fields], Part]] = {
     "image_url": _decode_image,
     "input_audio": _decode_audio,
     "file": _decode_file,
+    "document_url": _decode_document,
     "refusal": _decode_refusal,
 }
 
@@ -250,6 +263,9 @@ def _audio(part: Audio) -> JsonObject:
 
 
 def _file_home(part: Document) -> JsonObject:
+    if isinstance(part.source, Url):
+        address: JsonObject = {"type": "document_url", "document_url": part.source.url}
+        return address if part.title is None else {**address, "document_name": part.title}
     file: JsonObject = {}
     if isinstance(part.source, FileRef):
         file["file_id"] = part.source.file_id
