@@ -137,8 +137,6 @@ def _objection(request: Request) -> Failure | None:
         return _failure(FailureKind.INVALID, 400, "max_tokens: Field required")
     if protocol == MESSAGES and not request.messages:
         return _failure(FailureKind.INVALID, 400, "messages: at least one message is required")
-    if cap is not None and cap < 1:
-        return _failure(FailureKind.INVALID, 400, f"max_tokens: {cap} is less than 1", param="max_tokens")
     if request.choices is not None and request.choices != 1:
         return _failure(FailureKind.INVALID, 400, "n: an echo gives one answer", param="n")
     if request.continues is not None or request.conversation is not None:

@@ -67,6 +67,35 @@ class Fields:
             return value
         raise self._missing(key, "string", value)
 
+    def name(self, key: str) -> str:
+        """A string that must be there and say something."""
+        value = self.text(key)
+        if value:
+            return value
+        raise self.wrong(key, "a name", "an empty string")
+
+    def kind(self) -> str | None:
+        """The `type`, or None if there is none; null and the empty string are no types."""
+        value = self.value.get("type")
+        if type(value) is str and value:
+            self._read.append("type")
+            return value
+        return self.name("type") if "type" in self.value else None
+
+    def optional_cap(self, key: str, least: int = 1) -> int | None:
+        """A whole number that bounds something, or None."""
+        value = self.optional_integer(key)
+        if value is not None and value < least:
+            raise self.wrong(key, f"at least {least}", str(value))
+        return value
+
+    def demand(self, *keys: str) -> None:
+        """Refuse null in members that may be left out, but not said to be nothing."""
+        members = self.value
+        for key in keys:
+            if members.get(key, key) is None:
+                raise self.fail(key, "a value", None)
+
     def optional_flag(self, key: str) -> bool | None:
         """A boolean, or None."""
         value = self.value.get(key)

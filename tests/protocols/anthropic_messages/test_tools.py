@@ -141,7 +141,7 @@ def test_wrong_choices_are_named_with_their_place(choice: str | JsonObject, path
     "given",
     [
         {"name": "f", "description": "d", "input_schema": {"type": "object"}},
-        {"name": "", "description": "", "input_schema": {}},
+        {"name": "g", "description": "", "input_schema": {}},
     ],
 )
 def test_the_short_way_gives_what_the_full_reader_gives(given: JsonObject) -> None:

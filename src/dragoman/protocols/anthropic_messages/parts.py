@@ -69,8 +69,16 @@ def decode_blocks(blocks: JsonList, path: Path) -> tuple[Part, ...]:
         if part is not None:
             parts.append(part)
             continue
-        part = decode_block(reader(block, (path, index)))
+        fields = reader(block, (path, index))
+        part = decode_block(fields)
         parts.append(part)
+        # Answers may be vague about these, clients must not.
+        if type(part) is Foreign:
+            fields.kind()
+        elif type(part) is ToolCall and not part.name:
+            fields.name("name")
+        elif type(part) is ToolResult and not part.call_id:
+            fields.demand("tool_use_id")
         if type(part) is HostedCall:
             result = hosted.listing_result(part)
             if result is not None:
@@ -103,7 +111,7 @@ def _plain_text(block: JsonObject) -> Part | None:
 
 def _plain_call(block: JsonObject) -> Part | None:
     call_id, name, given = block.get("id"), block.get("name"), block.get("input")
-    if len(block) == 4 and type(call_id) is str and type(name) is str and type(given) is dict:
+    if len(block) == 4 and type(call_id) is str and type(name) is str and name and type(given) is dict:
         return ToolCall(call_id=call_id, name=name, arguments=encode_text(given))
     return None
 
@@ -234,7 +242,7 @@ def _decode_source(source: Fields) -> Inline | Url | FileRef | PlainText | Passa
     kind = source.text("type")
     found: Inline | Url | FileRef | PlainText | Passages
     if kind == "base64":
-        found = Inline(media_type=source.text("media_type"), data=source.text("data"))
+        found = Inline(media_type=_media_type(source), data=source.text("data"))
     elif kind == "url":
         found = Url(url=source.text("url"))
     elif kind == "file":
@@ -248,11 +256,22 @@ def _decode_source(source: Fields) -> Inline | Url | FileRef | PlainText | Passa
     return found
 
 
+def _media_type(source: Fields) -> str:
+    name = source.text("media_type")
+    if "/" not in name:
+        raise source.wrong("media_type", "a media type", repr(name))
+    return name
+
+
 def _decode_search_result(block: Fields) -> Foreign:
     decode_cache(block)
     title, source = block.text("title"), block.text("source")
     blocks = block.optional_list("content") or []
-    texts = [part.text for part in decode_blocks(blocks, (block.path, "content")) if isinstance(part, Text)]
+    texts: list[str] = []
+    for index, part in enumerate(decode_blocks(blocks, (block.path, "content"))):
+        if type(part) is not Text:
+            raise block.wrong("content", "text blocks", f"another kind of block at {index}")
+        texts.append(part.text)
     return foreign(block, "search_result", "\n".join([title, source, *texts]))
 
 

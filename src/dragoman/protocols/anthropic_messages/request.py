@@ -50,7 +50,8 @@ _MODES = {mode.value: mode for mode in ThinkingMode}
 def decode_request(body: JsonObject) -> Request:
     """Read a request; nothing is adapted, what nobody knows goes into extras."""
     fields = Fields(body)
-    max_tokens = fields.optional_integer("max_tokens")
+    fields.demand("max_tokens")
+    max_tokens = fields.optional_cap("max_tokens", 0)
     messages, steered = _decode_messages(fields)
     tools = decode_tools(fields) if "tools" in body or "mcp_servers" in body else ()
     choice, parallel = decode_choice(fields, tools) if "tool_choice" in body else (None, None)
@@ -197,6 +198,7 @@ def _decode_message(message: Fields) -> Message:
     role = _ROLES.get(word)
     if role is None:
         raise message.wrong("role", "'user', 'assistant' or 'system'", repr(word))
+    message.demand("content")
     parts = decode_content(message, "content")
     cleared = message.value.get("clear_at")
     if cleared is not None and type(cleared) is not str:
@@ -217,9 +219,10 @@ def _decode_thinking(fields: Fields) -> Reasoning:
     mode = _MODES.get(word)
     if mode is None:
         raise thinking.wrong("type", " or ".join(repr(one) for one in _MODES), repr(word))
+    thinking.demand("budget_tokens")
     return Reasoning(
         mode=mode,
-        budget=thinking.optional_integer("budget_tokens"),
+        budget=thinking.optional_cap("budget_tokens"),
         display=thinking.optional_text("display"),
         extras=thinking.rest(NAME),
     )
@@ -255,7 +258,7 @@ def _decode_format(config: Fields | None, fields: Fields) -> OutputFormat | None
         shape = fields.optional_fields("output_format")
     if shape is None:
         return None
-    kind = shape.optional_text("type")
+    kind = shape.kind()
     if kind not in (None, "json_schema"):
         raise shape.wrong("type", "'json_schema'", repr(kind))
     schema = shape.object("schema")

@@ -63,7 +63,7 @@ def plain_tool(value: JsonValue) -> FunctionTool | None:
     if type(value) is not dict or len(value) != 3:
         return None
     name, description, schema = value.get("name"), value.get("description"), value.get("input_schema")
-    if type(name) is not str or type(description) is not str or type(schema) is not dict:
+    if type(name) is not str or not name or type(description) is not str or type(schema) is not dict:
         return None
     return FunctionTool(name=name, description=description, parameters=schema)
 
@@ -89,7 +89,7 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
         if kind.startswith(beginning):
             return (
                 FunctionTool(
-                    name=declaration.text("name"),
+                    name=declaration.name("name"),
                     description=schema.description,
                     parameters=schema.parameters(),
                     cache=decode_cache(declaration),
@@ -104,9 +104,10 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
 
 def _decode_function(declaration: Fields) -> FunctionTool:
     # `type: custom`, which the caller has read, says the same as no type.
+    declaration.demand("input_schema")
     callers = declaration.texts("allowed_callers")
     return FunctionTool(
-        name=declaration.text("name"),
+        name=declaration.name("name"),
         description=declaration.optional_text("description"),
         parameters=declaration.optional_object(
             "parameters" if "input_schema" not in declaration.value else "input_schema"
@@ -144,7 +145,7 @@ def _decode_toolset(declaration: Fields, name: str, members: dict[str, vendor.Sc
 
 
 def _decode_hosted(declaration: Fields, kind: str, whole: Extras) -> ToolSpec:
-    name = declaration.optional_text("name")
+    name = declaration.name("name") if "name" in declaration.value else None
     if kind.startswith("web_search_"):
         return WebSearchTool(
             allowed_domains=_domains(declaration, "allowed_domains"),
@@ -192,7 +193,8 @@ def _decode_mcp(toolset: Fields | None, server: tuple[int, Fields] | None) -> Mc
     if server is not None:
         position, declared = server
         fields |= {"position": position, "server": declared.value}
-        declared.optional_text("type")
+        declared.demand("type", "url")
+        declared.choice("type", ("url",))
         label, url = declared.text("name"), declared.optional_text("url")
         authorization = declared.optional_text("authorization_token")
         configuration = declared.optional_fields("tool_configuration")
@@ -244,7 +246,7 @@ def decode_choice(request: Fields, tools: tuple[ToolSpec, ...]) -> tuple[ToolCho
     serial = choice.optional_flag("disable_parallel_tool_use")
     tool: ToolRef | None = None
     if mode is ChoiceMode.NAMED:
-        name = choice.text("name")
+        name = choice.name("name")
         tool = ToolRef(kind="function", name=name)
         hosted = _hosted_kind(name, tools)
         if hosted is not None:

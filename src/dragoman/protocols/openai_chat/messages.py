@@ -126,6 +126,7 @@ class MessageDecoder:
             return self._function(message)
         if role not in _ROLES:
             raise message.wrong("role", "'system', 'developer', 'user', 'assistant', 'tool' or 'function'", repr(role))
+        message.demand("content")
         return Message(
             role=_ROLES[role],
             parts=decode_said(message, "tool_result", "image") if role == "user" else decode_content(message),
@@ -150,7 +151,8 @@ class MessageDecoder:
                 self._custom.add(part.call_id)
             parts.append(part)
         legacy = message.optional_fields("function_call")
-        if legacy is not None:
+        # Some servers put an empty one into every answer, and their clients send it back.
+        if legacy is not None and any(legacy.value.values()):
             part = decode_legacy_call(legacy, position)
             self._legacy.setdefault(part.name, deque()).append(part.call_id)
             parts.append(part)
@@ -163,6 +165,7 @@ class MessageDecoder:
         )
 
     def _tool(self, message: Fields) -> Message:
+        message.demand("tool_call_id", "content")
         call_id = message.optional_text("tool_call_id") or ""
         form = InputForm.TEXT if call_id in self._custom else InputForm.JSON
         result = ToolResult(call_id=call_id, parts=decode_content(message), form=form)
@@ -187,7 +190,7 @@ def _plain_call(call: JsonValue) -> ToolCall | None:
     if type(call_id) is not str or type(function) is not dict or len(function) != 2:
         return None
     name, arguments = function.get("name"), function.get("arguments")
-    if type(name) is not str or type(arguments) is not str:
+    if type(name) is not str or not name or type(arguments) is not str:
         return None
     return ToolCall(call_id=call_id, name=name, arguments=arguments)
 
@@ -208,19 +211,31 @@ def _as_text_call(call: ToolCall) -> ToolCall:
 
 
 def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
-    """One entry of `tool_calls`; providers, not clients, may give arguments as a value."""
-    kind = call.optional_text("type") or ("custom" if "custom" in call.value else "function")
-    custom = kind == "custom"
+    """One entry of `tool_calls`; providers, not clients, may give arguments as a value and leave things open."""
+    kind = call.optional_text("type") if lenient else _kind(call)
+    custom = (
+        kind or ("custom" if "custom" in call.value and not call.value.get("function") else "function")
+    ) == "custom"
     inner = call.fields("custom" if custom else "function")
+    if not lenient:
+        inner.demand("input" if custom else "arguments")
     arguments = inner.optional_text("input") or "" if custom else _arguments(inner, lenient)
     rest, nested = _call_rest(call, inner, "custom" if custom else "function")
     return ToolCall(
         call_id=call.optional_text("id") or "",
-        name=inner.text("name"),
+        name=inner.text("name") if lenient else inner.name("name"),
         arguments=arguments,
         form=InputForm.TEXT if custom else InputForm.JSON,
         extras=Extras(origin=NAME, fields={**rest, **nested}) if rest or nested else None,
     )
+
+
+def _kind(call: Fields) -> str | None:
+    kind = call.kind()
+    if kind is not None and kind not in ("function", "custom"):
+        raise call.wrong("type", "'function' or 'custom'", repr(kind))
+    call.demand("id")
+    return kind
 
 
 def _call_rest(call: Fields, inner: Fields, key: str) -> tuple[JsonObject, JsonObject]:
@@ -245,7 +260,9 @@ def arguments_text(value: JsonValue) -> str:
 
 def decode_legacy_call(call: Fields, position: int, *, lenient: bool = False) -> ToolCall:
     """A `function_call`, under the id that its name and position give it."""
-    name = call.text("name")
+    if not lenient:
+        call.demand("arguments")
+    name = call.text("name") if lenient else call.name("name")
     return ToolCall(
         call_id=ids.legacy_call_id(name, position),
         name=name,

@@ -66,7 +66,7 @@ def decode_content(owner: Fields, key: str = "content") -> tuple[Part, ...]:
 
 def decode_part(part: Fields) -> Part:
     """One content part; types this protocol does not define are kept whole."""
-    kind = part.optional_text("type") or _guessed_type(part.value)
+    kind = part.kind() or _guessed_type(part.value)
     decode = _DECODERS.get(kind)
     if decode is None:
         return Foreign(origin=NAME, kind=kind, body=part.value)

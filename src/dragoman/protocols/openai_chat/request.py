@@ -75,7 +75,7 @@ def decode_request(body: JsonObject) -> Request:
         messages=messages,
         tools=tools,
         parallel_calls=decode_parallel(fields),
-        max_tokens=fields.optional_integer("max_completion_tokens"),
+        max_tokens=fields.optional_cap("max_completion_tokens"),
         sampling=_NO_SAMPLING if temperature is None else Sampling(temperature=temperature),
         reasoning=_NO_REASONING if effort is None else Reasoning(effort=effort),
         stream=fields.optional_flag("stream") or False,
@@ -103,7 +103,7 @@ def _with_the_others(request: Request, fields: Fields) -> Request:
             spellings.append("function_call")
     elif "function_call" in fields.value:
         nested["function_call"] = fields.raw("function_call")
-    choices = fields.optional_integer("n")
+    choices = fields.optional_cap("n")
     return replace(
         request,
         tools=request.tools + functions + (() if search is None else (decode_search(search),)),
@@ -177,7 +177,7 @@ def _decode_cap(cap: int | None, fields: Fields, spellings: list[str]) -> int | 
     """The newer member counts; the older one beside it is kept for the way home."""
     if cap is None and fields.value.get("max_tokens") is not None:
         spellings.append("max_tokens")
-        return fields.optional_integer("max_tokens")
+        return fields.optional_cap("max_tokens")
     return cap
 
 
@@ -219,7 +219,7 @@ def _decode_reasoning(fields: Fields, spellings: list[str]) -> Reasoning:
         if effort is None and unified.value.get("effort") is not None:
             effort = unified.optional_text("effort")
             spellings.append("reasoning.effort")
-        budget = unified.optional_integer("max_tokens")
+        budget = unified.optional_cap("max_tokens", 0)
         rest = unmodelled(unified)
         if rest is not None:
             extras = Extras(origin=NAME, fields={"reasoning": rest.fields})
@@ -230,7 +230,7 @@ def _decode_reasoning(fields: Fields, spellings: list[str]) -> Reasoning:
             effort = "none"
             spellings.append("thinking")
         elif kind == "enabled" and given is not None and budget is None:
-            budget = Fields(switch, (fields.path, "thinking")).optional_integer("budget_tokens")
+            budget = Fields(switch, (fields.path, "thinking")).optional_cap("budget_tokens")
             spellings.append("thinking")
         if "thinking" in spellings:
             fields.skip("thinking")
@@ -253,6 +253,8 @@ def _decode_output(fields: Fields) -> OutputFormat | None:
     if known is not OutputKind.SCHEMA:
         return OutputFormat(kind=known, extras=unmodelled(form))
     inner = form.fields("json_schema")
+    if "name" in inner.value:
+        inner.name("name")
     schema, name = inner.optional_object("schema"), inner.optional_text("name")
     description, strict = inner.optional_text("description"), inner.optional_flag("strict")
     outer, rest = unmodelled(form), unmodelled(inner)

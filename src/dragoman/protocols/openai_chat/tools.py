@@ -41,6 +41,7 @@ def plain_function(tool: JsonObject) -> FunctionTool | None:
     name, description, parameters, strict = get("name"), get("description"), get("parameters"), get("strict")
     if (
         type(name) is str
+        and name
         and (type(description) is str or description is None)
         and (type(parameters) is dict or parameters is None)
         and (strict is None or type(strict) is bool)
@@ -52,7 +53,7 @@ def plain_function(tool: JsonObject) -> FunctionTool | None:
 
 def read_tool(tool: Fields) -> ToolSpec:
     """One declaration, member by member."""
-    kind = tool.optional_text("type")
+    kind = tool.kind()
     if kind is None:
         kind = "custom" if "custom" in tool.value else "function"
     elif kind == "custom" and "input_schema" in tool.value:
@@ -82,8 +83,9 @@ def _rest(tool: Fields, inner: Fields, key: str) -> Extras | None:
 
 def _decode_function(tool: Fields) -> FunctionTool:
     function = _inside(tool, "function")
+    function.demand("input_schema")
     return FunctionTool(
-        name=function.text("name"),
+        name=function.name("name"),
         description=function.optional_text("description"),
         parameters=function.optional_object("input_schema" if "input_schema" in function.value else "parameters"),
         strict=function.optional_flag("strict"),
@@ -97,11 +99,13 @@ def _decode_custom(tool: Fields) -> TextTool:
     syntax: str | None = None
     definition: str | None = None
     form = custom.optional_fields("format")
-    if form is not None and form.choice("type", ("text", "grammar")) == "grammar":
-        grammar = _inside(form, "grammar")
-        syntax, definition = grammar.text("syntax"), grammar.text("definition")
+    if form is not None:
+        form.demand("type")
+        if form.choice("type", ("text", "grammar")) == "grammar":
+            grammar = _inside(form, "grammar")
+            syntax, definition = grammar.name("syntax"), grammar.text("definition")
     return TextTool(
-        name=custom.text("name"),
+        name=custom.name("name"),
         description=custom.optional_text("description"),
         syntax=syntax,
         definition=definition,
@@ -112,7 +116,7 @@ def _decode_custom(tool: Fields) -> TextTool:
 def decode_legacy_function(function: Fields) -> FunctionTool:
     """One entry of `functions`."""
     return FunctionTool(
-        name=function.text("name"),
+        name=function.name("name"),
         description=function.optional_text("description"),
         parameters=function.optional_object("parameters"),
         strict=function.optional_flag("strict"),
@@ -125,6 +129,8 @@ def decode_search(options: Fields) -> WebSearchTool:
     location = options.optional_fields("user_location")
     place: JsonObject | None = None
     if location is not None:
+        location.demand("type")
+        location.choice("type", ("approximate",))
         approximate = location.fields("approximate")
         for key in ("city", "region", "country", "timezone"):
             approximate.optional_text(key)
@@ -149,14 +155,16 @@ def decode_choice(request: Fields) -> ToolChoice | None:
             raise request.wrong("tool_choice", "'none', 'auto' or 'required'", repr(value))
         return ToolChoice(mode=mode)
     choice = request.fields("tool_choice")
-    kind = choice.optional_text("type") or next((key for key in ("function", "custom") if key in choice.value), "")
+    kind = choice.kind() or next((key for key in ("function", "custom") if key in choice.value), "")
     if kind in ("function", "custom"):
         tool = _decode_ref(choice, kind)
         return ToolChoice(mode=ChoiceMode.NAMED, tool=tool, extras=unmodelled(choice))
     if kind == "allowed_tools":
+        choice.demand("allowed_tools")
         allowed = _inside(choice, "allowed_tools")
+        allowed.demand("mode", "tools")
         required = allowed.choice("mode", ("auto", "required")) == "required"
-        refs = tuple(_decode_ref(ref, ref.optional_text("type") or "function") for ref in allowed.each("tools"))
+        refs = tuple(_decode_ref(ref, ref.kind() or "function") for ref in allowed.each("tools"))
         return ToolChoice(
             mode=ChoiceMode.ALLOWED, allowed=refs, required=required, extras=_rest(choice, allowed, "allowed_tools")
         )
@@ -182,7 +190,7 @@ def _decode_ref(ref: Fields, kind: str) -> ToolRef:
     if kind not in ("function", "custom"):
         name = ref.value.get("name")
         return ToolRef(kind=kind, name=name if isinstance(name, str) else None, native=ref.value)
-    return ToolRef(kind=kind, name=_inside(ref, kind).text("name"))
+    return ToolRef(kind=kind, name=_inside(ref, kind).name("name"))
 
 
 def decode_legacy_choice(request: Fields) -> ToolChoice | None:
@@ -195,7 +203,7 @@ def decode_legacy_choice(request: Fields) -> ToolChoice | None:
             raise request.wrong("function_call", "'none' or 'auto'", repr(value))
         return ToolChoice(mode=_MODES[value])
     return ToolChoice(
-        mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name=request.fields("function_call").text("name"))
+        mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name=request.fields("function_call").name("name"))
     )
 
 

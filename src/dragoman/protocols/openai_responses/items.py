@@ -54,6 +54,11 @@ _ROLE_WORDS = tuple(_ROLES)
 # What the user's side says, by the end of its type; all other items are the model's.
 _USER_ENDINGS = ("_output", "_response", "_trigger", "_reference")
 
+# Items that are known by their own id, or belong to a search that the provider ran: their `call_id` may be null.
+_WITHOUT_CALL_ID = frozenset(
+    {native.LOCAL_SHELL.call, "local_shell_call_output", "tool_search_call", "tool_search_output"}
+)
+
 
 class InputReader:
     """Reads the items of one request and collects what they change about it."""
@@ -95,6 +100,8 @@ class InputReader:
         kind = item.optional_text("type")
         if kind is None:
             kind = MESSAGE if "role" in item.value or "id" not in item.value else "item_reference"
+        elif not kind:
+            raise item.wrong("type", "a type", "an empty string")
         reader = _READERS.get(kind)
         if reader is not None:
             return reader(self, item)
@@ -112,6 +119,7 @@ class InputReader:
             raise item.wrong("role", " or ".join(repr(word) for word in _ROLE_WORDS), repr(item.value["role"]))
         if item.value.get("content") is None and role is not Role.ASSISTANT:
             raise item.wrong("content", "string or array", "nothing")
+        item.demand("content")
         parts = decode_content(item, "content")
         item_id = item.optional_text("id")
         extras = item.rest(NAME)
@@ -125,9 +133,10 @@ class InputReader:
         return Message(role=Role.ASSISTANT, parts=(thinking,), id=thinking.id)
 
     def _call(self, item: Fields, member: str, form: InputForm) -> Message:
+        item.demand("call_id", member)
         call = ToolCall(
             call_id=item.optional_text("call_id") or "",
-            name=item.text("name"),
+            name=item.name("name"),
             arguments=item.optional_text(member) or "",
             form=form,
             namespace=item.optional_text("namespace"),
@@ -141,6 +150,7 @@ class InputReader:
         return self._call(item, "input", InputForm.TEXT)
 
     def _output(self, item: Fields, form: InputForm) -> Message:
+        item.demand("call_id", "output")
         result = ToolResult(
             call_id=item.optional_text("call_id") or "", parts=decode_content(item, "output"), form=form
         )
@@ -153,6 +163,8 @@ class InputReader:
         return self._output(item, InputForm.TEXT)
 
     def _native_call(self, item: Fields, kind: str) -> Message:
+        if kind not in _WITHOUT_CALL_ID:
+            item.demand("call_id")
         if native.is_hosted(item.value):
             self._hosted_shells.add(item.optional_text("call_id") or "")
             return self._foreign(item, kind)
@@ -162,6 +174,9 @@ class InputReader:
         return Message(role=Role.ASSISTANT, parts=(call,), id=call.id)
 
     def _native_output(self, item: Fields, kind: str) -> Message:
+        if kind not in _WITHOUT_CALL_ID:
+            item.demand("call_id")
+        item.demand("output")
         call_id = item.optional_text("call_id")
         if call_id is not None and call_id in self._hosted_shells:
             return self._foreign(item, kind, Role.ASSISTANT)
@@ -180,6 +195,7 @@ class InputReader:
         return self._foreign(item, "additional_tools", Role.DEVELOPER, "its tools are declared with the request")
 
     def _search_output(self, item: Fields) -> Message:
+        item.demand("tools")
         # What was found is no longer deferred.
         self.tools += [
             replace(tool, deferred=None) if isinstance(tool, FunctionTool | TextTool) else tool
@@ -285,7 +301,7 @@ def _plain_message(item: JsonObject) -> Message | None:
 
 def _plain_call(item: JsonObject) -> Message | None:
     call_id, name, arguments, size = item.get("call_id"), item.get("name"), item.get("arguments"), len(item)
-    if type(call_id) is not str or type(name) is not str or type(arguments) is not str:
+    if type(call_id) is not str or type(name) is not str or not name or type(arguments) is not str:
         return None
     if size == 4:
         return Message(role=_ASSISTANT, parts=(ToolCall(call_id=call_id, name=name, arguments=arguments),))

@@ -15,7 +15,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Extras, FileRef, Image, Inline, InputForm, Part, Text, ToolCall, ToolResult, Url
 from dragoman.model.request import Request
 from dragoman.model.tools import FunctionTool
-from dragoman.protocols.openai_responses.shapes import COMPLETED, FAILED, FILE_ISSUER, NAME
+from dragoman.protocols.openai_responses.shapes import COMPLETED, FAILED, FILE_ISSUER, IN_PROGRESS, INCOMPLETE, NAME
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode_text
 from dragoman.wire.media import BadDataUrl, parse_data_url
@@ -264,13 +264,18 @@ def declared_native(request: Request) -> dict[str, FunctionTool]:
 
 def decode_output(item: Fields, kind: str, call_id: str) -> ToolResult:
     """An output item as a result: text, JSON text or a screenshot."""
+    if kind == "apply_patch_call_output":
+        item.demand("status")
     return ToolResult(
         call_id=call_id,
         parts=_OUTPUTS[kind](item),
-        is_error=item.optional_text("status") == FAILED,
+        is_error=item.choice("status", _STATUSES) == FAILED,
         id=item.optional_text("id"),
         extras=Extras(origin=NAME, fields=item.value),
     )
+
+
+_STATUSES = (COMPLETED, FAILED, IN_PROGRESS, INCOMPLETE)
 
 
 def _text_output(item: Fields) -> tuple[Part, ...]:
@@ -296,6 +301,8 @@ def _found_tools(item: Fields) -> tuple[Part, ...]:
 
 def _screenshot(item: Fields) -> tuple[Part, ...]:
     output = item.fields("output")
+    output.demand("type")
+    output.choice("type", ("computer_screenshot", "input_image"))
     url, file_id = output.optional_text("image_url"), output.optional_text("file_id")
     if url is None:
         return () if file_id is None else (Image(source=FileRef(issuer=FILE_ISSUER, file_id=file_id)),)

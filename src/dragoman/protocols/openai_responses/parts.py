@@ -50,7 +50,12 @@ def decode_content(fields: Fields, key: str) -> tuple[Part, ...]:
     if type(value) is str:
         fields.skip(key)
         return (Text(text=value),)
-    return tuple([decode_part(part) for part in fields.each(key)])
+    parts: list[Part] = []
+    for part in fields.each(key):
+        # An answer may be vague about it, a client must not.
+        part.kind()
+        parts.append(decode_part(part))
+    return tuple(parts)
 
 
 def plain_content(value: JsonValue) -> tuple[Part, ...] | None:
@@ -103,8 +108,10 @@ def _decode_image(part: Fields) -> Part:
     source: Inline | Url | FileRef
     if file_id is not None and url is None:
         source = FileRef(issuer=FILE_ISSUER, file_id=file_id)
+    elif url:
+        source = _media(part, "image_url", url)
     else:
-        source = _media(part, "image_url", url or "")
+        raise part.wrong("image_url", "an address", "nothing")
     detail = part.optional_text("detail")
     mark = _decode_mark(part)
     extras = part.rest(NAME)

@@ -60,6 +60,8 @@ _PLAIN: dict[str, tuple[str, type]] = {
     "max_tool_calls": ("max_tool_calls", int),
     "previous_response_id": ("continues", str),
 }
+# Numbers that bound something, and the least that they may be.
+_CAPS = (("max_output_tokens", 1), ("max_tool_calls", 0))
 _TYPES = {str: "string", bool: "boolean", int: "integer", dict: "object"}
 # Members that may ask for something only this protocol can do.
 _DEMANDING = frozenset({"previous_response_id", "conversation", "prompt", "background", "multi_agent", "moderation"})
@@ -108,6 +110,9 @@ def decode_request(body: JsonObject) -> Request:
                 reader(draft, key)
         if not value and key in _SAID_EMPTY and value == _SAID_EMPTY[key]:
             draft.spellings.append(key)
+    for key, least in _CAPS:
+        if key in body:
+            draft.fields.optional_cap(key, least)
     if not body.get("input"):
         _check_input(body)
     items = draft.reader
@@ -254,7 +259,9 @@ def _context_management(draft: _Draft, key: str) -> None:
     """The threshold of the one compaction; anything else stays in the extras."""
     entries = draft.fields.optional_list(key)
     match entries:
-        case [{"type": "compaction", "compact_threshold": int(threshold), **others}] if not others:
+        case [{"type": "compaction", "compact_threshold": int(threshold), **others}] if (
+            not others and type(threshold) is int and threshold > 0
+        ):
             draft.found["compact_at"] = threshold
         case _:
             draft.extras[key] = entries

@@ -67,6 +67,7 @@ def _plain_function(tool: JsonObject) -> FunctionTool | None:
     if (
         tool.get("type") != "function"
         or type(name) is not str
+        or not name
         or type(description) is not str
         or type(parameters) is not dict
     ):
@@ -82,7 +83,7 @@ def decode_tool(tool: Fields) -> Sequence[ToolSpec]:
     if "input_schema" in tool.value and tool.value.get("type") in (None, "custom"):
         # A function in the words of the Messages protocol, as some agents write them for its models.
         return (_decode_function(tool),)
-    kind = tool.text("type")
+    kind = tool.name("type")
     if kind == "namespace":
         return _decode_namespace(tool)
     vendor = native.decode_declaration(tool.value, kind)
@@ -99,14 +100,16 @@ def _decode_foreign(tool: Fields, kind: str) -> ForeignTool:
 
 
 def _decode_namespace(tool: Fields) -> Sequence[ToolSpec]:
-    namespace = Namespace(name=tool.text("name"), description=tool.optional_text("description"))
+    namespace = Namespace(name=tool.name("name"), description=tool.optional_text("description"))
     members = tool.each("tools")
     rest = tool.rest(NAME)
     if not members:
         return (_decode_foreign(tool, "namespace"),)
     found: list[ToolSpec] = []
     for position, member in enumerate(members):
-        kind = member.optional_text("type") or "function"
+        kind = member.kind()
+        if kind not in (None, "function", "custom"):
+            raise member.wrong("type", "'function' or 'custom'", repr(kind))
         spec = _decode_custom(member) if kind == "custom" else _decode_function(member)
         extras = spec.extras
         if rest is not None and position == 0:
@@ -126,8 +129,9 @@ def _decode_function(tool: Fields) -> FunctionTool:
         # As Chat has it.
         outer = {key: value for key, value in tool.value.items() if key != "function"}
         return _decode_function(Fields({**outer, **nested}, tool.path))
+    tool.demand("input_schema")
     return FunctionTool(
-        name=tool.text("name"),
+        name=tool.name("name"),
         description=tool.optional_text("description"),
         parameters=tool.optional_object("input_schema" if "input_schema" in tool.value else "parameters"),
         strict=tool.optional_flag("strict"),
@@ -143,13 +147,13 @@ def _decode_custom(tool: Fields) -> TextTool:
     syntax = definition = None
     beyond: Extras | None = None
     if form is not None:
-        if form.optional_text("type") == "grammar":
-            syntax, definition = form.text("syntax"), form.text("definition")
+        if form.kind() == "grammar":
+            syntax, definition = form.name("syntax"), form.text("definition")
             beyond = form.rest(NAME)
         else:
             beyond = Extras(origin=NAME, fields=form.value)
     return TextTool(
-        name=tool.text("name"),
+        name=tool.name("name"),
         description=tool.optional_text("description"),
         syntax=syntax,
         definition=definition,
@@ -258,6 +262,7 @@ def decode_choice(request: Fields, key: str) -> ToolChoice:
     choice = request.fields(key)
     kind = choice.text("type")
     if kind == "allowed_tools":
+        choice.demand("mode", "tools")
         required = choice.choice("mode", ("auto", "required")) == "required"
         allowed = tuple([_decode_ref(ref) for ref in choice.each("tools")])
         return ToolChoice(mode=ChoiceMode.ALLOWED, allowed=allowed, required=required, extras=choice.rest(NAME))
@@ -271,14 +276,15 @@ def decode_choice(request: Fields, key: str) -> ToolChoice:
 
 
 def _decode_ref(ref: Fields) -> ToolRef:
-    kind = ref.text("type")
+    kind = ref.name("type")
     if kind in ("function", "custom"):
         if "name" not in ref.value and isinstance(ref.value.get(kind), dict):
             # Nested, as Chat has it.
-            return ToolRef(kind=kind, name=ref.fields(kind).text("name"))
-        return ToolRef(kind=kind, name=ref.text("name"), namespace=ref.optional_text("namespace"))
+            return ToolRef(kind=kind, name=ref.fields(kind).name("name"))
+        return ToolRef(kind=kind, name=ref.name("name"), namespace=ref.optional_text("namespace"))
     vendor = native.tool_of(kind)
-    name = vendor.name if vendor is not None else ref.optional_text("name")
+    # A tool of a kind that nobody knows is not the function of that name.
+    name = vendor.name if vendor is not None else ref.optional_text("name") if kind == "mcp" else None
     return ToolRef(kind=kind, name=name, native=ref.value)
 
 
@@ -287,13 +293,14 @@ def decode_format(text: Fields) -> OutputFormat | None:
     form = text.optional_fields("format")
     if form is None:
         return None
+    form.demand("type")
     kind = form.choice("type", ("text", "json_object", "json_schema")) or "text"
     if kind != "json_schema":
         return OutputFormat(kind=OutputKind.JSON if kind == "json_object" else OutputKind.TEXT, extras=form.rest(NAME))
     return OutputFormat(
         kind=OutputKind.SCHEMA,
         schema=form.object("schema"),
-        name=form.optional_text("name"),
+        name=form.name("name") if "name" in form.value else None,
         description=form.optional_text("description"),
         strict=form.optional_flag("strict"),
         extras=form.rest(NAME),
