@@ -16,7 +16,6 @@ _OWN = "the inside of a tool's own output is told as JSON text, whatever it is"
 _REPLAYED = "clients replay items with and without the members that only answers have"
 # (protocol, place) -> why what the types do not allow there is taken without a word.
 WELCOME: dict[tuple[str, str], str] = {
-    (MESSAGES, "thinking.display"): _WORD,
     (MESSAGES, "service_tier"): _WORD,
     (MESSAGES, "system.[].cache_control.ttl"): _WORD,
     (CHAT, "reasoning_effort"): _WORD,

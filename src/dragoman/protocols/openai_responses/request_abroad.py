@@ -278,7 +278,7 @@ class _Writer:
             return None
         if reasoning.display == "omitted" or not self._target.abilities.display:
             return None
-        if reasoning.display == "updates":
+        if reasoning.display not in (None, "summarized"):
             self._ledger.approximated(Feature.THINKING_DISPLAY, ("reasoning", "display"), "shown as a summary")
         return "auto"
 
