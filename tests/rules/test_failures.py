@@ -78,6 +78,9 @@ def test_pitfall_187_a_body_of_any_shape_has_a_message(raw: bytes, message: str)
         ({"error": {"code": "slow_down"}}, 429),
         ({"error": {"type": "insufficient_quota"}}, 429),
         ({"error": {"code": "billing_hard_limit_reached"}}, 402),
+        ({"error": {"type": "insufficient_balance_error"}}, 402),
+        ({"error": {"code": "Arrearage"}}, 402),
+        ({"error": {"code": "AccountOverdueError"}}, 402),
         ({"error": {"type": "overloaded_error"}}, 503),
         ({"error": {"type": "server_error"}}, 500),
         ({"type": "error", "message": "m"}, 500),
@@ -101,6 +104,9 @@ def test_the_words_of_a_protocol_go_before_those_said_everywhere() -> None:
         (402, "credits_spent", None, True),
         (403, "", "spend_limit", True),
         (429, "insufficient_quota", None, True),
+        (429, "insufficient_balance_error", None, True),
+        (400, "Arrearage", "Arrearage", True),
+        (403, "Forbidden", "AccountOverdueError", True),
         (404, "insufficient_quota", None, False),
         (500, "", "insufficient_quota", False),
         (429, "rate_limit_error", "rate_limit_exceeded", False),
@@ -109,6 +115,29 @@ def test_the_words_of_a_protocol_go_before_those_said_everywhere() -> None:
 def test_quota_is_told_from_a_rate_limit_by_words(status: int, native: str, code: str | None, quota: bool) -> None:
     report = Report(status=status, message="a quota in the message says nothing", native=native, code=code, param=None)
     assert kind_by_words(report) is (FailureKind.QUOTA if quota else None)
+
+
+@pytest.mark.parametrize(
+    ("status", "native", "code", "message"),
+    [
+        (429, "Throttling.RateQuota", "Throttling.RateQuota", "slower, please"),
+        (429, "insufficient_quota", "insufficient_quota", "For details see https://example.org/error-code#token-limit"),
+        (429, "too_many_tokens", "token_quota", "Tokens per minute limit exceeded - too many tokens processed."),
+    ],
+)
+def test_a_rate_that_is_called_a_quota_stays_a_rate(status: int, native: str, code: str, message: str) -> None:
+    for protocol in (CHAT, RESPONSES, MESSAGES):
+        body = encode({"error": {"type": native, "code": code, "message": message}})
+        assert codec_of(protocol).decode_failure(status, body).kind is FailureKind.RATE_LIMITED
+
+
+@pytest.mark.parametrize("status", [402, 429, 500])
+def test_an_empty_account_is_told_by_the_message_alone(status: int) -> None:
+    told: JsonObject = {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."}
+    for protocol in (CHAT, RESPONSES, MESSAGES):
+        assert codec_of(protocol).decode_failure(status, encode({"error": told})).kind is FailureKind.QUOTA
+        other = encode({"error": {"message": "the tool says: insufficient balance"}})
+        assert (codec_of(protocol).decode_failure(status, other).kind is FailureKind.QUOTA) is (status == 402)
 
 
 @pytest.mark.parametrize("kind", [*OPENAI_ERRORS], ids=lambda kind: kind.value)

@@ -7,6 +7,7 @@ The two OpenAI protocols share one error object and one table, so the whole way 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -66,8 +67,25 @@ STATUS_KINDS: dict[int, FailureKind] = {
     529: FailureKind.OVERLOADED,
 }
 
-_QUOTA_WORDS = ("quota", "billing", "credit", "spend")
+_QUOTA_WORDS = (
+    "quota",
+    "billing",
+    "credit",
+    "spend",
+    # MiniMax `insufficient_balance_error`: https://github.com/modelscope/modelscope/issues/1691
+    "balance",
+    # DashScope `Arrearage`: https://help.aliyun.com/en/model-studio/error-code
+    "arrear",
+    # Volcengine `AccountOverdueError`: https://www.volcengine.com/docs/82379/1299023
+    "overdue",
+)
 _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
+# Rates that are called quotas pass by themselves: DashScope's (https://github.com/can1357/oh-my-pi/pull/8476) and those
+# of Cerebras (https://github.com/anomalyco/opencode/issues/7463).
+_RATE_WORDS = ("throttling", "error-code#token-limit", "per minute limit exceeded")
+# Z.ai tells it in words alone, with a 429 (https://docs.z.ai/api-reference/api-code), MiniMax's Messages endpoint even
+# with a 500 (https://github.com/MiniMax-AI/MiniMax-M2/issues/62).
+_no_balance = re.compile(r"\s*insufficient balance\b", re.IGNORECASE).match
 
 # Words in the code or type of an error without a status, and the status they stand for (O2). The first one found
 # counts: a code like `image_file_not_found` speaks of the request, and all kinds of errors are called `invalid_…`.
@@ -81,6 +99,9 @@ _STATUS_WORDS: tuple[tuple[str, int], ...] = (
     ("billing", 402),
     ("credit", 402),
     ("spend", 402),
+    ("balance", 402),
+    ("arrear", 402),
+    ("overdue", 402),
     ("overloaded", 503),
     ("unavailable", 503),
     ("authentication", 401),
@@ -187,10 +208,13 @@ def kind_by_words(report: Report) -> FailureKind | None:
     """The class that the words of an error tell whatever protocol it speaks, where they tell one."""
     if is_context_overflow(report.status, report.code, report.message):
         return FailureKind.CONTEXT_OVERFLOW
+    if _no_balance(report.message):
+        return FailureKind.QUOTA
     if report.status in _QUOTA_STATUSES:
         named = f"{report.native} {report.code or ''}".lower()
         if any(word in named for word in _QUOTA_WORDS):
-            return FailureKind.QUOTA
+            told = f"{named} {report.message[:_MESSAGE_LIMIT].lower()}"
+            return FailureKind.RATE_LIMITED if any(word in told for word in _RATE_WORDS) else FailureKind.QUOTA
     return kind_by_words(report.within) if report.within is not None else None
 
 

@@ -10,7 +10,15 @@ import re
 
 CODE = "context_length_exceeded"
 
-_STATUSES = frozenset({400, 413})
+_CODES = frozenset(
+    {
+        CODE,
+        # https://github.com/microsoft/copilot-intellij-feedback/issues/94
+        "model_max_prompt_tokens_exceeded",
+    }
+)
+# Text Generation Inference answers 422: https://github.com/bytedance/UI-TARS-desktop/issues/626
+_STATUSES = frozenset({400, 413, 422})
 _WORDS = (
     "prompt is too long",
     "input is too long",
@@ -28,7 +36,19 @@ _WORDS = (
     "tokens in request more than max tokens allowed",
     "range of input length should be",
     "model only supports up to",
-    r"`inputs` tokens \+ `max_new_tokens`",
+    r"`?inputs`? tokens \+ `?max_new_tokens`?",
+    # Cerebras and Groq: https://github.com/cline/cline/issues/5140
+    "reduce the length of the messages",
+    # GitHub Copilot: https://github.com/microsoft/vscode-copilot-release/issues/6700
+    r"prompt token count of \d+ exceeds the limit",
+    # SiliconFlow: https://github.com/continuedev/continue/issues/9971
+    "exceeded max_prompt_tokens",
+    # Volcengine Ark: https://github.com/agentscope-ai/QwenPaw/issues/272
+    "tokens of image and text exceed max message tokens",
+    # Cohere says the same of a cap that is too high: https://docs.cohere.com/reference/errors
+    r"too many tokens: (?:size limit exceeded|(?:the )?total number of tokens in the prompt)",
+    # Perplexity: https://github.com/BerriAI/litellm/pull/21647
+    "total length of all messages is too long",
 )
 _has_wording = re.compile("|".join(_WORDS), re.IGNORECASE).search
 
@@ -41,7 +61,7 @@ _INTEGER = re.compile(r"(?<![\w.,-])(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?![\w]|[
 
 def is_context_overflow(status: int, code: str | None, message: str) -> bool:
     """Tell whether an error says that the conversation no longer fits the model."""
-    return code == CODE or (status in _STATUSES and _has_wording(message) is not None)
+    return code in _CODES or (status in _STATUSES and _has_wording(message) is not None)
 
 
 def anthropic_overflow_message(message: str) -> str:
