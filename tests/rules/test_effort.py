@@ -70,6 +70,12 @@ def test_more_budget_is_never_less_effort(one: int, other: int) -> None:
         ("ultra", ("low", "ultra"), "ultra"),
         ("ultra", None, "high"),
         ("high", (), "high"),
+        ("low", ("none", "high"), "high"),
+        ("none", ("none", "high"), "none"),
+        ("low", ("none",), "none"),
+        ("max", ("none", "default"), "default"),
+        ("none", ("none", "default"), "none"),
+        ("none", ("low", "high"), "low"),
     ],
 )
 def test_the_nearest_level_is_chosen(effort: str, levels: tuple[str, ...] | None, expected: str) -> None:

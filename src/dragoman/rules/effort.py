@@ -22,6 +22,8 @@ MINIMUM_BUDGET = 1024
 _MARGIN = 1024
 
 _RANKS = {effort: rank for rank, effort in enumerate(EFFORTS)}
+# A server's word for as much reasoning as the model likes.
+DEFAULT = "default"
 # Every server that knows efforts at all knows these.
 _COMMON_LEVELS = ("low", "medium", "high")
 
@@ -47,8 +49,13 @@ def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
     """Choose the level a model knows: the same, else the nearest lower one, else the lowest.
 
     Without a declared set only the three levels that every server knows are used. An effort that is not in `EFFORTS`
-    ranks above all that are, because new ones have been added at the top.
+    ranks above all that are, because new ones have been added at the top. Whoever asks for some reasoning gets some:
+    `none` is no lower level, and the word of a server for as much as it likes stands for all that it has no word for.
     """
+    if levels and effort not in levels and effort != "none":
+        if DEFAULT in levels:
+            return DEFAULT
+        levels = tuple(level for level in levels if level != "none") or levels
     known = sorted((level for level in levels or _COMMON_LEVELS if level in _RANKS), key=_RANKS.__getitem__)
     if not known or (levels and effort in levels):
         return effort
