@@ -38,6 +38,10 @@ class Abilities(Struct, frozen=True, kw_only=True):
     sampling_pair: bool = True
     top_k: bool = False
     penalties: bool = True
+    # Optional members that a Chat server answers with an error, by their names on the wire: `user`, `seed`,
+    # `stream_options`, `parallel_tool_calls`, `logprobs`, `top_logprobs`, `logit_bias`, `frequency_penalty`,
+    # `presence_penalty`. They are left out.
+    refuses: tuple[str, ...] = ()
     # The output cap: the model's maximum, and whether Chat calls it `max_completion_tokens`.
     max_output: int | None = None
     max_completion_tokens: bool = False
@@ -49,7 +53,9 @@ class Abilities(Struct, frozen=True, kw_only=True):
     user_after_tool: bool = True
     # The last message may be the assistant's: natively on Messages, by a declared option on Chat (`prefix`).
     prefill: bool = False
+    # A model that can be made to call a tool; a Chat server that takes the name of one, and not only a word.
     forced_choice: bool = True
+    named_choice: bool = True
     # Whether a forced choice and reasoning may be asked together.
     forced_with_thinking: bool = False
     # Whether function tools and a reasoning effort may be asked together; where not, Responses is asked (§1, rule 7).

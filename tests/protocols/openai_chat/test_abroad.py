@@ -19,6 +19,7 @@ from dragoman.model.request import (
     Updates,
 )
 from dragoman.model.tools import ChoiceMode, FunctionTool, ToolChoice, ToolRef
+from dragoman.protocols.openai_chat.abroad import REFUSABLE
 from tests.protocols.openai_chat.room import A, R, dig, losses, objects, said, target, user, written
 
 HI = user(Text(text="hi"))
@@ -44,6 +45,33 @@ def test_pitfall_070_usage_is_always_asked_for_in_streams() -> None:
     assert written(said(HI, stream=True))[0]["stream_options"] == {"include_usage": True}
     official, _, _ = written(said(HI, stream=True), target("m", "openai"))
     assert official["stream_options"] == {"include_usage": True, "include_obfuscation": False}
+
+
+def test_members_that_a_server_refuses_are_left_out() -> None:
+    every = Sampling(frequency_penalty=0.5, presence_penalty=0.5, seed=7, logit_bias={"1": 2})
+    request = said(
+        HI,
+        sampling=every,
+        logprobs=True,
+        top_logprobs=2,
+        end_user="u",
+        stream=True,
+        tools=(F,),
+        parallel_calls=False,
+    )
+    there = target(refuses=tuple(REFUSABLE))
+    body, ledger, _ = written(request, there)
+    assert body.keys() == {"model", "messages", "stream", "tools"}
+    reported = {(feature.value, at) for feature, at in filter(None, REFUSABLE.values())}
+    assert {(loss.feature.value, tuple(loss.at.split("."))) for loss in ledger.losses} == reported
+    assert {loss.fate.value for loss in ledger.losses} == {"dropped"}
+    assert written(request)[0].keys() >= set(REFUSABLE)
+
+
+def test_what_is_refused_and_was_not_said_is_no_loss() -> None:
+    body, ledger, _ = written(said(HI, stream=True), target(refuses=("user", "seed", "stream_options", "unheard")))
+    assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    assert len(ledger) == 0
 
 
 def test_pitfall_123_a_cache_prewarm_is_refused() -> None:

@@ -153,6 +153,30 @@ def test_pitfall_045_choices_use_the_names_of_the_wire(choice: ToolChoice, expec
     assert body["tool_choice"] == expected
 
 
+@pytest.mark.parametrize(
+    ("choice", "word", "declared"),
+    [
+        (ToolChoice(mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name="g")), "required", ["g"]),
+        (ToolChoice(mode=ChoiceMode.ALLOWED, allowed=(ToolRef(kind="function", name="f"),)), "auto", ["f"]),
+        (
+            ToolChoice(mode=ChoiceMode.ALLOWED, allowed=(ToolRef(kind="function", name="h"),), required=True),
+            "required",
+            ["h"],
+        ),
+    ],
+    ids=["named", "allowed", "allowed and required"],
+)
+def test_a_server_that_knows_words_alone_is_shown_only_what_may_be_called(
+    choice: ToolChoice, word: str, declared: list[str]
+) -> None:
+    tools = tuple(FunctionTool(name=name, parameters={"type": "object", "properties": {}}) for name in "fgh")
+    body, ledger, _ = written(said(HI, tools=tools, tool_choice=choice), target(named_choice=False))
+    assert body["tool_choice"] == word
+    assert [dig(tool, "function", "name") for tool in objects(body["tools"])] == declared
+    assert losses(ledger) == {("approximated", "tool_choice", "tool_choice")}
+    assert len(objects(written(said(HI, tools=tools, tool_choice=choice))[0]["tools"])) == 3
+
+
 def test_a_hosted_choice_finds_the_function_that_stands_for_it() -> None:
     vendor = FunctionTool(name="apply_patch", extras=Extras(origin=R, fields={"type": "apply_patch"}))
     choice = ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind="apply_patch"))

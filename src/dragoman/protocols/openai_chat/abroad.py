@@ -40,6 +40,19 @@ from dragoman.wire.json import encode_text
 _NO_SAMPLING = Sampling()
 _NO_REASONING = Reasoning()
 
+# Members that some servers refuse, as what they are reported; the options of a stream say nothing of the client's.
+REFUSABLE: dict[str, tuple[Feature, Place] | None] = {
+    "frequency_penalty": (Feature.PENALTIES, ("sampling", "frequency_penalty")),
+    "presence_penalty": (Feature.PENALTIES, ("sampling", "presence_penalty")),
+    "seed": (Feature.SAMPLING, ("sampling", "seed")),
+    "logit_bias": (Feature.SAMPLING, ("sampling", "logit_bias")),
+    "logprobs": (Feature.LOGPROBS, ("logprobs",)),
+    "top_logprobs": (Feature.LOGPROBS, ("top_logprobs",)),
+    "parallel_tool_calls": (Feature.PARALLEL_CALLS, ("parallel_calls",)),
+    "user": (Feature.END_USER, ("end_user",)),
+    "stream_options": None,
+}
+
 
 def _put(body: JsonObject, key: str, value: JsonValue) -> None:
     if value is not None:
@@ -83,6 +96,8 @@ class Abroad:
             self._output(request.output)
         if request.cache is not None:
             self._caching(request.cache)
+        if self._abilities.refuses:
+            self._leave_out()
         drop_message_extras(request.messages, ledger)
         turns = arrange(request.messages, ledger, unique_ids=self._target.abilities.call_ids != "any")
         body["messages"] = TurnEncoder(self._target, tools.table, ledger).encode(
@@ -109,6 +124,14 @@ class Abroad:
 
     def _drop(self, feature: Feature, at: Place, note: str = "this provider is not known to take it") -> None:
         self._ledger.dropped(feature, at, note)
+
+    def _leave_out(self) -> None:
+        """Take out what this server answers with an error."""
+        for name in self._abilities.refuses:
+            if name in REFUSABLE and self._body.pop(name, None) is not None:
+                reported = REFUSABLE[name]
+                if reported is not None:
+                    self._drop(*reported, "this provider refuses it")
 
     def _scalars(self) -> None:
         request, body = self._request, self._body

@@ -206,11 +206,14 @@ def encode_choice(choice: ToolChoice, tools: EncodedTools, target: Target, ledge
     if not target.abilities.forced_choice and is_forced(choice):
         ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), "this model cannot be forced: auto")
         if choice.mode is ChoiceMode.NAMED and choice.tool is not None:
-            kept = tools.table.wire(choice.tool.name or "", choice.tool.namespace)
-            tools.written[:] = [tool for tool in tools.written if _wire_name(tool) == kept] or tools.written
+            _keep(tools, (choice.tool,))
         return "auto"
     if choice.mode in MODE_WORDS:
         return MODE_WORDS[choice.mode]
+    chosen = choice.allowed if choice.mode is ChoiceMode.ALLOWED else (choice.tool,) if choice.tool is not None else ()
+    if not target.abilities.named_choice and _keep(tools, chosen):
+        ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), "nothing else is declared: only words are taken")
+        return MODE_WORDS[ChoiceMode.REQUIRED if is_forced(choice) else ChoiceMode.AUTO]
     if choice.mode is ChoiceMode.ALLOWED:
         refs: JsonList = []
         for index, ref in enumerate(choice.allowed):
@@ -231,6 +234,14 @@ def encode_choice(choice: ToolChoice, tools: EncodedTools, target: Target, ledge
             Feature.TOOL_CHOICE.value, "tool_choice", f"this provider cannot be made to use {ref.name or ref.kind!r}"
         )
     return written
+
+
+def _keep(tools: EncodedTools, chosen: tuple[ToolRef, ...]) -> bool:
+    """Declare no others than the chosen ones, if any of them is declared at all."""
+    names = {tools.table.wire(ref.name or "", ref.namespace) for ref in chosen}
+    kept = [tool for tool in tools.written if _wire_name(tool) in names]
+    tools.written[:] = kept or tools.written
+    return bool(kept)
 
 
 def is_forced(choice: ToolChoice) -> bool:
