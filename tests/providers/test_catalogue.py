@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from dragoman.protocols.openai_chat.abroad import REFUSABLE
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers import catalogue as module
 from dragoman.providers.catalogue import Listing, catalogue, read
@@ -218,6 +219,14 @@ def test_rows_change_abilities_of_protocols_that_are_known(entry: Listing) -> No
         assert row.protocol in PROTOCOL_NAMES
         msgspec.convert({**msgspec.to_builtins(Abilities()), **row.changes}, Abilities)
         assert row.upstream is None, "a row of the catalogue is its provider's anyway"
+
+
+@every_entry
+def test_what_is_refused_can_be_left_out(entry: Listing) -> None:
+    for row in entry.rows:
+        refused = row.changes.get("refuses", [])
+        assert isinstance(refused, list) and set(map(str, refused)) <= set(REFUSABLE)
+        assert not refused or row.protocol == "openai-chat"
 
 
 @every_entry
