@@ -57,6 +57,7 @@ docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/mapping_page.py
 	$(BIN)/python tools/configuration_page.py
 	$(BIN)/python tools/token_page.py
+	$(BIN)/python tools/quirks_page.py
 
 server: $(STAMP) ## the tests with real processes and sockets
 	$(PYTEST) tests/http tests/gateway tests/server

@@ -1,0 +1,48 @@
+"""docs/quirks.md tells what is recorded of servers and what the rows say of them."""
+
+from __future__ import annotations
+
+import re
+
+from dragoman.providers.catalogue import catalogue
+from dragoman.rules.abilities import Abilities
+from tests.servers.recordings import FILES, read
+from tools.quirks_page import PAGE, WORDS, page, said_of, sections, sourced_rows
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert page() == TEXT, "run `make docs`"
+
+
+def test_every_quirk_and_every_source_is_on_the_page() -> None:
+    for path in FILES:
+        for quirk in read(path).quirk:
+            assert quirk.does.replace("|", "\\|") in TEXT
+            assert quirk.source in TEXT
+    told = [row for entry in catalogue().values() for row in entry.rows if set(row.changes) - {"reasons", "official"}]
+    assert [row.source for row in told if row.source not in TEXT] == []
+
+
+def test_rows_of_the_rules_are_found_by_the_address_above_them() -> None:
+    found = list(sourced_rows())
+    assert {row.upstream for row, _ in found} >= {"deepseek", "mistral"}
+    assert all(source.startswith("https://") for _, source in found)
+
+
+def test_words_are_for_abilities_that_exist() -> None:
+    assert set(WORDS) <= set(Abilities.__struct_fields__)
+
+
+def test_every_ability_can_be_told() -> None:
+    for name in Abilities.__struct_fields__:
+        for value in (False, True):
+            words = said_of(name, value) if name not in ("efforts", "refuses", "stop_limit") else said_of(name, [])
+            assert words is None or all(words), name
+
+
+def test_a_server_has_one_section_whatever_its_addresses() -> None:
+    titles = re.findall(r"^## <a id=\"[^\"]+\"></a>(.+)$", TEXT, re.MULTILINE)
+    assert len(titles) == len(set(titles)) == len(sections())
+    assert "`moonshot`, `moonshot-cn`, `kimi-coding`" in TEXT
