@@ -131,6 +131,9 @@ WORDS: dict[str, Callable[[JsonValue], tuple[str, str]] | None] = {
     "forced_with_thinking": _flag(
         "Cannot reason and be made to call a tool at once.", "The call counts: no effort is sent."
     ),
+    "thinking_switch": _flag(
+        "Is not told by `thinking` whether to think.", "Not sent.", "Is told by `thinking` whether to think."
+    ),
     "custom_tools": _flag("Has no custom tools.", "They become functions that take one text.", "Has custom tools."),
     "hosted_tools": _flag("Runs no tools of its own.", "Left out, or refused if no other tool is left."),
     "automatic_cache": _flag("Has no automatic caching.", "No mark for it is set."),

@@ -26,6 +26,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     # Effort levels the model declares; None is unknown. `reasons` is None where nobody knows whether it does.
     efforts: tuple[str, ...] | None = None
     reasons: bool | None = None
+    # Whether a Chat server is told by `thinking: {"type": "enabled"}` or `"disabled"` to think at all.
+    thinking_switch: bool = False
     # Whether `output_config.effort` may stand beside a manual budget, and whether `thinking.display` is known.
     effort_beside_budget: bool = False
     display: bool = False

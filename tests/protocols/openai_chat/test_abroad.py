@@ -74,6 +74,42 @@ def test_what_is_refused_and_was_not_said_is_no_loss() -> None:
     assert len(ledger) == 0
 
 
+@pytest.mark.parametrize(
+    ("reasoning", "switched", "effort"),
+    [
+        (Reasoning(mode=ThinkingMode.DISABLED), "disabled", None),
+        (Reasoning(effort="none"), "disabled", None),
+        (Reasoning(mode=ThinkingMode.ADAPTIVE), "enabled", None),
+        (Reasoning(mode=ThinkingMode.ADAPTIVE, effort="max"), "enabled", "max"),
+        (Reasoning(mode=ThinkingMode.ENABLED, budget=2048), "enabled", "low"),
+        (Reasoning(effort="high"), "enabled", "high"),
+        (Reasoning(), None, None),
+    ],
+    ids=["off", "no effort", "adaptive", "to the utmost", "a budget", "an effort", "nothing said"],
+)
+def test_a_server_with_a_switch_is_told_whether_to_think(
+    reasoning: Reasoning, switched: str | None, effort: str | None
+) -> None:
+    there = target(thinking_switch=True, efforts=("low", "high", "max"))
+    body, ledger, _ = written(said(HI, reasoning=reasoning), there)
+    assert body.get("thinking") == ({"type": switched} if switched else None)
+    assert body.get("reasoning_effort") == effort
+    assert losses(ledger) == ({("approximated", "effort", "reasoning.budget")} if reasoning.budget else set())
+    assert "thinking" not in written(said(HI, reasoning=reasoning))[0]
+
+
+@pytest.mark.parametrize("asked", [Reasoning(), Reasoning(effort="high")])
+def test_who_must_call_does_not_think_where_both_are_too_much(asked: Reasoning) -> None:
+    choice = ToolChoice(mode=ChoiceMode.REQUIRED)
+    request = said(HI, reasoning=asked, tools=(F,), tool_choice=choice)
+    body, ledger, _ = written(request, target(thinking_switch=True, forced_with_thinking=False))
+    assert (body["tool_choice"], body["thinking"]) == ("required", {"type": "disabled"})
+    assert "reasoning_effort" not in body
+    assert losses(ledger) == ({("approximated", "effort", "reasoning")} if asked.effort else set())
+    both, _, _ = written(request, target(thinking_switch=True))
+    assert both.get("thinking") == ({"type": "enabled"} if asked.effort else None)
+
+
 def test_pitfall_123_a_cache_prewarm_is_refused() -> None:
     with pytest.raises(RefusedError):
         written(said(HI, prewarm=True))

@@ -92,6 +92,8 @@ class Abroad:
         self._tools(tools)
         if request.reasoning != _NO_REASONING:
             self._reasoning()
+        if self._abilities.thinking_switch:
+            self._switch()
         if request.output is not None:
             self._output(request.output)
         if request.cache is not None:
@@ -100,9 +102,8 @@ class Abroad:
             self._leave_out()
         drop_message_extras(request.messages, ledger)
         turns = arrange(request.messages, ledger, unique_ids=self._target.abilities.call_ids != "any")
-        body["messages"] = TurnEncoder(self._target, tools.table, ledger).encode(
-            request.instructions, turns, self._closing
-        )
+        messages = TurnEncoder(self._target, tools.table, ledger).encode(request.instructions, turns, self._closing)
+        body["messages"] = messages
         if request.extras is not None:
             drop_extras(request.extras, (), ledger)
         return Encoded(body=body, table=tools.table, stops=stops)
@@ -267,7 +268,7 @@ class Abroad:
                 self._drop(Feature.THINKING_DISPLAY, ("reasoning", name), "what is shown of reasoning is not settable")
         drop_extras(reasoning.extras, ("reasoning",), self._ledger)
         effort = self._effort()
-        if effort is None:
+        if effort is None or (effort == "none" and self._abilities.thinking_switch):
             return
         at = ("updates", "effort") if self._said.updates.effort is not None else ("reasoning",)
         if self._abilities.efforts == () or self._abilities.reasons is False:
@@ -285,6 +286,17 @@ class Abroad:
         self._body["reasoning_effort"] = level
         if not self._abilities.sampling_with_reasoning:
             drop_sampling(self._body, level, self._ledger)
+
+    def _switch(self) -> None:
+        """Whether to think at all, for servers that are told so apart from the effort."""
+        reasoning = self._request.reasoning
+        off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS) or reasoning.effort == "none"
+        called = self._body.get("tool_choice") not in (None, "auto", "none")
+        if off or (called and not self._abilities.forced_with_thinking):
+            # They think unless they are told not to, and then refuse to be made to call.
+            self._body["thinking"] = {"type": "disabled"}
+        elif reasoning.mode is not None or reasoning.effort is not None or reasoning.budget is not None:
+            self._body["thinking"] = {"type": "enabled"}
 
     def _effort(self) -> str | None:
         """The effort that was asked for; a Messages client may have said it as a mode or a budget (E2)."""
