@@ -134,6 +134,10 @@ WORDS: dict[str, Callable[[JsonValue], tuple[str, str]] | None] = {
     "thinking_switch": _flag(
         "Is not told by `thinking` whether to think.", "Not sent.", "Is told by `thinking` whether to think."
     ),
+    "results_apart": lambda _: (
+        "Wants each tool result directly after the message with its call.",
+        "Calls made at once are told one after the other.",
+    ),
     "custom_tools": _flag("Has no custom tools.", "They become functions that take one text.", "Has custom tools."),
     "hosted_tools": _flag("Runs no tools of its own.", "Left out, or refused if no other tool is left."),
     "automatic_cache": _flag("Has no automatic caching.", "No mark for it is set."),

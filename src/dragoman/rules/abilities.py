@@ -53,6 +53,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     system_anywhere: bool = True
     # A message of the user's, or instructions, may follow a tool's on Chat.
     user_after_tool: bool = True
+    # Each result of a Chat call must stand directly after the message with its call, even if several were made at once.
+    results_apart: bool = False
     # The last message may be the assistant's: natively on Messages, by a declared option on Chat (`prefix`).
     prefill: bool = False
     # A model that can be made to call a tool; a Chat server that takes the name of one, and not only a word.

@@ -20,6 +20,7 @@ from dragoman.model.request import (
 )
 from dragoman.model.tools import ToolSpec
 from dragoman.protocols.codec import Encoded, Target
+from dragoman.protocols.openai_chat.apart import told_apart
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
 from dragoman.protocols.openai_chat.tools_abroad import (
     EncodedTools,
@@ -103,7 +104,7 @@ class Abroad:
         drop_message_extras(request.messages, ledger)
         turns = arrange(request.messages, ledger, unique_ids=self._target.abilities.call_ids != "any")
         messages = TurnEncoder(self._target, tools.table, ledger).encode(request.instructions, turns, self._closing)
-        body["messages"] = messages
+        body["messages"] = told_apart(messages, ledger) if self._abilities.results_apart else messages
         if request.extras is not None:
             drop_extras(request.extras, (), ledger)
         return Encoded(body=body, table=tools.table, stops=stops)
