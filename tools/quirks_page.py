@@ -138,6 +138,10 @@ WORDS: dict[str, Callable[[JsonValue], tuple[str, str]] | None] = {
         "Wants each tool result directly after the message with its call.",
         "Calls made at once are told one after the other.",
     ),
+    "typed_branches": lambda _: (
+        "Refuses tool schemas with a `type` beside `anyOf`.",
+        "The type is written into the branches.",
+    ),
     "custom_tools": _flag("Has no custom tools.", "They become functions that take one text.", "Has custom tools."),
     "hosted_tools": _flag("Runs no tools of its own.", "Left out, or refused if no other tool is left."),
     "automatic_cache": _flag("Has no automatic caching.", "No mark for it is set."),

@@ -65,6 +65,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     # Whether function tools and a reasoning effort may be asked together; where not, Responses is asked (§1, rule 7).
     tools_with_reasoning: bool = True
     custom_tools: bool = False
+    # Schemas of Chat tools must say a `type` inside the branches of `anyOf`, never beside them.
+    typed_branches: bool = False
     output_schema: bool = True
     json_mode: bool = True
     # Server-run tools; `web_search_options` of Chat's search models.

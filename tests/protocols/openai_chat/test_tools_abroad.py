@@ -177,6 +177,17 @@ def test_a_server_that_knows_words_alone_is_shown_only_what_may_be_called(
     assert len(objects(written(said(HI, tools=tools, tool_choice=choice))[0]["tools"])) == 3
 
 
+def test_types_stand_in_the_branches_for_servers_that_want_them_there() -> None:
+    schema: JsonObject = {"type": "object", "properties": {}, "anyOf": [{"required": ["a"]}]}
+    request = said(HI, tools=(FunctionTool(name="f", parameters=schema),))
+    typed = written(request, target(typed_branches=True))[0]
+    assert dig(typed, "tools", 0, "function", "parameters") == {
+        "properties": {},
+        "anyOf": [{"type": "object", "required": ["a"]}],
+    }
+    assert dig(written(request)[0], "tools", 0, "function", "parameters") == schema
+
+
 def test_a_hosted_choice_finds_the_function_that_stands_for_it() -> None:
     vendor = FunctionTool(name="apply_patch", extras=Extras(origin=R, fields={"type": "apply_patch"}))
     choice = ToolChoice(mode=ChoiceMode.HOSTED, tool=ToolRef(kind="apply_patch"))

@@ -26,6 +26,7 @@ from dragoman.model.tools import (
 from dragoman.protocols.codec import Target
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC
 from dragoman.protocols.openai_chat.tools import MODE_WORDS, write_custom, write_search
+from dragoman.rules.branches import typed_branches
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.schemas import for_openai_strict, with_properties
 from dragoman.rules.toolnames import ToolEntry, ToolTable, Wrapped
@@ -144,6 +145,8 @@ class ToolEncoder:
         function["parameters"] = with_properties(tool.parameters)
         if tool.strict:
             self._strict(function, tool, at)
+        if self._abilities.typed_branches and isinstance(function["parameters"], dict):
+            function["parameters"] = typed_branches(function["parameters"])
         self._tools.written.append({"type": "function", "function": function})
 
     def _strict(self, function: JsonObject, tool: FunctionTool, at: Place) -> None:
