@@ -21,6 +21,26 @@ def test_cached_tokens_beside_the_total_are_added_and_reported() -> None:
     assert losses(ledger) == {("approximated", "usage", "usage.input")}
 
 
+@pytest.mark.parametrize("total", [103, 1184, None])
+def test_reasoning_that_is_more_than_the_answer_was_not_counted_in_it(total: int | None) -> None:
+    wire: JsonObject = {
+        "prompt_tokens": 19,
+        "completion_tokens": 84,
+        "total_tokens": total,
+        "completion_tokens_details": {"reasoning_tokens": 1081},
+    }
+    usage = decode_usage(wire, None, Ledger())
+    assert (usage.input, usage.output, usage.thinking) == (19, 1165, 1081)
+
+
+def test_what_was_written_to_the_cache_has_another_word_too() -> None:
+    details: JsonObject = {"cached_tokens": 0, "cache_creation_input_tokens": 900, "cache_type": "ephemeral"}
+    usage = decode_usage(
+        {"prompt_tokens": 1000, "completion_tokens": 5, "prompt_tokens_details": details}, None, Ledger()
+    )
+    assert (usage.input, usage.cache_read, usage.cache_write) == (1000, 0, 900)
+
+
 @pytest.mark.parametrize(
     "wire",
     [

@@ -42,7 +42,8 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
         ledger.dropped(Feature.USAGE, ("usage",), note)
     cached = (read or 0) + (written or 0)
     beyond = total - prompt - completion if total is not None else 0
-    counted_apart = bool(thinking) and beyond == thinking
+    # Some totals leave the reasoning out altogether, but nobody thinks more than he says in all.
+    counted_apart = bool(thinking) and (beyond == thinking or (thinking or 0) > completion)
     everything, once = inclusive(
         prompt,
         read,
