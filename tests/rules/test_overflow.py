@@ -54,6 +54,7 @@ def test_an_overflow_is_recognised_and_told_as_the_golden_row_says(row: JsonObje
         (400, None, "too many tokens: size limit exceeded by 120 tokens. Try using shorter or fewer inputs.", True),
         (400, None, "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292.", True),
         (400, None, "The total length of all messages is too long.", True),
+        (400, None, "Your request exceeds the model's maximum context. Please reduce your prompt.", True),
         (400, None, "too many tokens: max tokens must be less than or equal to 4096 - received 8192.", False),
         (422, None, "The model `large` was not found", False),
         (429, None, "Please reduce the length of the messages", False),

@@ -22,7 +22,8 @@ _STATUSES = frozenset({400, 413, 422})
 _WORDS = (
     "prompt is too long",
     "input is too long",
-    "maximum context length",
+    # Venice leaves out the length: https://docs.venice.ai/api-reference/error-codes
+    "maximum context",
     "context ?window",
     "context length",
     "context limit",
