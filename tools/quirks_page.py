@@ -6,9 +6,11 @@ python tools/quirks_page.py --check  exits with status 1 if the page is not what
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -25,7 +27,11 @@ from tests.servers.recordings import FILES, Quirk, Server, read  # noqa: E402 - 
 from tools.configuration_page import comments_of  # noqa: E402 - the paths above come first
 
 PAGE = ROOT / "docs/quirks.md"
+Says: TypeAlias = Callable[[JsonValue], tuple[str, str] | None]
 NAMES = {"anthropic-messages": "Messages", "openai-chat": "Chat", "openai-responses": "Responses"}
+
+# The section of what holds for models at whoever serves them.
+EVERYWHERE = "Models, wherever they are served"
 
 HEAD = """# Servers and their quirks
 
@@ -67,9 +73,15 @@ def _listed(words: JsonValue) -> str:
     return ", ".join(f"`{_plain(word)}`" for word in (words if isinstance(words, list) else [words]))
 
 
-def _flag(without: str, made: str, having: str = "") -> Callable[[JsonValue], tuple[str, str]]:
-    """Words for an ability that is had or not."""
-    return lambda value: (having, "Sent.") if having and value else (without, made)
+def _flag(without: str, made: str, having: str = "") -> Says:
+    """Words for an ability that is had or not; that one has what all have is no quirk."""
+
+    def words(value: JsonValue) -> tuple[str, str] | None:
+        if not value:
+            return without, made
+        return (having, "Sent.") if having else None
+
+    return words
 
 
 def _efforts(levels: JsonValue) -> tuple[str, str]:
@@ -100,7 +112,7 @@ _ECHOES = {
 }
 
 # What an ability in a row means to a user: what the server does, and what is made of it. None is no quirk of a server.
-WORDS: dict[str, Callable[[JsonValue], tuple[str, str]] | None] = {
+WORDS: dict[str, Says | None] = {
     "official": None,
     "reasons": None,
     "efforts": _efforts,
@@ -124,12 +136,14 @@ WORDS: dict[str, Callable[[JsonValue], tuple[str, str]] | None] = {
         "Has no JSON schema for answers.", "JSON mode where there is one, and the schema as an instruction."
     ),
     "json_mode": _flag("Has no JSON mode.", "Asked for by an instruction."),
-    "forced_choice": _flag("Cannot be made to call a tool.", "`auto`; if one was named, it alone is declared."),
+    "forced_choice": _flag(
+        "Cannot be made to call a tool.", "`auto`; if one was named, it alone is declared.", "Can be made to call."
+    ),
     "named_choice": _flag(
         "Takes `tool_choice` as a word, not as a name.", "`required` or `auto`, and no other tools are declared."
     ),
     "forced_with_thinking": _flag(
-        "Cannot reason and be made to call a tool at once.", "The call counts: no effort is sent."
+        "Cannot reason and be made to call a tool at once.", "The call counts: no effort is sent, a switch is off."
     ),
     "thinking_switch": _flag(
         "Is not told by `thinking` whether to think.", "Not sent.", "Is told by `thinking` whether to think."
@@ -166,27 +180,29 @@ def said_of(ability: str, value: JsonValue) -> tuple[str, str] | None:
     if ability in WORDS:
         words = WORDS[ability]
         return words(value) if words is not None else None
-    return f"`{ability}` is {_listed(value)}.", comments_of(Abilities).get(ability) or "As the row says."
+    about = comments_of(Abilities).get(ability) or f"`{ability}`."
+    return f"{about} Here: {_listed(value)}.", "Written so."
 
 
 def sourced_rows() -> Iterator[tuple[Row, str]]:
-    """The rows of the rules that have an address in the comment above them, with it."""
+    """The rows of the rules that stand under a comment with an address, with it; the next comment is for the next."""
     lines = Path(str(abilities.__file__)).read_text(encoding="utf-8").splitlines()
-    source = ""
+    comment, above = "", ""
     for number, line in enumerate(lines):
-        text = line.strip()
-        if text.startswith("# https://"):
-            source = text.removeprefix("# ")
-        elif source and text.startswith(("Row(", "*(")):
+        text = line.removeprefix("    ")
+        if text.startswith("#") and line != text:
+            comment = f"{comment if above.startswith('#') else ''} {text}"
+        elif line == text:
+            comment = ""
+        elif text.startswith(("Row(", "*(")):
+            address = re.search(r"https://[^\s,]+", comment)
             end = number + 1
             while text.count("(") > text.count(")"):
-                text += lines[end]
+                text += f"\n{lines[end]}"
                 end += 1
-            for row in eval(f"[{text}]", vars(abilities)):
-                yield row, source
-            source = ""
-        elif not text.startswith("#"):
-            source = ""
+            if address is not None:
+                yield from ((row, address[0]) for row in eval(f"[{text}]", vars(abilities)))
+        above = text
 
 
 def _row_lines(row: Row, source: str) -> Iterator[Line]:
@@ -229,8 +245,7 @@ def sections() -> dict[str, Section]:
         server = read(path)
         of(server.provider, server.server).lines += [_quirk_line(quirk, server, path) for quirk in server.quirk]
     for row, source in sourced_rows():
-        if row.upstream is not None:
-            of(row.upstream, row.upstream).lines += _row_lines(row, source)
+        of(row.upstream or "", row.upstream or EVERYWHERE).lines += _row_lines(row, source)
     for name, entry in entries.items():
         for listed in entry.rows if not entry.label else ():
             of(name, entry.title).lines += _row_lines(listed, listed.source)

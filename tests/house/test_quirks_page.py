@@ -35,11 +35,24 @@ def test_words_are_for_abilities_that_exist() -> None:
     assert set(WORDS) <= set(Abilities.__struct_fields__)
 
 
+def test_an_ability_without_words_is_told_in_those_of_the_configuration() -> None:
+    assert "max_output" not in WORDS
+    told = said_of("max_output", 8192)
+    assert told is not None and "model's maximum" in told[0] and told[0].endswith("Here: `8192`.")
+
+
 def test_every_ability_can_be_told() -> None:
     for name in Abilities.__struct_fields__:
         for value in (False, True):
             words = said_of(name, value) if name not in ("efforts", "refuses", "stop_limit") else said_of(name, [])
             assert words is None or all(words), name
+
+
+def test_what_is_had_is_not_told_as_missing() -> None:
+    assert said_of("json_mode", True) is None
+    assert said_of("json_mode", False) == ("Has no JSON mode.", "Asked for by an instruction.")
+    assert said_of("top_k", True) == ("Takes `top_k`.", "Sent.")
+    assert said_of("efforts", []) == ("Takes no reasoning effort.", "Left out.")
 
 
 def test_a_server_has_one_section_whatever_its_addresses() -> None:
