@@ -1,0 +1,68 @@
+"""The second turn: what users of each SDK send back, and what a provider reads of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.replaying.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Object
+from tools.replaying.said import Call, Said
+from tools.replaying.turns import echoed, question, read_echo
+
+CALL = Call("c1", "f", {"x": 1})
+ANSWERS: dict[str, Object] = {
+    MESSAGES: {
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "text", "text": "a"},
+            {"type": "tool_use", "id": "c1", "name": "f", "input": {"x": 1}},
+        ]
+    },
+    CHAT: {
+        "choices": [
+            {
+                "message": {
+                    "content": "a",
+                    "refusal": None,
+                    "reasoning_content": "hm",
+                    "reasoning_details": [{"type": "reasoning.encrypted", "data": "s"}],
+                    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}],
+                }
+            }
+        ]
+    },
+    RESPONSES: {
+        "output": [
+            {"type": "reasoning", "summary": [{"text": "hm"}], "encrypted_content": "s"},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+            {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"x":1}'},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_answer_and_its_results_go_back(dialect: str) -> None:
+    asked = question(dialect, "m", Said(calls=[CALL]), streamed=False)
+    said, results = read_echo(dialect, echoed(dialect, asked, ANSWERS[dialect]))
+    assert (said.text, said.reasoning, said.seals, said.calls, results) == ("a", "hm", ["s"], [CALL], ["c1"])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_answer_without_calls_is_followed_by_the_user(dialect: str) -> None:
+    asked = question(dialect, "m", Said(), streamed=True)
+    again = echoed(dialect, asked, {})
+    turns = again["input" if dialect == RESPONSES else "messages"]
+    assert isinstance(turns, list) and turns[-1] == {"role": "user", "content": "Go on."}
+    assert again["stream"] is True and "tools" not in again
+
+
+def test_what_is_null_stays_behind() -> None:
+    asked = question(CHAT, "m", Said(calls=[CALL]), streamed=False)
+    messages = echoed(CHAT, asked, ANSWERS[CHAT])["messages"]
+    assert isinstance(messages, list) and "refusal" not in messages[1]
+
+
+@pytest.mark.parametrize("dialect", (CHAT, RESPONSES))
+def test_tools_of_text_are_declared_as_such(dialect: str) -> None:
+    tools = question(dialect, "m", Said(calls=[Call("c", "f", "raw"), Call("d", "g", {})]), streamed=False)["tools"]
+    assert isinstance(tools, list) and [tool["type"] for tool in tools] == ["custom", "function"]

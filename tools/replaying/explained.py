@@ -1,0 +1,109 @@
+"""Differences that are meant: what one dialect cannot say to another, each with its reason.
+
+A rule explains a difference if all its patterns are found. What no rule explains makes the replay fail.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from tools.replaying.journey import Difference
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """One kind of difference and why it is right. Patterns are searched for; `holds` sees both sides."""
+
+    kind: str
+    why: str
+    pair: str = ""
+    said: str = ""
+    came: str = ""
+    holds: Callable[[str, str], bool] | None = None
+
+
+def _blank_at_the_end(said: str, came: str) -> bool:
+    return said.rstrip() == came.rstrip()
+
+
+def _more_cached_than_asked(said: str, came: str) -> bool:
+    asked, told = (list(map(int, re.findall(r"=(\d+)", side))) for side in (said, came))
+    return len(asked) == len(told) == 3 and asked[2] > asked[0] and told == [asked[0] + asked[2], *asked[1:]]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        kind="refused requests",
+        came=r"tools(\[\d+\])?: (no |this provider (can run none|has no tool|cannot call))",
+        why="a tool that only its vendor can run, and no other is left: refused, because the answer would be made up",
+    ),
+    Rule(
+        kind="refused requests",
+        came=r"(background|conversation|container|previous_response_id|prompt|moderation): ",
+        why="state and policies that the provider keeps are nothing that another could look up",
+    ),
+    Rule(
+        kind="refused requests",
+        came=r"compacted|only its issuer|container_upload|item_reference|is kept by",
+        why="files and sealed history that only their keeper can open, without which the conversation would be another",
+    ),
+    Rule(
+        kind="refused requests",
+        came=r"takes no (audio|files of type)|documents by URL cannot be sent|'(video_url|file_url)' of",
+        why="media that the other dialect has no place for: refused, because the question is about them",
+    ),
+    Rule(
+        kind="refused requests",
+        came=r"n: only one choice",
+        why="the other dialects answer once",
+    ),
+    Rule(
+        kind="grammar",
+        pair="> anthropic-messages",
+        came=r"\{'type': 'mcp_tool_listing'\}",
+        why="a block of the vendor's pages that the SDK's types do not have yet (mapping.md §13)",
+    ),
+    Rule(
+        kind="ends",
+        said=r"^pause$",
+        came=r"^length$",
+        why="a pause that the caller does not resume (`resume` says how) is an answer cut short",
+    ),
+    Rule(
+        kind="texts",
+        holds=_blank_at_the_end,
+        why="blank text beside a call is no text: Messages refuses it in the next turn (mapping.md §7)",
+    ),
+    Rule(
+        kind="usages",
+        holds=_more_cached_than_asked,
+        why="more came from the cache than the prompt counts: it cannot include it",
+    ),
+    Rule(
+        kind="calls",
+        came=r"_raw_arguments",
+        why="arguments that are no JSON object reach a client of objects under this name (mapping.md N3)",
+    ),
+    Rule(
+        kind="calls",
+        pair="openai-responses > ",
+        came=r"arguments=\{'input': ",
+        why="a call of a plain-text tool, for a client or a stream that knows only functions (mapping.md §9)",
+    ),
+)
+
+
+def explained(difference: Difference) -> Rule | None:
+    """The rule that explains a difference, if there is one."""
+    for rule in RULES:
+        if (
+            rule.kind == difference.kind
+            and re.search(rule.pair, difference.pair)
+            and re.search(rule.said, difference.said)
+            and re.search(rule.came, difference.came)
+            and (rule.holds is None or rule.holds(difference.said, difference.came))
+        ):
+            return rule
+    return None
