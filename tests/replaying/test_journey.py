@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object, written
 from tools.replaying.explained import RULES, explained
@@ -170,7 +171,10 @@ def test_explained() -> None:
     rule = explained(_difference("ends", "pause", "length"))
     assert rule in RULES
     assert explained(_difference("ends", "stop", "length")) is None
-    assert explained(_difference("texts", "a  ", "a")) is not None
+    assert explained(replace(_difference("texts", "a  ", "a"), calling=True)) is not None
+    assert explained(_difference("texts", "a  ", "a")) is None
+    assert explained(_difference("ids", "['f:0']", "['call_1']")) is not None
+    assert explained(_difference("ids", "['call-1_2', 'b']", "['call_1', 'b']")) is None
     assert explained(_difference("texts", "a b", "ab")) is None
     usage = "Counts(input=7, output=1, cached=9)"
     assert explained(_difference("usages", usage, "Counts(input=16, output=1, cached=9)")) is not None

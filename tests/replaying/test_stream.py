@@ -152,3 +152,8 @@ def test_responses_shortened_by_hand() -> None:
 )
 def test_responses_failures(event: Object, text: str) -> None:
     assert _read(RESPONSES, {"type": "response.created", "response": {}}, event).error == text
+
+
+def test_halves_of_a_character_in_two_pieces() -> None:
+    said = _read(CHAT, _chunk({"content": "a\ud83d"}), _chunk({"content": "\ude00", "reasoning": "\ud83d"}, "stop"))
+    assert said.text == "a😀"

@@ -6,7 +6,7 @@ import pytest
 
 from tools.replaying.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Object
 from tools.replaying.said import Call, Said
-from tools.replaying.turns import echoed, question, read_echo
+from tools.replaying.turns import EARLIER, echoed, question, read_echo, with_earlier_call
 
 CALL = Call("c1", "f", {"x": 1})
 ANSWERS: dict[str, Object] = {
@@ -66,3 +66,10 @@ def test_what_is_null_stays_behind() -> None:
 def test_tools_of_text_are_declared_as_such(dialect: str) -> None:
     tools = question(dialect, "m", Said(calls=[Call("c", "f", "raw"), Call("d", "g", {})]), streamed=False)["tools"]
     assert isinstance(tools, list) and [tool["type"] for tool in tools] == ["custom", "function"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_earlier_call_belongs_to_the_turn(dialect: str) -> None:
+    asked = with_earlier_call(dialect, question(dialect, "m", Said(calls=[EARLIER]), streamed=False))
+    said, results = read_echo(dialect, asked)
+    assert (said.calls, results) == ([EARLIER], [EARLIER.id])

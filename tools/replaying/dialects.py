@@ -17,7 +17,10 @@ def answer_dialect(body: Object) -> str | None:
         return MESSAGES
     choices = body.get("choices")
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        if "message" in choices[0] or ("content_filter_results" in choices[0] and "delta" not in choices[0]):
+        if "message" in choices[0]:
+            return CHAT
+        # Azure leaves out the message that it filtered. The older completions have a text.
+        if "content_filter_results" in choices[0] and not {"delta", "text"} & set(choices[0]):
             return CHAT
         return None
     if body.get("object") == "response" and isinstance(body.get("output"), list):
@@ -88,5 +91,8 @@ def written(dialect: str, events: list[Object], *, closed: bool) -> bytes:
 
 
 def as_json(value: object) -> bytes:
-    """A value as it would have come over the wire."""
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    """A value as it would have come over the wire: half a character can only be escaped there."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()

@@ -14,13 +14,17 @@ from tools.replaying.journey import Difference
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """One kind of difference and why it is right. Patterns are searched for; `holds` sees both sides."""
+    """One kind of difference and why it is right. Patterns are searched for; `holds` sees both sides.
+
+    `calling` explains it only in answers that call tools.
+    """
 
     kind: str
     why: str
     pair: str = ""
     said: str = ""
     came: str = ""
+    calling: bool = False
     holds: Callable[[str, str], bool] | None = None
 
 
@@ -46,7 +50,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         kind="refused requests",
-        came=r"compacted|only its issuer|container_upload|item_reference|is kept by",
+        came=r"compacted|only its issuer|container_upload|is kept (by|elsewhere)",
         why="files and sealed history that only their keeper can open, without which the conversation would be another",
     ),
     Rule(
@@ -60,10 +64,15 @@ RULES: tuple[Rule, ...] = (
         why="the other dialects answer once",
     ),
     Rule(
-        kind="grammar",
+        kind="refused requests",
+        came=r"modalities: answers in sound|excludes calls by the model itself|may not be called directly",
+        why="what was asked for would not be what is answered",
+    ),
+    Rule(
+        kind="ids",
         pair="> anthropic-messages",
-        came=r"\{'type': 'mcp_tool_listing'\}",
-        why="a block of the vendor's pages that the SDK's types do not have yet (mapping.md §13)",
+        said=r"[^\w\-', \[\]]",
+        why="Messages takes letters, digits, `_` and `-` alone; the id is restored on the way back",
     ),
     Rule(
         kind="ends",
@@ -73,8 +82,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         kind="texts",
+        calling=True,
         holds=_blank_at_the_end,
-        why="blank text beside a call is no text: Messages refuses it in the next turn (mapping.md §7)",
+        why="blank text beside a call is no text, and Messages would refuse it in the next turn",
     ),
     Rule(
         kind="usages",
@@ -90,7 +100,14 @@ RULES: tuple[Rule, ...] = (
         kind="calls",
         pair="openai-responses > ",
         came=r"arguments=\{'input': ",
-        why="a call of a plain-text tool, for a client or a stream that knows only functions (mapping.md §9)",
+        why="a call of a plain-text tool, for a client or a stream that knows only functions (mapping.md §7)",
+    ),
+    Rule(
+        kind="calls",
+        pair="openai-responses > anthropic-messages",
+        said=r"arguments='\{",
+        came=r"arguments=\{",
+        why="the text of such a call happens to be JSON; Messages has objects only",
     ),
 )
 
@@ -100,6 +117,7 @@ def explained(difference: Difference) -> Rule | None:
     for rule in RULES:
         if (
             rule.kind == difference.kind
+            and (difference.calling or not rule.calling)
             and re.search(rule.pair, difference.pair)
             and re.search(rule.said, difference.said)
             and re.search(rule.came, difference.came)

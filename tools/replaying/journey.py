@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import (
     DragomanError,
@@ -26,11 +27,14 @@ from tools.replaying.reading import read_failure, read_whole
 from tools.replaying.recordings import Exchange
 from tools.replaying.said import CALLS, FILTERED, STOP, Call, Counts, Said, member, text_of
 from tools.replaying.stream import CUT, read_stream
-from tools.replaying.turns import echoed, question, read_echo
+from tools.replaying.turns import EARLIER, echoed, question, read_echo, with_earlier_call
 
 # Primes, so that no frame, line or character ends where a piece does.
 _CUTS = (1, 7, 61, 1021)
 _SHORT = 6_000
+# Servers that want the reasoning of a whole tool turn back, that of its last answer included:
+# https://api-docs.deepseek.com/guides/thinking_mode, https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model
+_WANT_ALL = frozenset(("deepseek", "moonshot"))
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -42,6 +46,8 @@ class Difference(Struct, frozen=True, kw_only=True):
     form: str
     said: str
     came: str
+    # Whether the answer calls tools.
+    calling: bool = False
 
 
 class Tally(Struct, kw_only=True):
@@ -71,6 +77,7 @@ class _Journey:
                 form=self.form,
                 said=_shown(said),
                 came=_shown(came),
+                calling=bool(self.said.calls),
             )
         )
 
@@ -158,9 +165,14 @@ class _Journey:
         for kind, said, came in compared(self.said, heard.said):
             self.differs(kind, said, came)
         if heard.said.error is None and heard.body and self.said.error is None:
-            self.second(echoed(self.target, body, heard.body))
+            self.second(echoed(self.target, body, heard.body), self.said)
+            listing = listing_of(self.exchange)
+            if not self.said.calls and self.said.reasoning and listing is not None and listing.upstream in _WANT_ALL:
+                asked = question(self.target, model_of(self.exchange), Said(calls=[EARLIER]), streamed=False)
+                said = replace(self.said, calls=[EARLIER])
+                self.second(echoed(self.target, with_earlier_call(self.target, asked), heard.body), said)
 
-    def second(self, body: Object) -> None:
+    def second(self, body: Object, said: Said) -> None:
         """The second turn: what the provider finds of its own words."""
         form, self.form = self.form, f"{self.form}, second turn"
         try:
@@ -170,10 +182,9 @@ class _Journey:
         else:
             self.tally.translations += 1
             value = json.loads(again.body)
-            for kind, said, came in returned(
-                self.said, *read_echo(self.exchange.dialect, value), self.exchange.dialect
-            ):
-                self.differs(kind, said, came)
+            came, results = read_echo(self.exchange.dialect, value)
+            for difference in returned(said, came, results, self.exchange.dialect):
+                self.differs(*difference)
         self.form = form
 
 
@@ -184,7 +195,8 @@ def journeys(exchange: Exchange) -> Tally:
     for target in DIALECTS:
         one = _Journey(exchange, target, said or Said(), tally)
         try:
-            if exchange.request is not None and target != exchange.dialect:
+            # What the provider itself refused need not be understood.
+            if exchange.request is not None and target != exchange.dialect and exchange.status < 400:
                 _request(one, exchange.request)
             if said is None:
                 continue
@@ -207,7 +219,7 @@ def _request(one: _Journey, body: Object) -> None:
     one.tally.translations += 1
     try:
         # Some addresses name the model instead.
-        named = json.dumps({"model": model_of(one.exchange), **body}).encode()
+        named = json.dumps({**body, "model": body.get("model") or model_of(one.exchange)}).encode()
         told = translate_request(named, source=one.exchange.dialect, target=one.target)
     except DragomanError as error:
         one.differs("refused requests", "a translation", error)

@@ -71,6 +71,7 @@ def _messages_block(block: Object, said: Said) -> None:
 _MESSAGES_ENDS = {
     "end_turn": STOP,
     "stop_sequence": STOP,
+    "compaction": STOP,
     "max_tokens": LENGTH,
     "model_context_window_exceeded": LENGTH,
     "tool_use": CALLS,

@@ -194,7 +194,7 @@ def _exchange(name: str, pair: Object) -> Exchange | None:
     asked = asked if isinstance(asked, dict) else {}
     uri = next((text for key in ("uri", "url", "path") if isinstance(text := asked.get(key), str)), "")
     request = _parsed(_body(asked))
-    request = request if isinstance(request, dict) else None
+    request = request if isinstance(request, dict) and request_dialect(request) is not None else None
     status = _status(told)
     raw = _body(told)
     answer = _parsed(raw)

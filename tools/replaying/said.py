@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 from msgspec import Struct
 
 from tools.replaying.dialects import Object
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 # The classes of an end. An answer that calls tools ends as "calls" whatever its dialect calls it.
 STOP, LENGTH, CALLS, FILTERED, PAUSE, OTHER = "stop", "length", "calls", "filtered", "pause", "other"
@@ -52,13 +55,21 @@ class Said(Struct, kw_only=True):
     @property
     def text(self) -> str:
         """All text in one."""
-        return "".join(self.texts)
+        return paired("".join(self.texts))
+
+
+def paired(text: str) -> str:
+    """Text in which the halves of characters that were cut in two are whole again."""
+    if text.isascii() or not _HALF.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def argument_value(text: object) -> object:
     """Arguments as the value they stand for; none at all is the empty object, as every SDK's users treat it."""
     if not isinstance(text, str):
         return {} if text is None else text
+    text = paired(text)
     if not text.strip():
         return {}
     try:

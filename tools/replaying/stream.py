@@ -15,14 +15,14 @@ from tools.replaying.reading import (
     responses_end,
     responses_item,
 )
-from tools.replaying.said import Call, Counts, Said, argument_value, error_text, member, objects, text_of
+from tools.replaying.said import Call, Counts, Said, argument_value, error_text, member, objects, paired, text_of
 
 CUT = "the stream ended early"
 
 
 def read_stream(dialect: str, stream: bytes) -> Said:
     """What a stream says; an end that never came is an error."""
-    said = _READERS[dialect](events_of(stream.decode("utf-8", "surrogateescape")))
+    said = _READERS[dialect](events_of(stream.decode("utf-8", "replace")))
     if dialect == CHAT and said.error == CUT and b"[DONE]" in stream:
         # Some servers never tell a reason, but this they do.
         said.error = None
@@ -170,6 +170,7 @@ def _chat(events: list[Object]) -> Said:
         said.seals += [call["seal"]] if call["seal"] else []
     if legacy["name"] and not said.calls:
         said.calls.append(Call("", legacy["name"], argument_value(legacy["arguments"])))
+    said.reasoning = paired(said.reasoning)
     said.end = chat_end(reason)
     if said.error is None and said.end is None:
         said.error = CUT

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object
 from tools.replaying.reading import read_whole
-from tools.replaying.said import Said, member, objects, text_of
+from tools.replaying.said import Call, Said, member, objects, text_of
 
 RESULT = "The tool's result."
 _SCHEMA: Object = {"type": "object", "properties": {}, "additionalProperties": True}
@@ -46,6 +46,30 @@ def _responses_tool(name: str, is_text: bool) -> Object:
     if is_text:
         return {"type": "custom", "name": name}
     return {"type": "function", "name": name, "parameters": _SCHEMA, "strict": False}
+
+
+EARLIER = Call("call_earlier1", "look_up", {})
+
+
+def with_earlier_call(dialect: str, asked: Object) -> Object:
+    """The question, as it is after a tool was called and answered: what follows is the end of that turn."""
+    if dialect == MESSAGES:
+        use: Object = {"type": "tool_use", "id": EARLIER.id, "name": EARLIER.name, "input": {}}
+        result: Object = {"type": "tool_result", "tool_use_id": EARLIER.id, "content": RESULT}
+        turns: list[Object] = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    elif dialect == CHAT:
+        call: Object = {"id": EARLIER.id, "type": "function", "function": {"name": EARLIER.name, "arguments": "{}"}}
+        turns = [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": EARLIER.id, "content": RESULT},
+        ]
+    else:
+        turns = [
+            {"type": "function_call", "call_id": EARLIER.id, "name": EARLIER.name, "arguments": "{}"},
+            {"type": "function_call_output", "call_id": EARLIER.id, "output": RESULT},
+        ]
+    place = "input" if dialect == RESPONSES else "messages"
+    return {**asked, place: [*objects(asked[place]), *turns]}
 
 
 def echoed(dialect: str, asked: Object, answer: Object) -> Object:
