@@ -90,6 +90,7 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     calls = CallsSeen()
     items = [item for item in fields.each("output") if reader.home or not _again(item, calls)]
     parts = tuple([part for item in items for part in reader.read(item)])
+    fields.optional_text("service_tier")
     usage: Usage | None = None
     try:
         usage = decode_usage(body, ledger, home=reader.home)
