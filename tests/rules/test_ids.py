@@ -64,3 +64,9 @@ def test_long_ids_are_not_remembered() -> None:
     before = ids._remembered.cache_info().currsize
     assert len({ids.call_id("x" * 1000 + str(number), ids.CHAT) for number in range(50)}) == 50
     assert ids._remembered.cache_info().currsize == before
+
+
+def test_item_10_mistrals_own_ids_stay() -> None:
+    own = "chatcmpl-tool-64aa8ec82efa4007b5fbf1ea885dea00"
+    assert call_id(own, MISTRAL_LIKE) == own == call_id(own, ids.ANY)
+    assert call_id(own, CHAT) != own

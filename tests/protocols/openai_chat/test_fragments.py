@@ -421,3 +421,12 @@ def test_item_7_many_short_pieces_after_a_long_value_cost_little() -> None:
     found = calls([*chunks[:-1], chunk({"tool_calls": [said(1, arguments='"}')]}), chunks[-1]])
     assert perf_counter() - start < 5
     assert found == [("a", "f", long), ("b", "g", '{"y":"' + "}" * 3000 + '"}')]
+
+
+def test_item_9_a_fragment_with_both_members_is_the_one_that_is_filled() -> None:
+    ledger = Ledger()
+    empty: JsonObject = {"custom": {"name": "", "input": ""}}
+    assert calls(stream({**said(0, "a", name="f", arguments='{"x"'), **empty}, said(0, arguments=":1}")), ledger) == ONE
+    free: JsonObject = {"index": 0, "id": "a", "function": {"name": ""}, "custom": {"name": "g", "input": "x"}}
+    assert calls(stream(free), ledger) == [("a", "g", "x")]
+    assert losses(ledger) == set()

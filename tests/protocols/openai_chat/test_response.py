@@ -455,3 +455,18 @@ def test_item_9_an_empty_legacy_call_beside_a_real_one() -> None:
     message: JsonObject = {"tool_calls": [CALL], "function_call": {"name": "", "arguments": ""}}
     (part,) = read(message).parts
     assert isinstance(part, ToolCall) and part.name == "f"
+
+
+@pytest.mark.parametrize("kind", ["function", None])
+def test_item_9_a_call_with_both_members_is_the_one_that_is_filled(kind: str | None) -> None:
+    both: JsonObject = {
+        "id": "a",
+        "type": kind,
+        "function": {"name": "f", "arguments": "{}"},
+        "custom": {"name": "", "input": ""},
+    }
+    (part,) = read({"tool_calls": [both]}).parts
+    assert part == ToolCall(call_id="a", name="f", arguments="{}")
+    other: JsonObject = {**both, "type": "custom", "function": {"name": ""}, "custom": {"name": "g", "input": "x"}}
+    (free,) = read({"tool_calls": [other]}).parts
+    assert free == ToolCall(call_id="a", name="g", arguments="x", form=InputForm.TEXT)

@@ -213,9 +213,10 @@ def _as_text_call(call: ToolCall) -> ToolCall:
 def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
     """One entry of `tool_calls`; providers, not clients, may give arguments as a value and leave things open."""
     kind = call.optional_text("type") if lenient else _kind(call)
-    custom = (
-        kind or ("custom" if "custom" in call.value and not call.value.get("function") else "function")
-    ) == "custom"
+    kind = kind or ("custom" if "custom" in call.value else "function")
+    if lenient:
+        kind = _form_of(call, kind)
+    custom = kind == "custom"
     inner = call.fields("custom" if custom else "function")
     if not lenient:
         inner.demand("input" if custom else "arguments")
@@ -235,6 +236,16 @@ def _kind(call: Fields) -> str | None:
     if kind is not None and kind not in ("function", "custom"):
         raise call.wrong("type", "'function' or 'custom'", repr(kind))
     call.demand("id")
+    return kind
+
+
+def _form_of(call: Fields, kind: str) -> str:
+    """The form of a provider's call: some servers write both members and fill one."""
+    for form, other in (("function", "custom"), ("custom", "function")):
+        inner, empty = call.value.get(form), call.value.get(other)
+        if isinstance(inner, dict) and inner.get("name") and not (isinstance(empty, dict) and empty.get("name")):
+            call.skip(other)
+            return form
     return kind
 
 

@@ -196,8 +196,8 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
     for position, fragment in enumerate(message.each("tool_calls")):
         proof = call_proof(fragment.value)
         bare = Fields(without_proof(fragment.value, proof), fragment.path) if proof else fragment
-        inner = fragment.value.get("function")
-        if not _says_call(fragment, fragment.value.get("custom") if inner is None else inner, ledger):
+        inner, custom = fragment.value.get("function"), fragment.value.get("custom")
+        if not _says_call(fragment, custom if isinstance(custom, dict) and custom.get("name") else inner, ledger):
             continue
         part = decode_call(bare, lenient=True)
         if seen.again(part.call_id, part.name, part.arguments):

@@ -153,7 +153,7 @@ class CallAssembly:
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
         """Take one fragment of one call."""
         inner = fragment.get("function")
-        custom = inner is None and fragment.get("custom") is not None
+        custom = bool(fragment.get("custom")) and not (isinstance(inner, dict) and any(inner.values()))
         if custom:
             inner = fragment.get("custom")
         if inner is None:
