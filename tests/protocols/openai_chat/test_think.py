@@ -13,6 +13,8 @@ CASES = [
     ("<think>why</think>\n\nbecause", "why", "because"),
     ("\n<think>a<b</think>c", "a<b", "c"),
     ("<thought>why</thought>because</think>", "why", "because</think>"),
+    ("<reasoning>I </reasoning><reasoning>look</reasoning>1 < 2", "I look", "1 < 2"),
+    ("<reasoning>I look</reasoning>\n<reas", "I look", "<reas"),
     ("no <think>tags</think>", None, "no <think>tags</think>"),
     ("<think>cut", "cut", ""),
     ("<thi", None, "<thi"),

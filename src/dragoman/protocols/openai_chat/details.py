@@ -71,26 +71,32 @@ class Blocks:
     https://docs.litellm.ai/docs/reasoning_content
     """
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_blocks", "_pieces")
 
     def __init__(self) -> None:
         self._blocks: list[JsonObject] = []
+        # What the last block says, in the pieces that it came in.
+        self._pieces: list[str] = []
 
     def add(self, block: JsonObject) -> None:
         """Take the next block, or more of the last one."""
         last = self._blocks[-1] if self._blocks else None
+        more = block.get("thinking")
         if last is None or not _is_open(last) or block.get("type", "thinking") != last.get("type", "thinking"):
+            self.merged()
             self._blocks.append({key: value for key, value in block.items() if value is not None})
+            self._pieces = [more] if isinstance(more, str) else []
             return
-        more, known = block.get("thinking"), last.get("thinking")
-        if isinstance(more, str):
-            # The signed block at the end may say again what came in pieces.
-            said = known if isinstance(known, str) else ""
-            last["thinking"] = said if block.get("signature") and more == said else said + more
+        # The signed block at the end may say again what came in pieces.
+        if isinstance(more, str) and not (block.get("signature") and more == "".join(self._pieces)):
+            self._pieces.append(more)
         last.update({key: value for key, value in block.items() if value and key != "thinking"})
 
     def merged(self) -> list[JsonObject]:
         """The blocks so far, each once."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+            self._blocks[-1]["thinking"] = self._pieces[0]
         return self._blocks
 
 

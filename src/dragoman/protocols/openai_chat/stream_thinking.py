@@ -22,7 +22,7 @@ from dragoman.wire.json import kind_of
 class ThinkingRun:
     """One stretch of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
 
-    __slots__ = ("_blocks", "_details", "_items", "_opaque", "_part", "_since", "pieces", "said")
+    __slots__ = ("_blocks", "_details", "_items", "_opaque", "_part", "_said", "_signed", "_since", "pieces", "said")
 
     def __init__(self) -> None:
         self.said: Said | None = None
@@ -31,8 +31,12 @@ class ThinkingRun:
         self._blocks = Blocks()
         self._items: list[JsonObject] = []
         self._opaque = ""
+        # Thinking in the content: its members but the text, and that in the pieces that it came in.
         self._part: JsonObject | None = None
+        self._said: JsonList = []
         self._since = 0
+        # Whether a signature came: who signs piece by piece repeats nothing.
+        self._signed = False
 
     def take(self, delta: JsonObject) -> str:
         """Read the reasoning members of a delta and give the text that is new."""
@@ -60,7 +64,7 @@ class ThinkingRun:
             self._details.add(entry)
         for block in blocks:
             self._blocks.add(block)
-        items = [item for item in _objects(delta.get(ITEMS), ITEMS) if item not in self._items]
+        items = [item for item in _objects(delta.get(ITEMS), ITEMS) if item not in self._items[-1:]]
         self._items += items
         if not entries and not blocks and not items:
             return told
@@ -74,7 +78,8 @@ class ThinkingRun:
         if told or not text:
             return told
         # Some servers repeat at the end, signed, what they have told piece by piece.
-        if repeats(since, text) or (signed and repeats("".join(self.pieces), text)):
+        whole, self._signed = signed and not self._signed, signed or self._signed
+        if repeats(since, text) or (whole and repeats("".join(self.pieces), text)):
             return ""
         self._since += 1
         return text
@@ -83,12 +88,11 @@ class ThinkingRun:
         """Read a piece of thinking that stands in the content, and give its text."""
         text = block_text(part)
         if self._part is None:
-            self._part = {key: value for key, value in part.items() if value is not None}
+            self._part = {}
             self.said = self.said or Said(CONTENT, "")
-            return text
-        known, more = self._part.get("thinking"), part.get("thinking")
         self._part.update({key: value for key, value in part.items() if value is not None and key != "thinking"})
-        self._part["thinking"] = _grown(known, more)
+        said = part.get("thinking")
+        self._said += said if isinstance(said, list) else [said] if said is not None else []
         return text
 
     def seal(self, target: Target) -> Seal:
@@ -98,25 +102,27 @@ class ThinkingRun:
             blocks=self._blocks.merged(),
             items=self._items,
             opaque=self._opaque,
-            parts=[self._part] if self._part is not None else [],
+            parts=[self._whole_part()] if self._part is not None else [],
         )
         return text_seal(self.said, "".join(self.pieces), beside, target)
 
-
-def _grown(known: JsonValue, more: JsonValue) -> JsonValue:
-    """Thinking and more of it; texts that follow each other are one."""
-    if not isinstance(known, list):
-        return known + more if isinstance(known, str) and isinstance(more, str) else more if known is None else known
-    grown = JsonList(known)
-    for piece in more if isinstance(more, list) else ():
-        last = grown[-1] if grown else None
-        if isinstance(last, dict) and isinstance(piece, dict):
-            said, then = last.get("text"), piece.get("text")
-            if isinstance(said, str) and isinstance(then, str):
-                grown[-1] = {**last, "text": said + then}
-                continue
-        grown.append(piece)
-    return grown
+    def _whole_part(self) -> JsonObject:
+        """The thinking that stood in the content, as one part; texts that follow each other are one."""
+        part: JsonObject = {"type": "thinking", **(self._part or {})}
+        texts = [piece for piece in self._said if isinstance(piece, str)]
+        if len(texts) == len(self._said):
+            return {**part, "thinking": "".join(texts)} if texts else part
+        grown: list[tuple[JsonValue, list[str]]] = []
+        for piece in self._said:
+            text = piece.get("text") if isinstance(piece, dict) else None
+            if isinstance(text, str) and grown and grown[-1][1]:
+                grown[-1][1].append(text)
+            else:
+                grown.append((piece, [text] if isinstance(text, str) else []))
+        said: JsonList = [
+            {**first, "text": "".join(more)} if isinstance(first, dict) and more else first for first, more in grown
+        ]
+        return {**part, "thinking": said}
 
 
 def _objects(value: JsonValue, key: str) -> list[JsonObject]:

@@ -1,7 +1,10 @@
 """Inline reasoning: `<think>…</think>` at the start of an answer's text, whole or in pieces (V8); Gemini: `<thought>`.
 
 START   --opening tag complete-->  INSIDE  --closing tag complete-->  BREAK  --text that is no line break-->  OUTSIDE
-   `----anything else-------------------------------------------------------------------------------------> OUTSIDE
+   |                                  ^---------the tag once more-------'                                       ^
+   `----anything else-------------------------------------------------------------------------------------------'
+
+Bedrock writes each piece of reasoning in tags of its own: https://github.com/browseros-ai/BrowserOS/issues/167
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dragoman.protocols.openai_chat.reasoning import Said
 
 THOUGHT = "<thought>"
 # What closes reasoning, by what opens it.
-_TAGS = {"<think>": "</think>", THOUGHT: "</thought>"}
+_TAGS = {"<think>": "</think>", THOUGHT: "</thought>", "<reasoning>": "</reasoning>"}
 
 # Where inline reasoning stood; it is not sent back, servers strip it from history themselves.
 INLINE = Said("content", "")
@@ -28,14 +31,14 @@ class _State(Enum):
 class InlineThinking:
     """Splits text as it arrives into reasoning and answer, holding back what may become a tag."""
 
-    __slots__ = ("_blanks", "_close", "_held", "_state")
+    __slots__ = ("_blanks", "_held", "_state", "_tag")
 
     def __init__(self) -> None:
         self._state = _State.START
         # White space before the first word, and what may become a tag.
         self._blanks: list[str] = []
         self._held = ""
-        self._close = ""
+        self._tag = ""
 
     @property
     def over(self) -> bool:
@@ -47,7 +50,7 @@ class InlineThinking:
         if self._state is _State.OUTSIDE:
             return "", text
         text, self._held = self._held + text, ""
-        thought = ""
+        thoughts: list[str] = []
         if self._state is _State.START:
             opening = text.lstrip()
             self._blanks.append(text[: len(text) - len(opening)])
@@ -59,20 +62,31 @@ class InlineThinking:
                 self._state = _State.OUTSIDE
                 return "", "".join([*self._blanks, opening])
             self._state = _State.INSIDE
-            self._close = _TAGS[tag]
+            self._tag = tag
             text = opening[len(tag) :]
-        if self._state is _State.INSIDE:
-            end = text.find(self._close)
-            if end < 0:
-                keep = _begun(text, self._close)
-                self._held = text[len(text) - keep :]
-                return text[: len(text) - keep], ""
-            thought, text = text[:end], text[end + len(self._close) :]
-            self._state = _State.BREAK
-        text = text.lstrip("\r\n")
-        if text:
-            self._state = _State.OUTSIDE
-        return thought, text
+        # Where what was not looked at yet begins: the tags may be many.
+        at = 0
+        while True:
+            if self._state is _State.INSIDE:
+                closing = _TAGS[self._tag]
+                end = text.find(closing, at)
+                if end < 0:
+                    keep = _begun(text[at:], closing)
+                    self._held = text[len(text) - keep :]
+                    return "".join([*thoughts, text[at : len(text) - keep]]), ""
+                thoughts.append(text[at:end])
+                at = end + len(closing)
+                self._state = _State.BREAK
+            at = _after_breaks(text, at)
+            if len(text) - at < len(self._tag) and self._tag.startswith(text[at:]):
+                # Nothing, or what may become the tag once more.
+                self._held = text[at:]
+                return "".join(thoughts), ""
+            if not text.startswith(self._tag, at):
+                self._state = _State.OUTSIDE
+                return "".join(thoughts), text[at:]
+            self._state = _State.INSIDE
+            at += len(self._tag)
 
     def close(self) -> tuple[str, str]:
         """Give what was held back, now that nothing can complete it."""
@@ -80,6 +94,12 @@ class InlineThinking:
         if self._state is _State.START:
             return "", "".join([*self._blanks, held])
         return (held, "") if self._state is _State.INSIDE else ("", held)
+
+
+def _after_breaks(text: str, at: int) -> int:
+    while text[at : at + 1] in ("\r", "\n"):
+        at += 1
+    return at
 
 
 def _begun(text: str, tag: str) -> int:
