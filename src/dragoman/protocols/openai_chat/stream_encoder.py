@@ -5,7 +5,7 @@
     PartStarted            call: opening fragment; others: nothing yet
     PartGrew               one chunk; text that stands apart from earlier text is preceded by a blank line
     PartEnded              thinking: its details; cited text: its annotations; call without arguments: `{}`;
-                           reasoning of this protocol: all of it, as its provider spells it; a proof: on its call
+                           reasoning of this protocol: what stands beside its text; a proof: on its call
     Stopped, UsageReported remembered
     Ended                  [sealed turn], finish chunk, [usage chunk], [DONE]
     Failed                 error frame, and nothing after it
@@ -56,7 +56,7 @@ from dragoman.protocols.openai_chat.failure import error_frame
 from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.proofs import hang, is_proof
 from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry, write_home
-from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, SERVED_TIERS
+from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, REASONING_FIELDS, SERVED_TIERS
 from dragoman.protocols.openai_chat.stops import finish_word, report_stop
 from dragoman.protocols.openai_chat.usage import encode_usage
 from dragoman.rules.extras import drop_extras
@@ -150,9 +150,7 @@ class ChatStreamEncoder:
             writer = _Writer(*self._around(b'{"refusal":', b"}"), fold)
         elif isinstance(part, Thinking):
             self._paragraphs.interrupt()
-            # At home the seal says how it is spelled, and comes last; only a whole answer is told here then.
-            home = self._asked.origin == NAME
-            writer = _Writer(*((b"", b"") if home else self._around(b'{"reasoning_content":', b"}")), fold)
+            writer = _Writer(*self._around(b'{"reasoning_content":', b"}"), fold)
         elif isinstance(part, ToolCall):
             self._paragraphs.interrupt()
             writer, written = self._open_call(part, event.index, fold)
@@ -266,8 +264,10 @@ class ChatStreamEncoder:
             return self._delta({"reasoning_details": list[JsonValue](entries)}) if entries else b""
         if is_proof(part):
             return self._close_proof(seal)
-        delta: JsonObject = {}
-        write_home([part], None, delta)
+        # The text is told already, before anybody knew how its provider spells it; what stands beside it is not.
+        beside: JsonObject = {}
+        write_home([part], None, beside)
+        delta: JsonObject = {key: value for key, value in beside.items() if key not in REASONING_FIELDS}
         entries = indexed(encode_details(part), self._details)
         self._details += len(entries)
         if entries:
