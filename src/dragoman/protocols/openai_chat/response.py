@@ -63,7 +63,6 @@ from dragoman.protocols.openai_chat.reasoning import (
 from dragoman.protocols.openai_chat.shapes import (
     COMPLETION,
     CONTENT,
-    FINISHES,
     NAME,
     SERVED_TIERS,
     THINKING_PARTS,
@@ -282,7 +281,7 @@ def _decode_content(owner: Fields, target: Target, ledger: Ledger) -> list[Text 
 def encode_response(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
     """A whole answer for a client of this protocol."""
     if response.origin == NAME:
-        return _encode_home(response, asked, mint, ledger)
+        return _encode_home(response, asked, mint)
     drop_extras(response.extras, (), ledger, answer=True)
     spoken = Spoken()
     refusals: list[str] = []
@@ -375,7 +374,7 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
     message["tool_calls"] = written
 
 
-def _encode_home(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -> JsonObject:
+def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     thinking: list[Thinking] = []
     # A stream may go on with its text after reasoning or calls: a whole message has one.
@@ -410,13 +409,9 @@ def _encode_home(response: Response, asked: Asked, mint: Mint, ledger: Ledger) -
         message["tool_calls"] = JsonList(calls)
     if message["content"] is None and not calls and "function_call" not in message:
         message["content"] = ""
-    finish = response.stop.native
-    if finish not in FINISHES:
-        # A word of the server's own, which the protocol's clients do not know.
-        legacy = asked.request.legacy_functions
-        finish = finish_word(response.stop, calls=bool(calls), refusal=bool(message["refusal"]), legacy=legacy)
-        if response.stop.native and response.stop.sequence is None:
-            report_stop(response.stop, ledger)
+    finish = response.stop.native or finish_word(
+        response.stop, calls=bool(calls), refusal=bool(message["refusal"]), legacy=asked.request.legacy_functions
+    )
     choice: JsonObject = {"index": 0, "finish_reason": finish, "logprobs": _logprobs(response.parts)}
     rest = dict(response.extras.fields) if response.extras is not None else {}
     nested = rest.pop("choices", None)

@@ -79,7 +79,6 @@ FINISH_WORDS: dict[StopReason, str] = {
     StopReason.COMPACTED: "stop",
     StopReason.OTHER: "stop",
 }
-FINISHES = frozenset({*FINISH_WORDS.values(), "function_call"})
 # The features under which what another provider ran itself is reported.
 HOSTED: dict[HostedKind, Feature] = {
     HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
