@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Image, Inline, Part, ToolCall, ToolResult, Url
 from dragoman.protocols.openai_chat.parts import decode_cache, decode_content, decode_part, unmodelled
 from dragoman.wire.fields import Fields, render_path
@@ -20,7 +21,7 @@ from dragoman.wire.json import encode_text, kind_of
 def decode_said(message: Fields, *kinds: str) -> tuple[Part, ...]:
     """The content of a message that may hold blocks of these kinds; of other kinds they are an error."""
     value = message.value.get("content")
-    if not isinstance(value, list) or not any(isinstance(item, dict) and item.get("type") in _BLOCKS for item in value):
+    if not isinstance(value, list) or not any(isinstance(item, dict) and _is_block(item) for item in value):
         return decode_content(message)
     message.skip("content")
     path = (message.path, "content")
@@ -38,6 +39,11 @@ def decode_said(message: Fields, *kinds: str) -> tuple[Part, ...]:
         else:
             parts.append(decode(part))
     return tuple(parts)
+
+
+def _is_block(item: JsonObject) -> bool:
+    kind = item.get("type")
+    return isinstance(kind, str) and kind in _BLOCKS
 
 
 def _decode_call(part: Fields) -> ToolCall:

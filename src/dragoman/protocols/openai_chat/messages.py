@@ -137,7 +137,7 @@ class MessageDecoder:
     def _assistant(self, message: Fields, position: int) -> Message:
         parts, turn = decode_echo(message)
         said = thinking_in_content(decode_said(message, "tool_use"))
-        known = {call.value.get("id") for call in message.each("tool_calls")}
+        known = {call.optional_text("id") for call in message.each("tool_calls")}
         # A call that is said in both forms is one.
         parts += [part for part in said if not isinstance(part, ToolCall) or part.call_id not in known]
         refusal = message.optional_text("refusal")

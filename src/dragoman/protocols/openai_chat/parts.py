@@ -123,7 +123,7 @@ _IN_CONTENT = Extras(origin=NAME, fields={"refusal": None})
 def _decode_image(part: Fields) -> Image:
     if isinstance(part.value.get("image_url"), str):
         # Mistral's clients write the address alone.
-        source = _source(part, "image_url", part.text("image_url"))
+        source = _source(part, "image_url", part.name("image_url"))
         return Image(source=source, cache=decode_cache(part), extras=unmodelled(part))
     image = part.fields("image_url")
     source = _source(image, "url", image.text("url"))

@@ -61,6 +61,10 @@ class GrowingItems:
         self.by_index: dict[int, GrowingItem] = {}
         self._by_call: dict[str, GrowingItem] = {}
         self._shared: set[str] = set()
+
+    def __bool__(self) -> bool:
+        """Whether any began."""
+        return bool(self._order)
         # In order, as a set that keeps it.
         self._open: dict[GrowingItem, None] = {}
 
