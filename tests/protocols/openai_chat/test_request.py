@@ -40,7 +40,7 @@ def decoded(**members: JsonValue) -> Request:
         ("messages", [{"role": "user", "content": 1}], "/messages/0/content"),
         ("messages", [{"role": "user", "content": [{"type": "text", "text": 1}]}], "/messages/0/content/0/text"),
         ("messages", [{"role": "user", "content": [1]}], "/messages/0/content/0"),
-        ("messages", [{"role": "assistant", "tool_calls": [{"id": 1}]}], "/messages/0/tool_calls/0/function"),
+        ("messages", [{"role": "assistant", "tool_calls": [{"id": 1}]}], "/messages/0/tool_calls/0/id"),
         ("temperature", "hot", "/temperature"),
         ("stop", [1], "/stop/0"),
         ("tool_choice", "sometimes", "/tool_choice"),

@@ -211,7 +211,7 @@ def _as_text_call(call: ToolCall) -> ToolCall:
 
 
 def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
-    """One entry of `tool_calls`; providers, not clients, may give arguments as a value and leave things open."""
+    """One entry of `tool_calls`; providers, not clients, may give arguments as an object and leave things open."""
     kind = call.optional_text("type") if lenient else _kind(call)
     kind = kind or ("custom" if "custom" in call.value else "function")
     if lenient:
@@ -220,7 +220,7 @@ def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
     inner = call.fields("custom" if custom else "function")
     if not lenient:
         inner.demand("input" if custom else "arguments")
-    arguments = inner.optional_text("input") or "" if custom else _arguments(inner, lenient)
+    arguments = inner.optional_text("input") or "" if custom else decode_arguments(inner, lenient=lenient)
     rest, nested = _call_rest(call, inner, "custom" if custom else "function")
     return ToolCall(
         call_id=call.optional_text("id") or "",
@@ -256,9 +256,10 @@ def _call_rest(call: Fields, inner: Fields, key: str) -> tuple[JsonObject, JsonO
     return (outer.fields if outer is not None else {}), ({key: nested.fields} if nested is not None else {})
 
 
-def _arguments(owner: Fields, lenient: bool) -> str:
-    if lenient:
-        return arguments_text(owner.raw("arguments"))
+def decode_arguments(owner: Fields, *, lenient: bool = False) -> str:
+    """The arguments of a call as they are written."""
+    if lenient and isinstance(owner.value.get("arguments"), dict):
+        return encode_text(owner.object("arguments"))
     return owner.optional_text("arguments") or ""
 
 
@@ -277,7 +278,7 @@ def decode_legacy_call(call: Fields, position: int, *, lenient: bool = False) ->
     return ToolCall(
         call_id=ids.legacy_call_id(name, position),
         name=name,
-        arguments=_arguments(call, lenient),
+        arguments=decode_arguments(call, lenient=lenient),
         extras=unmodelled(call),
     )
 

@@ -32,7 +32,7 @@ from dragoman.protocols.openai_chat.answers import (
 from dragoman.protocols.openai_chat.details import block_text
 from dragoman.protocols.openai_chat.failure import failure_in
 from dragoman.protocols.openai_chat.messages import (
-    arguments_text,
+    decode_arguments,
     decode_call,
     decode_legacy_call,
     encode_call_home,
@@ -195,8 +195,8 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
     for position, fragment in enumerate(message.each("tool_calls")):
         proof = call_proof(fragment.value)
         bare = Fields(without_proof(fragment.value, proof), fragment.path) if proof else fragment
-        inner, custom = fragment.value.get("function"), fragment.value.get("custom")
-        if not _says_call(fragment, custom if isinstance(custom, dict) and custom.get("name") else inner, ledger):
+        forms = [inner for key in ("function", "custom") if (inner := fragment.optional_fields(key)) is not None]
+        if not _says_call(fragment, forms, ledger):
             continue
         part = decode_call(bare, lenient=True)
         if seen.again(part.call_id, part.name, part.arguments):
@@ -208,21 +208,18 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
             parts.append(proof_part(part.call_id, proof, asked.target))
         parts.append(restored(part, asked, ("parts", len(parts)), ledger))
     legacy = message.optional_fields("function_call")
-    if legacy is not None and not given and _says_call(legacy, legacy.value, ledger):
+    if legacy is not None and not given and _says_call(legacy, [legacy], ledger):
         call = decode_legacy_call(legacy, 0, lenient=True)
         parts.append(restored(call, asked, ("parts", len(parts)), ledger))
     return parts
 
 
-def _says_call(call: Fields, inner: JsonValue, ledger: Ledger) -> bool:
+def _says_call(call: Fields, forms: list[Fields], ledger: Ledger) -> bool:
     """Whether a call has a name; some servers put an empty one into every answer, which loses nothing."""
-    if inner is None:
-        inner = {}
-    if not isinstance(inner, dict):
-        raise call.fail("function", "object", inner)
-    if inner.get("name"):
+    if any([form.optional_text("name") for form in forms]):
         return True
-    if call.value.get("id") or or_empty(arguments_text(inner.get("arguments"))) != "{}":
+    said = [form.optional_text("input") or or_empty(decode_arguments(form, lenient=True)) for form in forms]
+    if call.value.get("id") or any(one != "{}" for one in said):
         ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
     return False
 

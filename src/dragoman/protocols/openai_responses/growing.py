@@ -61,12 +61,12 @@ class GrowingItems:
         self.by_index: dict[int, GrowingItem] = {}
         self._by_call: dict[str, GrowingItem] = {}
         self._shared: set[str] = set()
+        # In order, as a set that keeps it.
+        self._open: dict[GrowingItem, None] = {}
 
     def __bool__(self) -> bool:
         """Whether any began."""
         return bool(self._order)
-        # In order, as a set that keeps it.
-        self._open: dict[GrowingItem, None] = {}
 
     def of_event(self, event: JsonObject, sort: type[GrowingItem], kind: str) -> GrowingItem | None:
         """The item of an event that the short ways do not find open; None if it only repeats what has ended."""
