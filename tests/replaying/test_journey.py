@@ -53,8 +53,8 @@ def test_whole_answer() -> None:
     whole = json.dumps(MESSAGE).encode()
     tally = journeys(Exchange(file="a.json", dialect=MESSAGES, whole=whole, host="api.anthropic.com"))
     assert tally.differences == []
-    # To two dialects, whole and as a stream, each with a second turn; and the relay.
-    assert (tally.translations, tally.streams) == (9, 2)
+    # To two dialects, whole and as a stream, each with a second turn; the relay, and at home as a stream.
+    assert (tally.translations, tally.streams) == (11, 3)
 
 
 def test_stream() -> None:

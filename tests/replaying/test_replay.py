@@ -32,7 +32,7 @@ def test_nothing_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     (tmp_path / "good.json").write_text(json.dumps(GOOD))
     assert _run(monkeypatch, str(tmp_path), "--explained", "--unread") == 0
     table = capsys.readouterr().out
-    assert table.startswith("1 exchanges (1 whole answers), 9 translations, 2 streams, 0 files not read")
+    assert table.startswith("1 exchanges (1 whole answers), 11 translations, 3 streams, 0 files not read")
     assert "| texts | 0 | 0 | 0 | 0 | text |" in table
 
 
@@ -44,7 +44,7 @@ def test_what_differs_is_shown(
     assert _run(monkeypatch, str(tmp_path), "--show", "refusals", "1", "--unread") == 1
     told = capsys.readouterr().out
     assert "1 files not read" in told and "torn.json: JSONDecodeError" in told
-    assert "| refusals | 2 | 0 | 2 | 1 |" in told
+    assert "| refusals | 3 | 0 | 3 | 1 |" in told
     assert "bad.json#0\n  openai-chat > anthropic-messages, whole\n  said  'a translation'" in told
     assert "openai-chat > openai-responses" not in told
 

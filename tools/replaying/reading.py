@@ -44,7 +44,8 @@ def _messages(body: Object) -> Said:
     if body.get("stop_reason") == "refusal":
         # Messages tells beside the content why it refused; the other dialects have a part for it.
         why = text_of(member(body, "stop_details", "explanation"))
-        said.texts.append(why if why not in said.text else "")
+        said.beside = why if why not in said.text else ""
+        said.texts.append(said.beside)
     said.end = messages_end(body.get("stop_reason"))
     said.counts = messages_counts(body.get("usage"))
     return said

@@ -47,6 +47,8 @@ class Said(Struct, kw_only=True):
     foreign: list[str] = []
     # A refusal as a part of its own: some dialects then end as filtered, others as usual.
     refused: bool = False
+    # Of the text, what stood beside the content and need not come back.
+    beside: str = ""
     # A recording that was shortened by hand: its deltas are not the text that it says they made.
     shortened: bool = False
     # Calls of the vendor's own tools that the client runs, by id: others may know them as functions.
