@@ -116,8 +116,12 @@ def test_messages_start_may_hold_everything() -> None:
 
 
 def test_messages_second_start_is_a_broken_stream() -> None:
-    start: Object = {"type": "message_start", "message": {}}
-    assert _read(MESSAGES, start, start).error == "a second message began"
+    start: Object = {"type": "message_start", "message": {"id": "a"}}
+    other: Object = {"type": "message_start", "message": {"id": "b"}}
+    assert _read(MESSAGES, start, other).error == "a second message began"
+    assert _read(MESSAGES, start, start, {"type": "message_stop"}).error is None
+    block: Object = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    assert _read(MESSAGES, start, block, start).error == "a second message began"
 
 
 def test_responses_items_are_told_once() -> None:

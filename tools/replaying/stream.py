@@ -35,15 +35,17 @@ def _messages(events: list[Object]) -> Said:
     reason: object = None
     details: object = None
     error: str | None = None
-    started = finished = False
+    started: object = None
+    finished = False
     for event in events:
         kind = event.get("type")
         if kind == "message_start":
-            if started:
+            message = event.get("message")
+            # The same one said twice, before anything else, is only a stammer.
+            if started and (blocks or member(message, "id") != started):
                 error = "a second message began"
                 break
-            started = True
-            message = event.get("message")
+            started = member(message, "id") or True
             usage.update(_known(member(message, "usage")))
             reason = member(message, "stop_reason")
             for place, block in enumerate(objects(member(message, "content"))):
