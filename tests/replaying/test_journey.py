@@ -139,6 +139,12 @@ def test_error_must_be_told_in_its_own_words() -> None:
     assert [kind for kind, _, _ in compared(failed, Said(texts=["hi"]))] == ["errors"]
 
 
+def test_end_with_calls_is_told_as_such_but_at_home() -> None:
+    said, came = Said(calls=[CALL], end=STOP), Said(calls=[CALL], end=STOP)
+    assert [kind for kind, _, _ in compared(said, came)] == ["ends"]
+    assert list(compared(said, came, home=True)) == []
+
+
 def test_refusal_may_end_as_filtered() -> None:
     assert list(compared(Said(texts=["no"], refused=True, end=STOP), Said(texts=["no"], end=FILTERED))) == []
 

@@ -50,7 +50,7 @@ def hear_stream(dialect: str, stream: bytes) -> Heard:
         warnings.simplefilter("ignore", UserWarning)
         try:
             told = check_stream(dialect, stream)
-        except AssertionError as error:
+        except (AssertionError, RuntimeError) as error:
             return _heard_anyway(dialect, stream, str(error))
         body = _dumped(told.final) if told.final is not None else {}
     said = read_whole(dialect, body) if body else Said()
@@ -63,7 +63,7 @@ def _heard_anyway(dialect: str, stream: bytes, fault: str) -> Heard:
     """What the SDK makes of a stream whose form is wrong, if it makes anything of it."""
     try:
         value: object = json.loads(encode(accumulated(dialect, stream)))
-    except (AssertionError, anthropic.APIError, openai.APIError) as error:
+    except (AssertionError, RuntimeError, anthropic.APIError, openai.APIError) as error:
         return Heard(said=Said(error=str(error)), fault=fault)
     body = value if isinstance(value, dict) else {}
     return Heard(said=read_whole(dialect, body), body=body, fault=fault)
