@@ -143,6 +143,7 @@ def test_end_with_calls_is_told_as_such_but_at_home() -> None:
     said, came = Said(calls=[CALL], end=STOP), Said(calls=[CALL], end=STOP)
     assert [kind for kind, _, _ in compared(said, came)] == ["ends"]
     assert list(compared(said, came, home=True)) == []
+    assert list(compared(said, Said(calls=[CALL], end=CALLS), home=True)) == []
 
 
 def test_refusal_may_end_as_filtered() -> None:

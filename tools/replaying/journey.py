@@ -284,7 +284,7 @@ def listing_of(exchange: Exchange) -> Listing | None:
 
 
 def compared(said: Said, came: Said, *, home: bool = False) -> Iterator[tuple[str, object, object]]:
-    """What differs between a recorded answer and what a client read of it; at home it has the provider's own end."""
+    """What differs between a recorded answer and what a client read of it; at home its own end will do."""
     if said.error is not None or came.error is not None:
         wanted = said.error or ""
         if (
@@ -303,7 +303,9 @@ def compared(said: Said, came: Said, *, home: bool = False) -> Iterator[tuple[st
         yield "calls", said.calls, calls
     elif any(told.id and told.id != call.id for told, call in zip(said.calls, calls, strict=True)):
         yield "ids", [call.id for call in said.calls], [call.id for call in calls]
-    ended = CALLS if said.calls and said.end in (STOP, CALLS) and not home else said.end
+    ended = CALLS if said.calls and said.end in (STOP, CALLS) else said.end
+    if home and came.end == said.end:
+        ended = said.end
     if ended is not None and ended != came.end and not (said.refused and came.end == FILTERED):
         yield "ends", ended, came.end
     if said.counts is not None and _plain(said.counts) != _plain(came.counts):
