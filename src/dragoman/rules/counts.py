@@ -48,7 +48,7 @@ def inclusive(
     `apart` says that a total shows the cached ones to be counted beside the others; `priced` that OpenRouter counted.
     """
     if read and read == written and read <= total_input and (priced or read + written > total_input):
-        # https://openrouter.ai/docs/guides/best-practices/prompt-caching: Gemini's are read and written in one.
+        # OpenRouter tells the cached tokens of Gemini models under both names, which no page of its says.
         ledger.approximated(Feature.USAGE, ("usage", "cache_write"), "the same tokens as those read; counted once")
         return total_input, 0
     cached = (read or 0) + (written or 0)

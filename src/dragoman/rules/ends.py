@@ -26,9 +26,9 @@ from dragoman.rules.arguments import is_complete
 #   Cohere       https://docs.cohere.com/reference/chat (complete, tool_call, timeout, user_cancel, error_toxic)
 #   Together     https://docs.together.ai/reference/chat-completions-1 (eos)
 #   TGI          https://huggingface.co/docs/text-generation-inference/reference/api_reference (eos_token)
-#   watsonx      https://cloud.ibm.com/apidocs/watsonx-ai (not_finished, cancelled, time_limit, token_limit)
-#   DashScope    https://help.aliyun.com/zh/model-studio/qwen-api-reference (the string "null" while it goes on)
-#   vLLM, SGLang https://docs.vllm.ai/en/latest/api/vllm/v1/engine (abort, error, repetition)
+#   watsonx      https://ibm.github.io/watsonx-ai-node-sdk/interfaces/1_6_x.WatsonXAI.TextChatResultChoice-1.html
+#                (time_limit, cancelled, error)
+#   vLLM         https://github.com/vllm-project/vllm/blob/main/vllm/v1/engine/__init__.py (abort, error, repetition)
 #   Ollama       https://github.com/ollama/ollama/blob/main/docs/api.md (load, unload)
 _END, _LENGTH, _FILTER = StopReason.END, StopReason.LENGTH, StopReason.FILTER
 ENDS: dict[str, StopReason] = {

@@ -20,8 +20,9 @@ from dragoman.rules.extras import drop_extras
 #   prompt_cache_hit_tokens              https://api-docs.deepseek.com/api/create-chat-completion
 #   cache_read_input_tokens, cache_creation_input_tokens, cache_creation_tokens
 #                                        https://docs.litellm.ai/docs/completion/prompt_caching
-#   num_cached_tokens                    https://docs.mistral.ai/capabilities/completion/prompt_caching
-#   reasoning_tokens beside the totals   https://docs.perplexity.ai/api-reference/sonar-post, SGLang
+#   num_cached_tokens    https://github.com/mistralai/client-python/blob/main/docs/models/usageinfodollardefs.md
+#   reasoning_tokens beside the totals   SGLang; Perplexity's Sonar:
+#                        https://github.com/vercel/ai/blob/main/packages/perplexity/src/convert-perplexity-usage.ts
 _PROMPT, _COMPLETION = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
