@@ -63,5 +63,16 @@ def test_every_answer_of_a_recording_comes_in_one_way(path: Path) -> None:
         assert {turn.says.stop for turn in recording.turns} <= {"", *STOPS}, recording.name
 
 
+def test_a_server_has_one_file_for_each_protocol() -> None:
+    names = {MESSAGES: "_messages", RESPONSES: "_responses", CHAT: ""}
+    files: dict[tuple[str, str], str] = {}
+    for path in FILES:
+        server = read(path)
+        other = files.setdefault((server.server, server.protocol), path.stem)
+        assert other == path.stem, "two files of one server"
+        # The plain name is that of the protocol most servers speak, or the one of whoever made it.
+        assert path.stem.endswith(names[server.protocol]) or path.stem == "anthropic", path.stem
+
+
 def test_there_are_servers() -> None:
     assert [server for server in map(read, FILES) if isinstance(server, Server) and server.quirk]
