@@ -11,7 +11,8 @@ from dragoman.config.finding import ConfigFile, Origin
 from dragoman.config.reading import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigErrors
-from dragoman.providers.catalogue import ListedEndpoint, ListedRow, Listing
+from dragoman.providers.catalogue import ListedEndpoint, Listing
+from dragoman.rules.abilities import Row
 
 A, C, R = "anthropic-messages", "openai-chat", "openai-responses"
 SECRET = "sk-0123456789abcdef-secret"
@@ -31,7 +32,7 @@ _LISTINGS = (
         serves=("gpt-*", "o1"),
         endpoints=_at(r="https://api.openai.example/v1", c="https://api.openai.example/v1"),
         counts_tokens=True,
-        rows=(ListedRow(protocol=C, changes={"official": True}, source="https://openai.example/docs"),),
+        rows=(Row(protocol=C, changes={"official": True}, source="https://openai.example/docs"),),
     ),
     Listing(
         name="anthropic",

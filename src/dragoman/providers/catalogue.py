@@ -27,12 +27,6 @@ class ListedEndpoint(Endpoint, frozen=True, kw_only=True, forbid_unknown_fields=
     source: str = ""
 
 
-class ListedRow(Row, frozen=True, kw_only=True):
-    """A row, and where it can be checked."""
-
-    source: str
-
-
 class _Facts(Struct, frozen=True, kw_only=True):
     """What an entry says beside its name and rows. Members of the same name mean what they mean in `Provider`."""
 
@@ -62,7 +56,7 @@ class Listing(_Facts, frozen=True, kw_only=True):
     """One entry of the catalogue. The config makes a `Provider` of it, with a key and what the operator wrote."""
 
     name: str
-    rows: tuple[ListedRow, ...] = ()
+    rows: tuple[Row, ...] = ()
 
     @property
     def upstream(self) -> str:
@@ -104,8 +98,8 @@ def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> Listing
     return Listing(name=name, rows=tuple(_row(row) for row in (*known, *entry.rows)), **facts)
 
 
-def _row(table: _RowTable) -> ListedRow:
+def _row(table: _RowTable) -> Row:
     changes: JsonObject = {
         ability: JsonList(value) if isinstance(value, list) else value for ability, value in table.changes.items()
     }
-    return ListedRow(protocol=table.protocol, model=table.model, changes=changes, source=table.source)
+    return Row(protocol=table.protocol, model=table.model, changes=changes, source=table.source)

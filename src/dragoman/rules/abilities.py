@@ -109,7 +109,19 @@ class Row(Struct, frozen=True, kw_only=True):
     model: str = "*"
     upstream: str | None = None
     changes: JsonObject
+    # Where it can be checked, for users (docs/quirks.md); empty where it is the vendor's own protocol.
+    source: str = ""
 
+
+# What stands for the proof of a Gemini call where there is none.
+NO_CALL_PROOF = "skip_thought_signature_validator"
+
+# Pages that several rows rest on.
+_DEEPSEEK_THINKING = "https://api-docs.deepseek.com/guides/thinking_mode"
+_KIMI_THINKING = "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model"
+_KIMI_CALLS = "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md"
+_LONG_IDS = "https://github.com/camel-ai/camel/issues/2215"
+_USER_AFTER_TOOL = "https://github.com/zed-industries/zed/issues/37021"
 
 _ADAPTIVE: JsonList = ["adaptive", "disabled"]
 _TO_MAX: JsonList = ["low", "medium", "high", "xhigh", "max"]
@@ -217,10 +229,9 @@ ROWS: tuple[Row, ...] = (
             "forced_with_thinking": True,
         },
     ),
-    # Whoever imitates OpenAI takes the ids it said; Kimi's models fail on others:
-    # https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md
+    # Whoever imitates OpenAI takes the ids it said, and Kimi's models fail on others.
     Row(protocol=_C, changes={"stop_limit": 4, "forced_with_thinking": True, "call_ids": "any"}),
-    Row(protocol=_A, model="*kimi*", changes={"call_ids": "any"}),
+    Row(protocol=_A, model="*kimi*", changes={"call_ids": "any"}, source=_KIMI_CALLS),
     Row(
         protocol=_C,
         upstream="openai",
@@ -230,13 +241,12 @@ ROWS: tuple[Row, ...] = (
             "custom_tools": True,
             "max_completion_tokens": True,
             "tool_limit": 128,
-            # https://github.com/camel-ai/camel/issues/2215
-            "call_ids": "standard",
         },
     ),
+    Row(protocol=_C, upstream="openai", changes={"call_ids": "standard"}, source=_LONG_IDS),
     # OpenAI's models are behind other names only through those who pass them on to OpenAI or Azure.
     *(
-        Row(protocol=_C, model=prefix + pattern, changes={"call_ids": "standard"})
+        Row(protocol=_C, model=prefix + pattern, changes={"call_ids": "standard"}, source=_LONG_IDS)
         for prefix in ("", "*/")
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[3-9]*", "chatgpt-*")
     ),
@@ -260,35 +270,66 @@ ROWS: tuple[Row, ...] = (
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
     Row(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),
-    # The reasoning of a whole tool turn goes back in all later requests, wherever these models are served:
-    # https://api-docs.deepseek.com/guides/thinking_mode
-    # https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model
-    *(Row(protocol=_C, model=model, changes={"echo_thinking": "turns"}) for model in ("*deepseek*", "*kimi*")),
-    *(Row(protocol=_C, upstream=upstream, changes={"echo_thinking": "turns"}) for upstream in ("deepseek", "moonshot")),
-    Row(protocol=_C, upstream="deepseek", changes={"demands_thinking": True, "forced_with_thinking": False}),
-    # The empty string counts as missing there: https://github.com/theopenco/llmgateway/pull/2093
+    # The reasoning of a whole tool turn goes back in all later requests, wherever these models are served.
+    *(
+        Row(protocol=_C, model=model, upstream=upstream, changes={"echo_thinking": "turns"}, source=source)
+        for model, upstream, source in (
+            ("*deepseek*", None, _DEEPSEEK_THINKING),
+            ("*kimi*", None, _KIMI_THINKING),
+            ("*", "deepseek", _DEEPSEEK_THINKING),
+            ("*", "moonshot", _KIMI_THINKING),
+        )
+    ),
+    Row(
+        protocol=_C,
+        upstream="deepseek",
+        changes={"demands_thinking": True, "forced_with_thinking": False},
+        source=_DEEPSEEK_THINKING,
+    ),
+    # The empty string counts as missing there.
     Row(
         protocol=_C,
         model="*kimi*",
         upstream="moonshot",
         changes={"demands_thinking": True, "missing_thinking": " "},
+        source="https://github.com/theopenco/llmgateway/pull/2093",
     ),
-    # https://docs.mistral.ai/capabilities/function_calling, https://github.com/anomalyco/opencode/issues/1680
-    Row(protocol=_C, upstream="mistral", changes={"call_ids": "mistral", "prefill": True}),
-    # Its own examples replay the thinking of every turn: https://docs.mistral.ai/capabilities/reasoning/
-    Row(protocol=_C, upstream="mistral", changes={"echo_thinking": "all"}),
+    Row(
+        protocol=_C,
+        upstream="mistral",
+        changes={"call_ids": "mistral"},
+        source="https://github.com/anomalyco/opencode/issues/1680",
+    ),
+    Row(
+        protocol=_C,
+        upstream="mistral",
+        changes={"prefill": True},
+        source="https://github.com/mistralai/client-python/blob/main/docs/models/assistantmessage.md",
+    ),
+    # Its own examples replay the thinking of every turn.
+    Row(
+        protocol=_C,
+        upstream="mistral",
+        changes={"echo_thinking": "all"},
+        source="https://docs.mistral.ai/capabilities/reasoning/",
+    ),
     # "Unexpected role 'user' after role 'tool'", from Mistral's service and from whoever serves its models with its
-    # tokenizer or template (vLLM, NIM): https://github.com/zed-industries/zed/issues/37021,
-    # https://github.com/mistralai/mistral-vibe/issues/578, https://github.com/NousResearch/hermes-agent/issues/20154
-    Row(protocol=_C, upstream="mistral", changes={"user_after_tool": False}),
+    # tokenizer or template (vLLM, NIM): see also https://github.com/mistralai/mistral-vibe/issues/578 and
+    # https://github.com/NousResearch/hermes-agent/issues/20154.
+    Row(protocol=_C, upstream="mistral", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL),
     *(
-        Row(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False})
+        Row(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL)
         for family in ("mistral", "ministral", "magistral", "mixtral", "devstral", "codestral", "pixtral")
     ),
-    # Gemini 3 refuses a step whose first call is unproven; this value stands for a proof that another model could not
-    # give: https://ai.google.dev/gemini-api/docs/thought-signatures
+    # Gemini 3 refuses a step whose first call is unproven; another model could give no proof.
     *(
-        Row(protocol=_C, model=model, upstream="google", changes={"call_proof": "skip_thought_signature_validator"})
+        Row(
+            protocol=_C,
+            model=model,
+            upstream="google",
+            changes={"call_proof": NO_CALL_PROOF},
+            source="https://ai.google.dev/gemini-api/docs/thought-signatures",
+        )
         for model in ("*gemini-[3-9]*", "*gemini-*-latest")
     ),
 )

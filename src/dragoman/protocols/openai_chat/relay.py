@@ -23,10 +23,10 @@ from dragoman.protocols.openai_chat.shapes import (
     FORMAT_ANTHROPIC,
     FORMAT_RESPONSES,
     FORMAT_TURN,
-    NO_CALL_PROOF,
     PROOFS,
     REASONING_FIELDS,
 )
+from dragoman.rules.abilities import NO_CALL_PROOF
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
 from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without

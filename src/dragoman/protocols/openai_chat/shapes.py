@@ -34,8 +34,6 @@ CONTENT = "content"
 THINKING_PARTS = ("thinking", "redacted_thinking")
 # Where servers put proofs of reasoning beside a message's words; on its calls they are in `extra_content`.
 PROOFS = (DETAILS, BLOCKS, OPAQUE, "extra_content")
-# What stands for the proof of a call where there is none: https://ai.google.dev/gemini-api/docs/thought-signatures
-NO_CALL_PROOF = "skip_thought_signature_validator"
 FORMAT_ANTHROPIC = "anthropic-claude-v1"
 FORMAT_RESPONSES = "openai-responses-v1"
 FORMAT_TURN = "gw-turn-v1"
