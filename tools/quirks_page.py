@@ -14,14 +14,14 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from dragoman.model.jsonvalue import JsonValue  # noqa: E402 - the paths above come first
 from dragoman.providers.catalogue import catalogue  # noqa: E402 - the paths above come first
-from dragoman.rules import abilities  # noqa: E402 - the paths above come first
-from dragoman.rules.abilities import Abilities, Row  # noqa: E402 - the paths above come first
+from dragoman.rules.abilities import ROWS, Abilities, Row  # noqa: E402 - the paths above come first
 from dragoman.wire.json import encode_text  # noqa: E402 - the paths above come first
 from tests.servers.recordings import FILES, Quirk, Server, read  # noqa: E402 - the paths above come first
 from tools.configuration_page import comments_of  # noqa: E402 - the paths above come first
@@ -49,7 +49,8 @@ server that is missing here is taken for one that knows the common core. Where y
 class Line(Struct, frozen=True, kw_only=True):
     """One row of a table."""
 
-    where: str
+    protocols: tuple[str, ...]
+    models: tuple[str, ...] = ()
     does: str
     made: str
     source: str
@@ -63,6 +64,8 @@ class Section(Struct, kw_only=True):
     title: str
     names: list[str]
     lines: list[Line]
+    # Protocols and abilities of which a quirk tells more than a row could.
+    told: set[tuple[str, str]]
 
 
 def _plain(value: JsonValue) -> str:
@@ -91,13 +94,15 @@ def _efforts(levels: JsonValue) -> tuple[str, str]:
 
 
 def _stops(limit: JsonValue) -> tuple[str, str]:
-    many = f"Takes up to {_plain(limit)} stop strings." if limit else "Takes no stop strings."
-    return many, "The others are looked for in the answer, and end it."
+    if not limit:
+        return "Takes no stop strings.", "They are looked for in the answer, and end it."
+    many = f"up to {_plain(limit)} stop strings" if limit != 1 else "one stop string"
+    return f"Takes {many}.", "The others are looked for in the answer, and end it."
 
 
 def _refuses(names: JsonValue) -> tuple[str, str]:
     if not names:
-        return "Refuses none of these members.", "Sent."
+        return "Takes the members that the other models here refuse.", "Sent."
     return f"Answers {_listed(names)} with an error.", "Left out."
 
 
@@ -109,6 +114,18 @@ _ECHOES = {
         "Goes back with each of them, that of the final answer too.",
     ),
     "all": ("Wants all reasoning back.", "Goes back with every message."),
+}
+
+_IDS = {
+    "any": ("Fails on ids of calls that it did not give.", "They come back as they were said."),
+    "mistral": (
+        "Takes ids of calls of nine letters and digits alone, besides its own.",
+        "Others become such ids, the same every time.",
+    ),
+    "standard": (
+        "Takes no ids of calls that are longer than OpenAI's own.",
+        "Longer ones become shorter ones, the same every time.",
+    ),
 }
 
 # What an ability in a row means to a user: what the server does, and what is made of it. None is no quirk of a server.
@@ -146,7 +163,7 @@ WORDS: dict[str, Says | None] = {
         "Cannot reason and be made to call a tool at once.", "The call counts: no effort is sent, a switch is off."
     ),
     "thinking_switch": _flag(
-        "Is not told by `thinking` whether to think.", "Not sent.", "Is told by `thinking` whether to think."
+        "Has no switch for thinking.", "None is sent.", "Thinks or not as the switch `thinking` says."
     ),
     "results_apart": lambda _: (
         "Wants each tool result directly after the message with its call.",
@@ -168,10 +185,19 @@ WORDS: dict[str, Says | None] = {
         "Wants the reasoning of messages with calls back, an empty one at least.",
         "Goes back as it came, and empty where it is not to be had.",
     ),
-    "call_ids": lambda kind: (
-        f"Has a form of its own for the ids of calls ({_plain(kind)}).",
-        "Written so, and restored.",
+    "missing_thinking": lambda blank: (
+        "Takes the empty string for missing reasoning.",
+        "A space stands for reasoning that is not to be had." if blank == " " else f"{_listed(blank)} stands for it.",
     ),
+    "call_proof": lambda value: (
+        "Refuses a step whose first call has no proof, as that of another model.",
+        f"The call gets `{_plain(value)}`, which the server takes for one.",
+    ),
+    "user_after_tool": _flag(
+        "Refuses a message of the user, or instructions, directly after a tool's result.",
+        "Reminders are told at the end of the result; other words follow a short message of the assistant.",
+    ),
+    "call_ids": lambda kind: _IDS.get(_plain(kind), _IDS["standard"]),
 }
 
 
@@ -184,41 +210,44 @@ def said_of(ability: str, value: JsonValue) -> tuple[str, str] | None:
     return f"{about} Here: {_listed(value)}.", "Written so."
 
 
-def sourced_rows() -> Iterator[tuple[Row, str]]:
-    """The rows of the rules that stand under a comment with an address, with it; the next comment is for the next."""
-    lines = Path(str(abilities.__file__)).read_text(encoding="utf-8").splitlines()
-    comment, above = "", ""
-    for number, line in enumerate(lines):
-        text = line.removeprefix("    ")
-        if text.startswith("#") and line != text:
-            comment = f"{comment if above.startswith('#') else ''} {text}"
-        elif line == text:
-            comment = ""
-        elif text.startswith(("Row(", "*(")):
-            address = re.search(r"https://[^\s,]+", comment)
-            end = number + 1
-            while text.count("(") > text.count(")"):
-                text += f"\n{lines[end]}"
-                end += 1
-            if address is not None:
-                yield from ((row, address[0]) for row in eval(f"[{text}]", vars(abilities)))
-        above = text
-
-
-def _row_lines(row: Row, source: str) -> Iterator[Line]:
-    where = NAMES[row.protocol] + (f", `{row.model}`" if row.model != "*" else "")
+def _row_lines(row: Row, told: set[tuple[str, str]]) -> Iterator[Line]:
+    """A row in words, without what quirks tell already."""
     for ability, value in row.changes.items():
-        words = said_of(ability, value)
+        words = said_of(ability, value) if (row.protocol, ability) not in told else None
         if words is not None:
-            yield Line(where=where, does=words[0], made=words[1], source=source)
+            yield Line(
+                protocols=(NAMES[row.protocol],),
+                models=(row.model,) if row.model != "*" else (),
+                does=words[0],
+                made=words[1],
+                source=row.source,
+            )
+
+
+def _joined(lines: list[Line]) -> list[Line]:
+    """Those that say the same of several models or protocols as one."""
+    found: dict[tuple[object, ...], Line] = {}
+    for line in lines:
+        of_models = (line.protocols, line.does, line.made, line.source, line.since, line.proof, bool(line.models))
+        known = found.get(of_models)
+        models = tuple(dict.fromkeys((*known.models, *line.models))) if known is not None else line.models
+        found[of_models] = replace(line, models=models)
+    of_protocols: dict[tuple[object, ...], Line] = {}
+    for line in found.values():
+        key = (line.models, line.does, line.made, line.source, line.since, line.proof)
+        other = of_protocols.get(key)
+        protocols = (*other.protocols, *line.protocols) if other is not None else line.protocols
+        of_protocols[key] = replace(line, protocols=protocols)
+    return list(of_protocols.values())
 
 
 def _quirk_line(quirk: Quirk, server: Server, path: Path) -> Line:
     name, _, function = quirk.test.partition("::")
-    # A test is found by its name; a recording is in the file of its server.
-    proof = f"[{function}](../{name})" if quirk.test else f"[recorded](../{path.relative_to(ROOT).as_posix()})"
+    # A test is found by its name, which shows when pointed at; a recording is in the file of its server.
+    recorded = f"[recorded](../{path.relative_to(ROOT).as_posix()})"
+    proof = f'[test](../{name} "{function}")' if quirk.test else recorded
     return Line(
-        where=NAMES[server.protocol],
+        protocols=(NAMES[server.protocol],),
         does=quirk.does,
         made=quirk.made,
         source=quirk.source,
@@ -237,20 +266,28 @@ def sections() -> dict[str, Section]:
         entry = entries.get(name)
         key = entry.upstream if entry is not None and entry.upstream in entries else name or title
         title = entries[key].title if key in entries else title
-        return found.setdefault(key, Section(title=title, names=[], lines=[]))
+        return found.setdefault(key, Section(title=title, names=[], lines=[], told=set()))
 
     for name, entry in entries.items():
         of(name, entry.title).names.append(name)
     for path in FILES:
         server = read(path)
-        of(server.provider, server.server).lines += [_quirk_line(quirk, server, path) for quirk in server.quirk]
-    for row, source in sourced_rows():
-        of(row.upstream or "", row.upstream or EVERYWHERE).lines += _row_lines(row, source)
+        section = of(server.provider, server.server)
+        section.lines += [_quirk_line(quirk, server, path) for quirk in server.quirk]
+        section.told |= {(server.protocol, ability) for quirk in server.quirk for ability in quirk.rows}
+    for row in ROWS:
+        if row.source:
+            section = of(row.upstream or "", row.upstream or EVERYWHERE)
+            section.lines += _row_lines(row, section.told)
     for name, entry in entries.items():
-        for listed in entry.rows if not entry.label else ():
-            of(name, entry.title).lines += _row_lines(listed, listed.source)
+        section = of(name, entry.title)
+        for row in entry.rows if not entry.label else ():
+            section.lines += _row_lines(row, section.told)
+    for section in found.values():
+        section.lines = _joined(section.lines)
     known = [(key, section) for key, section in found.items() if section.lines]
-    return dict(sorted(known, key=lambda item: item[1].title.lower()))
+    # What holds everywhere ends the page.
+    return dict(sorted(known, key=lambda item: (item[0] == EVERYWHERE, item[1].title.lower())))
 
 
 def _cell(text: str) -> str:
@@ -258,7 +295,19 @@ def _cell(text: str) -> str:
 
 
 def _anchor(key: str) -> str:
-    return "-".join(key.lower().split())
+    return "-".join(re.findall(r"[a-z0-9]+", key.lower()))
+
+
+def _address(source: str) -> str:
+    """A link under the name of whoever says it: a thread or a file of a repository, else the site."""
+    thread = re.match(r"https://github\.com/([^/]+/[^/]+)/(?:(?:issues|pull)/(\d+))?", source)
+    if thread is None:
+        return f"[{str(urlsplit(source).hostname).removeprefix('www.')}]({source})"
+    return f"[{thread[1]}{f'#{thread[2]}' if thread[2] else ''}]({source})"
+
+
+def _where(line: Line) -> str:
+    return ", ".join(line.protocols) + (f": {_listed(list[JsonValue](line.models))}" if line.models else "")
 
 
 def page() -> str:
@@ -273,8 +322,7 @@ def page() -> str:
         lines += ["| Where | What it does | Since | What Dragoman makes of it | Source | Test |"]
         lines += ["| --- | --- | --- | --- | --- | --- |"]
         for line in section.lines:
-            source = f"[{urlsplit(line.source).hostname}]({line.source})"
-            cells = (line.where, line.does, line.since, line.made, source, line.proof)
+            cells = (_where(line), line.does, line.since, line.made, _address(line.source), line.proof)
             lines.append("| " + " | ".join(_cell(cell) or "–" for cell in cells) + " |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"

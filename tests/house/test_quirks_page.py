@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from dragoman.providers.catalogue import catalogue
-from dragoman.rules.abilities import Abilities
+from dragoman.rules.abilities import ROWS, Abilities
 from tests.servers.recordings import FILES, read
-from tools.quirks_page import PAGE, WORDS, page, said_of, sections, sourced_rows
+from tools.quirks_page import PAGE, WORDS, page, said_of, sections
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -25,10 +25,27 @@ def test_every_quirk_and_every_source_is_on_the_page() -> None:
     assert [row.source for row in told if row.source not in TEXT] == []
 
 
-def test_rows_of_the_rules_are_found_by_the_address_above_them() -> None:
-    found = list(sourced_rows())
-    assert {row.upstream for row, _ in found} >= {"deepseek", "mistral"}
-    assert all(source.startswith("https://") for _, source in found)
+def test_rows_of_the_rules_are_told_with_their_source() -> None:
+    told = {row.upstream: row.source for row in ROWS if row.source}
+    assert set(told) >= {"deepseek", "google", "mistral", "moonshot", "openai", None}
+    assert [source for source in told.values() if not source.startswith("https://") or source not in TEXT] == []
+
+
+def test_every_ability_in_a_row_with_a_source_has_words_of_its_own() -> None:
+    rows = [*ROWS, *(row for entry in catalogue().values() for row in entry.rows)]
+    assert {name for row in rows if row.source for name in row.changes} - set(WORDS) == set()
+
+
+def test_nothing_is_told_twice_of_a_server() -> None:
+    for section in sections().values():
+        told = [(line.protocols, line.models, line.does) for line in section.lines]
+        assert len(told) == len(set(told)), section.title
+
+
+def test_a_quirk_stands_for_rows_that_there_are() -> None:
+    rows = [*ROWS, *(row for entry in catalogue().values() for row in entry.rows)]
+    abilities = {name for row in rows for name in row.changes}
+    assert {name for path in FILES for quirk in read(path).quirk for name in quirk.rows} - abilities == set()
 
 
 def test_words_are_for_abilities_that_exist() -> None:

@@ -32,6 +32,8 @@ class Quirk(_Table, frozen=True, kw_only=True):
     since: str = ""
     # `path::name` of a test; empty if recordings name the quirk.
     test: str = ""
+    # Abilities in rows of the server that say the same in fewer words; docs/quirks.md leaves them out.
+    rows: tuple[str, ...] = ()
 
 
 class Call(_Table, frozen=True, kw_only=True):
