@@ -45,7 +45,7 @@ from dragoman.rules.compaction import as_compaction
 from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.serial import Serializer, Sink
-from dragoman.rules.stops import StopStage
+from dragoman.rules.stop_strings import StopStage
 from dragoman.translate import LossLine, TranslatedRequest, as_stream, asked_by, derived_mint, lines
 from dragoman.wire.json import decode_object, encode, kind_of
 from dragoman.wire.sse import SseReader, silent_end

@@ -32,7 +32,7 @@ from dragoman.rules.compaction import as_compaction, summarising
 from dragoman.rules.halves import Halves
 from dragoman.rules.pauses import summed
 from dragoman.rules.serial import Serializer
-from dragoman.rules.stops import StopScanner
+from dragoman.rules.stop_strings import StopScanner
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.json import decode_object, encode, octets
 from dragoman.wire.splice import replace_text

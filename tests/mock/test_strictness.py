@@ -12,7 +12,7 @@ from dragoman.mock.strict_common import Issued
 from dragoman.mock.strictness import refusal
 from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.refusals import Remedy, remedy_for
+from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.wire.json import decode_object
 from tests.mock.asking import PROTOCOLS
 from tests.mock.judging import HEADERS, good

@@ -30,7 +30,7 @@ from dragoman.model.failure import Failure
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order, Unframer
 from dragoman.providers.transport import transport_of
-from dragoman.rules.refusals import Remedy, remedy_for
+from dragoman.rules.refused_reasoning import Remedy, remedy_for
 
 # Statuses that speak of the key that was used: another one may do better.
 _KEY_STATUSES = frozenset({401, 402, 403, 429})

@@ -20,7 +20,7 @@ from dragoman.model.request import (
 )
 from dragoman.model.tools import ToolSpec
 from dragoman.protocols.codec import Encoded, Target
-from dragoman.protocols.openai_chat.apart import told_apart
+from dragoman.protocols.openai_chat.results_apart import told_apart
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
 from dragoman.protocols.openai_chat.tools_abroad import (
     EncodedTools,
@@ -34,7 +34,7 @@ from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_openai_strict
-from dragoman.rules.stops import watched
+from dragoman.rules.stop_strings import watched
 from dragoman.rules.updates import effective
 from dragoman.wire.json import encode_text
 

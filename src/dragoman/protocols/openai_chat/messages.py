@@ -25,8 +25,8 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import TextTool, ToolSpec
-from dragoman.protocols.openai_chat.blocks import decode_said
-from dragoman.protocols.openai_chat.client_echo import decode_echo, thinking_in_content
+from dragoman.protocols.openai_chat.borrowed_blocks import decode_said
+from dragoman.protocols.openai_chat.echo_read import decode_echo, thinking_in_content
 from dragoman.protocols.openai_chat.parts import (
     decode_content,
     encode_content_home,

@@ -23,7 +23,7 @@ from dragoman.model.parts import (
     ToolResult,
 )
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_chat.echo import Echo, turns_with_calls
+from dragoman.protocols.openai_chat.echo_written import Echo, turns_with_calls
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
 from dragoman.protocols.openai_chat.shapes import (

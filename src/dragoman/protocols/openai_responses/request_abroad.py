@@ -40,7 +40,7 @@ from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.schemas import for_openai_strict
-from dragoman.rules.stops import watched
+from dragoman.rules.stop_strings import watched
 from dragoman.rules.updates import effective
 
 _ANTHROPIC = "anthropic-messages"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.rules.refusals import Remedy, remedy_for
+from dragoman.rules.refused_reasoning import Remedy, remedy_for
 
 
 def _failure(message: str, status: int = 400, code: str | None = None) -> Failure:
