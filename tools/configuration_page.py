@@ -23,6 +23,7 @@ from dragoman.config.values import Kind  # noqa: E402 - the paths above come fir
 from dragoman.providers.catalogue import Listing  # noqa: E402 - the paths above come first
 from dragoman.providers.provider import Provider  # noqa: E402 - the paths above come first
 from dragoman.rules.abilities import Abilities  # noqa: E402 - the paths above come first
+from tools.writing import write_or_check  # noqa: E402 - the paths above come first
 
 PAGE = ROOT / "docs/configuration.md"
 
@@ -210,17 +211,5 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> int:
-    """Write the page, or check that it is up to date."""
-    fresh = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
-            return 0
-        print("docs/configuration.md is out of date: run `make docs`", file=sys.stderr)
-        return 1
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

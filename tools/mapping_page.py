@@ -14,6 +14,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from dragoman.model.features import Feature  # noqa: E402 - the paths above come first
 from tests.golden.story import Story, read  # noqa: E402 - the paths above come first
+from tools.writing import write_or_check  # noqa: E402 - the paths above come first
 
 PAGE = ROOT / "docs/mapping.md"
 GOLDEN = ROOT / "tests/golden"
@@ -79,17 +80,5 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Write the page, or check that it is up to date."""
-    fresh = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
-            return 0
-        print("docs/mapping.md is out of date: run `make docs`", file=sys.stderr)
-        return 1
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

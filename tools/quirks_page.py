@@ -25,6 +25,7 @@ from dragoman.rules.abilities import ROWS, Abilities, Row  # noqa: E402 - the pa
 from dragoman.wire.json import encode_text  # noqa: E402 - the paths above come first
 from tests.servers.recordings import FILES, Quirk, Server, read  # noqa: E402 - the paths above come first
 from tools.configuration_page import comments_of  # noqa: E402 - the paths above come first
+from tools.writing import write_or_check  # noqa: E402 - the paths above come first
 
 PAGE = ROOT / "docs/quirks.md"
 Says: TypeAlias = Callable[[JsonValue], tuple[str, str] | None]
@@ -328,17 +329,5 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> int:
-    """Write the page, or check that it is up to date."""
-    fresh = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
-            return 0
-        print("docs/quirks.md is out of date: run `make docs`", file=sys.stderr)
-        return 1
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))
