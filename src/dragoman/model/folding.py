@@ -25,7 +25,7 @@ from dragoman.model.events import (
 )
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonList
-from dragoman.model.parts import Citation, HostedCall, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.parts import Citation, HostedCall, Part, Refusal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.model.response import Response, Stop, StopReason, Usage
 
 
@@ -144,7 +144,7 @@ def _unfold_part(index: int, part: Part) -> Iterator[Event]:
         yield PartStarted(index, replace(part, text="", logprobs=None))
         if part.text:
             yield PartGrew(index, TextDelta(part.text, part.logprobs))
-    elif isinstance(part, Thinking):
+    elif isinstance(part, Thinking) and (part.text or part.kind is not ThinkingKind.WITHHELD):
         yield PartStarted(index, replace(part, text="", seal=None))
         if part.text:
             yield PartGrew(index, TextDelta(part.text))
@@ -155,5 +155,6 @@ def _unfold_part(index: int, part: Part) -> Iterator[Event]:
         if part.arguments:
             yield PartGrew(index, ArgumentsDelta(part.arguments))
     else:
+        # What is withheld is its seal and nothing else: which block it makes must be known when it begins.
         yield PartStarted(index, part)
     yield PartEnded(index)

@@ -33,6 +33,8 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.model.tools import WebSearchTool
 from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.protocols.anthropic_messages.stream_encoder import PING
+from dragoman.translate import translate_response
+from dragoman.wire.json import encode
 from tests.protocols.anthropic_messages.support import (
     SEARCH,
     asked,
@@ -108,6 +110,20 @@ def test_redacted_thinking_comes_whole() -> None:
     part = Thinking(text="", seal=Seal(origin=NAME, kind="redacted", body=body))
     events: list[Event] = [Started(id="", model=""), PartStarted(0, part), PartEnded(0)]
     assert at(frames(encoded_stream(events))[1], "content_block") == body
+
+
+def test_item_22_redacted_thinking_of_a_whole_answer_told_as_a_stream_stays_redacted() -> None:
+    content: list[JsonObject] = [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "c2VjcmV0"},
+        {"type": "text", "text": "Porto."},
+    ]
+    whole: JsonObject = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [*content]}
+    whole |= {"stop_reason": "end_turn", "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    told = translate_response(encode(whole), source=NAME, target=NAME, stream=True)
+    assert not told.losses
+    read = accumulated(told.body)["content"]
+    assert read == content
 
 
 def test_free_text_calls_are_wrapped_as_they_arrive() -> None:
