@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, whole_number
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage
 from tests.protocols.openai_chat.room import A, losses
 
 
@@ -87,11 +87,3 @@ def test_searches_are_reported_once_and_lifetimes_never(
     ledger = Ledger()
     encode_usage(Usage(web_searches=2, extras=Extras(origin=A, fields=fields)), ledger)
     assert losses(ledger) == expected | {("dropped", "usage", "usage.web_searches")}
-
-
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [(7, 7), (7.9, 7), (Number("1700000000.25"), 1700000000), (Number("1e999"), None), ("7", None), (True, None)],
-)
-def test_seconds_are_whole_however_servers_spell_them(value: JsonValue, number: int | None) -> None:
-    assert whole_number(value) == number

@@ -31,6 +31,7 @@ from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, said, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import legacy_call_id, object_suffix
+from dragoman.rules.labels import label
 from dragoman.rules.seals import issued_by
 from dragoman.rules.toolnames import ToolEntry, Wrapped
 from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
@@ -65,8 +66,8 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     cut = has_open_call(parts) or at_cap(counted, asked.request.max_tokens)
     return Response(
         origin=NAME,
-        id=fields.optional_text("id") or "",
-        model=fields.optional_text("model") or "",
+        id=label(fields, "id", ledger) or "",
+        model=label(fields, "model", ledger) or "",
         parts=parts,
         stop=settled(decode_stop(fields, parts), ledger, cut=cut),
         usage=counted,

@@ -76,12 +76,13 @@ from dragoman.protocols.openai_chat.stops import (
     stop_string,
 )
 from dragoman.protocols.openai_chat.think import INLINE, split_thinking
-from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_in, whole_number
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_in
 from dragoman.rules import ids
 from dragoman.rules.arguments import or_empty
 from dragoman.rules.arguments_said import CallsSeen
 from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, settled
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.labels import label, moment
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 
@@ -121,19 +122,18 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     fields.skip("usage")
     choice.skip("usage")
     usage = usage_in(body, choice.value)
-    tier = fields.optional_text("service_tier")
+    tier = label(fields, "service_tier", ledger)
     counted = decode_usage(usage, tier, ledger) if isinstance(usage, dict) else None
     if usage is not None and counted is None:
         # Counts that cannot be read are no reason to fail.
         note = f"the provider's usage cannot be read: {kind_of(usage)}"
         ledger.dropped(Feature.USAGE, ("usage",), note)
     stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
-    created = fields.optional_number("created")
     return Response(
         origin=NAME,
-        id=fields.optional_text("id") or "",
-        model=fields.optional_text("model") or "",
-        created=whole_number(created),
+        id=label(fields, "id", ledger) or "",
+        model=label(fields, "model", ledger) or "",
+        created=moment(fields, "created", ledger),
         parts=tuple(parts),
         stop=stop,
         usage=counted,

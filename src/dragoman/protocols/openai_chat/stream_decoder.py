@@ -56,12 +56,13 @@ from dragoman.protocols.openai_chat.stops import PROMPT_FILTER, STOP_STRINGS, is
 from dragoman.protocols.openai_chat.stream_calls import CallAssembly
 from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, THOUGHT, InlineThinking
-from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in, whole_number
+from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import news
 from dragoman.rules.ends import at_cap, broken_off, said, settled
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.halves import Halves
+from dragoman.rules.labels import seconds_of
 from dragoman.rules.unknowns import Unknowns
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
@@ -282,7 +283,7 @@ class ChatStreamDecoder:
             Started(
                 id=answer_id if isinstance(answer_id, str) else "",
                 model=model if isinstance(model, str) else "",
-                created=whole_number(chunk.get("created")),
+                created=seconds_of(chunk.get("created")),
             )
         )
 

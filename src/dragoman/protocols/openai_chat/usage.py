@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
@@ -166,14 +164,6 @@ def _report_rest(extras: Extras, ledger: Ledger) -> None:
         if key not in _UNTOLD and value not in (None, 0, {}):
             rest[key] = value
     drop_extras(Extras(origin=extras.origin, fields=rest), ("usage",), ledger)
-
-
-def whole_number(value: JsonValue) -> int | None:
-    """A count of seconds as servers spell it, whole or not."""
-    if isinstance(value, float | Number):
-        number = float(value)
-        return int(number) if math.isfinite(number) else None
-    return value if type(value) is int else None
 
 
 def usage_of(usage: JsonObject) -> Usage | None:

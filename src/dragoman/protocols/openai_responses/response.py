@@ -61,6 +61,7 @@ from dragoman.rules.blanks import with_blanks
 from dragoman.rules.ends import reason_of
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import object_suffix
+from dragoman.rules.labels import label, moment
 from dragoman.wire.fields import Fields
 
 CANCELLED = "cancelled"
@@ -90,7 +91,6 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     calls = CallsSeen()
     items = [item for item in fields.each("output") if reader.home or not _again(item, calls)]
     parts = tuple([part for item in items for part in reader.read(item)])
-    fields.optional_text("service_tier")
     usage: Usage | None = None
     try:
         usage = decode_usage(body, ledger, home=reader.home)
@@ -99,9 +99,9 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {unread}")
     response = Response(
         origin=NAME,
-        id=fields.optional_text("id") or "",
-        model=fields.optional_text("model") or "",
-        created=fields.optional_integer("created_at"),
+        id=label(fields, "id", ledger) or "",
+        model=label(fields, "model", ledger) or "",
+        created=moment(fields, "created_at", ledger),
         parts=parts,
         stop=decode_stop(body, parts),
         usage=usage,

@@ -40,6 +40,7 @@ from dragoman.protocols.openai_responses.usage import decode_usage, without_sear
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.halves import Halves
+from dragoman.rules.labels import label, moment
 from dragoman.wire.fields import Fields
 from dragoman.wire.sse import Frame
 
@@ -148,9 +149,9 @@ class StreamDecoder:
         fields = Fields(self._response)
         self._telling.out.append(
             Started(
-                id=fields.optional_text("id") or "",
-                model=fields.optional_text("model") or "",
-                created=fields.optional_integer("created_at"),
+                id=label(fields, "id", self._ledger) or "",
+                model=label(fields, "model", self._ledger) or "",
+                created=moment(fields, "created_at", self._ledger),
             )
         )
 

@@ -11,6 +11,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_responses.shapes import NAME
 from dragoman.rules.counts import PRICED, count_of, inclusive, spelled
+from dragoman.rules.labels import label
 from dragoman.wire.fields import Fields
 
 # Beside the searches the pictures are counted as well, even where there are none.
@@ -38,7 +39,7 @@ def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage |
         cache_write=inputs.optional_integer("cache_write_tokens"),
         thinking=outputs.optional_integer("reasoning_tokens"),
         web_searches=_searches(response.get("tool_usage")),
-        service_tier=outer.optional_text("service_tier"),
+        service_tier=label(outer, "service_tier", ledger),
     )
     beyond = _beyond(usage, inputs, outputs, counts)
     if not home:
