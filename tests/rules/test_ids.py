@@ -66,7 +66,9 @@ def test_long_ids_are_not_remembered() -> None:
     assert ids._remembered.cache_info().currsize == before
 
 
-def test_item_10_mistrals_own_ids_stay() -> None:
-    own = "chatcmpl-tool-64aa8ec82efa4007b5fbf1ea885dea00"
+@pytest.mark.parametrize("digits", ["64aa8ec82efa4007b5fbf1ea885dea00", "b07c3d11e2f45a69"])
+def test_item_10_mistrals_own_ids_stay(digits: str) -> None:
+    own = f"chatcmpl-tool-{digits}"
     assert call_id(own, MISTRAL_LIKE) == own == call_id(own, ids.ANY)
-    assert call_id(own, CHAT) != own
+    assert call_id(own + "0" * 20, CHAT) != own + "0" * 20
+    assert call_id(own + "0", MISTRAL_LIKE) != own + "0"
