@@ -21,12 +21,14 @@ from dragoman.wire.json import decode, encode_text
 class GrowingCall(GrowingItem):
     """A function or free-text call; one without a name is held until it has one."""
 
-    __slots__ = ("_call", "_index", "_name", "_piece", "_unwrapper", "call_id")
+    __slots__ = ("_call", "_foreign", "_index", "_name", "_piece", "_unwrapper", "call_id")
 
     def __init__(self, telling: Telling, kind: str, body: JsonObject) -> None:
         super().__init__(telling, kind, body)
         self._piece = Piece()
         self._call: ToolCall | None = None
+        # Whether it is none for the client, which is told of it at its end.
+        self._foreign = False
         self._index = 0
         self._name: JsonValue = None
         self._unwrapper: InputUnwrapper | None = None
@@ -81,6 +83,9 @@ class GrowingCall(GrowingItem):
                 return
             self.kind = CUSTOM_CALL if body.get("type") == CUSTOM_CALL else self.kind
             self._open(body)
+        if self._foreign:
+            super().finish(body or {**self.announced, "input": self._piece.text})
+            return
         if body is not None:
             self._complete(_arguments(body))
             self.repeat(body)
@@ -112,6 +117,9 @@ class GrowingCall(GrowingItem):
         self._name = name
         identity = fields.optional_text("call_id") or ""
         self.call_id = self.call_id or identity
+        self._foreign = telling.reader.is_foreign(self.kind, name)
+        if self._foreign:
+            return
         if not identity or identity in telling.calls:
             identity = "call_" + telling.mint.token(24)
         telling.calls.add(identity)

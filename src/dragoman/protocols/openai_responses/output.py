@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
     Compaction,
@@ -81,7 +81,7 @@ class OutputReader:
         kind = item.optional_text("type") or ""
         if kind == MESSAGE:
             return self._message(item)
-        if kind in _CALLS:
+        if kind in _CALLS and not self.is_foreign(kind, item.value.get("name")):
             return (self._call(item, kind),)
         if kind == REASONING:
             return (decode_thinking(item, self._model, self._upstream),)
@@ -143,6 +143,13 @@ class OutputReader:
     def entry(self, wire: str) -> ToolEntry | None:
         """The client's tool that a name of the provider stands for."""
         return self._asked.table.restored(wire) if self._asked is not None and not self.home else None
+
+    def is_foreign(self, kind: str, name: JsonValue) -> bool:
+        """Whether a call is none for the client: one in free text of a tool that nobody declared.
+
+        xAI tells so what it ran itself, results and all; a client would run it again, or fail to (mapping.md §13).
+        """
+        return kind == CUSTOM_CALL and not self.home and type(name) is str and bool(name) and self.entry(name) is None
 
     def _unique(self, value: str, name: str) -> str:
         if self.home:
