@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from anthropic.types.beta import BetaMCPTool
 
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject
@@ -16,6 +17,7 @@ from dragoman.protocols.anthropic_messages import NAME
 from dragoman.protocols.anthropic_messages.hosted import hosted_id, listing_block
 from dragoman.protocols.anthropic_messages.parts import decode_block, decode_content
 from dragoman.wire.fields import Fields
+from dragoman.wire.json import encode_text
 from tests.protocols.anthropic_messages.support import block
 
 
@@ -44,12 +46,26 @@ def test_a_failed_search_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("text", "tools"),
-    [('[{"name":"n"},3]', [{"name": "n"}]), ("", []), (None, []), ("{", []), ('{"name":"n"}', [])],
+    [
+        ('[{"name":"n"},3,{}]', [{"name": "n", "input_schema": {}}]),
+        ("", []),
+        (None, []),
+        ("{", []),
+        ('{"name":"n"}', []),
+    ],
     ids=["a list", "nothing", "no text", "no JSON", "no list"],
 )
 def test_a_listing_is_written_from_its_text(text: str | None, tools: list[JsonObject]) -> None:
     result = HostedResult(call_id="", kind=HostedKind.MCP_LISTING, text=text)
     assert listing_block(result, "s") == {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": tools}
+
+
+def test_item_23_a_listed_tool_has_only_what_the_official_type_knows() -> None:
+    tool: JsonObject = {"name": "n", "description": "Names.", "input_schema": {"type": "object"}}
+    hinted = encode_text([{**tool, "annotations": {"read_only": True}}])
+    listing = listing_block(HostedResult(call_id="", kind=HostedKind.MCP_LISTING, text=hinted), "s")
+    assert listing["tools"] == [tool]
+    assert set(tool) == set(BetaMCPTool.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ Each block is kept whole beside what others can tell of it, because results hold
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject
@@ -172,5 +172,18 @@ def listing_block(part: HostedResult, server: str) -> JsonObject:
         listed = decode(part.text or "[]")
     except WireError:
         listed = []
-    tools: JsonList = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-    return {"type": "mcp_tool_listing", "mcp_server_name": server, "tools": tools}
+    tools = listed if isinstance(listed, list) else []
+    return {"type": "mcp_tool_listing", "mcp_server_name": server, "tools": [*_listed_tools(tools)]}
+
+
+def _listed_tools(listed: JsonList) -> Iterator[JsonObject]:
+    """Tools as lists of this protocol have them; hints beside them (`annotations`) have no place here."""
+    for tool in listed:
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            continue
+        told: JsonObject = {"name": tool["name"]}
+        if isinstance(tool.get("description"), str):
+            told["description"] = tool["description"]
+        schema = tool.get("input_schema")
+        told["input_schema"] = schema if isinstance(schema, dict) else {}
+        yield told
