@@ -123,6 +123,14 @@ def test_refusals_and_citations_of_history() -> None:
     assert refusal == {"type": "refusal", "refusal": "no"}
 
 
+def test_item_23_text_whose_citations_have_no_form_here_is_a_string() -> None:
+    native: JsonObject = {"type": "char_location", "cited_text": "x", "document_index": 0}
+    cited = Text(text="bc", citations=(Citation(origin=MESSAGES, native=native),))
+    body, losses = written(from_messages(assistant(Text(text="a "), cited), said(Text(text="q"))))
+    assert items(body)[0] == {"type": "message", "role": "assistant", "content": "a bc"}
+    assert losses == ["dropped citations messages[0].parts[1].citations[0]"]
+
+
 def test_hosted_pairs_are_told_as_items_whose_ids_never_change() -> None:
     call = HostedCall(call_id="s", kind=HostedKind.WEB_SEARCH, name="web_search", arguments='{"query":"q"}')
     result = HostedResult(call_id="s", kind=HostedKind.WEB_SEARCH)

@@ -131,22 +131,27 @@ class AssistantWriter:
             drop_extras(part.extras, at, self._ledger)
         self._content.append({"type": "refusal", "refusal": part.text})
 
-    def _finish_text(self) -> None:
-        if self._texts:
-            annotations = encode_annotations(self._texts, self._places, self._ledger)
-            self._content.append({"type": "output_text", "text": self._joined(), "annotations": annotations})
-            self._texts, self._places = [], []
+    def _finish_text(self) -> bool:
+        """Write the texts that were collected, as one; whether anything is cited in it."""
+        if not self._texts:
+            return False
+        annotations = encode_annotations(self._texts, self._places, self._ledger) if _are_cited(self._texts) else []
+        self._content.append({"type": "output_text", "text": self._joined(), "annotations": annotations})
+        self._texts, self._places = [], []
+        return bool(annotations)
 
     def _joined(self) -> str:
         return self._texts[0].text if len(self._texts) == 1 else "".join([text.text for text in self._texts])
 
     def _finish_message(self) -> None:
-        if not self._content and not self._exact and self._texts and not _are_cited(self._texts):
+        alone = not self._content and not self._exact
+        cited = self._finish_text()
+        if alone and not cited and self._content:
             # Without ids only the short form is a type of the wire: text that is nothing but text is a string.
-            self._emit({"type": MESSAGE, "role": "assistant", "content": self._joined()})
-            self._texts, self._places = [], []
+            text = self._content.pop()
+            assert isinstance(text, dict)
+            self._emit({"type": MESSAGE, "role": "assistant", "content": text["text"]})
             return
-        self._finish_text()
         if self._content:
             item: JsonObject = {"type": MESSAGE, "role": "assistant", "content": self._content}
             if self._message_id is not None:
