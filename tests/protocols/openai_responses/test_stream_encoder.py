@@ -23,7 +23,7 @@ from dragoman.model.events import (
 )
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import unfold
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import (
     Citation,
     Compaction,
@@ -40,6 +40,8 @@ from dragoman.model.parts import (
     WebSource,
 )
 from dragoman.model.response import Response, Stop, StopReason, Usage
+from dragoman.protocols.openai_responses import NAME
+from dragoman.translate import translate_response
 from tests.protocols.openai_responses.asking import MESSAGES, answer, asked_here, kinds, output, streamed, told
 
 SAMPLE = json.loads((Path(__file__).parents[2] / "data/stream-samples.json").read_text(encoding="utf-8"))["responses"]
@@ -279,3 +281,17 @@ def test_what_was_finished_but_not_closed_is_closed_before_a_failure() -> None:
 
 def test_nothing_follows_the_end() -> None:
     assert kinds(streamed([BEGIN, *END, FAILURE]))[-1] == "completed"
+
+
+def test_item_23_reasoning_that_shares_an_id_is_told_under_two() -> None:
+    body: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "Zmlyc3Q"}
+    twice: list[JsonValue] = [body, {**body, "encrypted_content": "c2Vjb25k"}]
+    whole: JsonObject = {"id": "resp_1", "object": "response", "created_at": 5, "model": "m", "status": "completed"}
+    stream = translate_response({**whole, "output": twice}, source=NAME, target=NAME, stream=True)
+    events = [json.loads(line[6:]) for line in stream.body.splitlines() if line.startswith(b"data: {")]
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert [item["encrypted_content"] for item in done] == ["Zmlyc3Q", "c2Vjb25k"]
+    assert done[0]["id"] == "rs_1" != done[1]["id"]
+    added = [event["item"]["id"] for event in events if event["type"] == "response.output_item.added"]
+    assert added == [item["id"] for item in done] == [item["id"] for item in events[-1]["response"]["output"]]
+    assert [loss["at"] for loss in stream.losses if loss["feature"] == "thinking"] == ["output[1].id"]

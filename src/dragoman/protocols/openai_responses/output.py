@@ -281,6 +281,8 @@ class ItemBuilder:
         self._suffix = suffix
         # Reasoning of this protocol keeps its id: its proof may be bound to it.
         self._keeps_ids = asked.origin == NAME
+        # The positions of reasoning by the ids that were asked for: xAI gives two items of an answer the same.
+        self._reasoned: dict[str, list[int]] = {}
         self.natives: dict[str, FunctionTool] = native.declared_native(asked.request)
         self.ledger = ledger
 
@@ -301,8 +303,16 @@ class ItemBuilder:
         return {"id": self.item_id(kind, index), **body}
 
     def reasoning_id(self, part: Thinking, index: int) -> str:
-        """The id of reasoning, known before its proof is."""
-        return part.id if self._keeps_ids and part.id is not None else self.item_id(REASONING, index)
+        """The id of reasoning, known before its proof is; one that was given already is made anew."""
+        if not self._keeps_ids or part.id is None:
+            return self.item_id(REASONING, index)
+        given = self._reasoned.setdefault(part.id, [index])
+        if index == given[0]:
+            return part.id
+        if index not in given:
+            given.append(index)
+            self.ledger.approximated(Feature.THINKING, ("output", index, "id"), "an id said twice names one item only")
+        return self.item_id(REASONING, index)
 
     def reasoning(self, part: Thinking, index: int) -> JsonObject:
         """Reasoning, with the proof for its issuer."""
