@@ -95,6 +95,17 @@ LARGE = Scale(
     pictures=3,
     picture=120_000,
 )
+# 1,200 messages, most of them short: what each of them costs, not each of their characters.
+HISTORY = Scale(
+    seed=4,
+    steps=(24,) * 24,
+    instructions=(60, 9000),
+    tools=60,
+    description=200,
+    prompts=200,
+    result=200,
+    thinking=200,
+)
 
 
 def converse(scale: Scale) -> Conversation:

@@ -51,6 +51,17 @@ def measure(runs: Sequence[tuple[Callable[[], object], int]], effort: Effort) ->
     return [Cost(median=median(kept), least=min(kept)) for kept in taken]
 
 
+def measure_once(run: Callable[[], object], units: int, look_ns: int) -> float:
+    """What one unit costs in one look of about that length."""
+    times = max(1, look_ns // max(_timed(run, 1), 1))
+    gc.collect()
+    gc.disable()
+    try:
+        return _timed(run, times) / (times * units * 1000)
+    finally:
+        gc.enable()
+
+
 def _warmed(run: Callable[[], object], effort: Effort) -> int:
     """Run it twice; give how often to run it so that a repeat is long for the clock."""
     _timed(run, 1)

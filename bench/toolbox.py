@@ -37,6 +37,8 @@ _SERVERS: dict[str, tuple[str, ...]] = {
     "forge": ("pull_request", "release"),
     "calendar": ("appointment",),
     "documents": ("page",),
+    "shop": ("order", "customer"),
+    "fleet": ("vehicle", "trip"),
 }
 _VERBS: dict[str, tuple[str, str]] = {
     "create": ("title:text project:text", "body:text labels:names assignees:names priority:mode due:text links:steps"),

@@ -13,14 +13,14 @@ from random import Random
 from msgspec import json
 
 from bench import prose
-from bench.conversation import AGENT, LARGE, SMALL, Conversation, Step, Turn, converse
+from bench.conversation import AGENT, HISTORY, LARGE, SMALL, Conversation, Step, Turn, converse
 from dragoman.model.jsonvalue import JsonList, JsonObject
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 # The model that a request in, or to, a protocol asks for.
 MODELS = {MESSAGES: "claude-opus-5", CHAT: "gpt-5.4", RESPONSES: "gpt-5.4"}
-SCALES = {"small": SMALL, "agent": AGENT, "large": LARGE}
+SCALES = {"small": SMALL, "agent": AGENT, "large": LARGE, "history": HISTORY}
 _MARK: JsonObject = {"type": "ephemeral"}
 
 
