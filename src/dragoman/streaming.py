@@ -250,11 +250,11 @@ class _Source:
     """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
 
     __slots__ = (
-        "_begun",
         "_feed",
         "_new_decoder",
         "_reader",
         "_stops",
+        "_streams",
         "_told",
         "_whole",
         "decoder",
@@ -273,7 +273,8 @@ class _Source:
         # An answer that came whole though a stream was asked for (S12): what came of it so far, and what it tells.
         self._told = told
         self._whole: bytearray | None = None
-        self._begun = False
+        # Once it has begun as a stream.
+        self._streams = False
         self.limit = limit
         self._reader = SseReader(limit=limit)
         self.decoder = new_decoder()
@@ -292,17 +293,11 @@ class _Source:
         self.decoder = self._new_decoder()
         self._feed = self.decoder.feed
         self._whole = None
-        self._begun = False
+        self._streams = False
 
     def feed(self, chunk: bytes) -> list[Event]:
-        if self._whole is not None:
-            self._whole += chunk
+        if not self._streams and self._gathered(chunk):
             return []
-        if not self._begun and (said := chunk.lstrip()):
-            self._begun = True
-            if self._told is not None and said.startswith(b"{"):
-                self._whole = bytearray(said)
-                return []
         events: list[Event] = []
         try:
             for frame in self._reader.feed(chunk):
@@ -311,11 +306,24 @@ class _Source:
             events.append(_broken(f"upstream stream could not be read: {error}"))
         return self._noted(events)
 
+    def _gathered(self, chunk: bytes) -> bool:
+        """Keep what came of an answer that came whole; what begins otherwise is a stream."""
+        if self._whole is not None:
+            self._whole += chunk
+            return True
+        said = chunk.lstrip()
+        if said.startswith(b"{") and self._told is not None:
+            self._whole = bytearray(said)
+            return True
+        self._streams = bool(said)
+        return False
+
     def call_ended(self) -> list[Event]:
         """What an answer tells that came whole; nothing if it came as a stream."""
         whole, self._whole = self._whole, None
         if whole is None or self._told is None:
             return []
+        self._streams = True
         try:
             return self._noted(self._told(bytes(whole)))
         except (DragomanError, RecursionError, UnicodeError) as error:

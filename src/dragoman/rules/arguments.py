@@ -190,9 +190,13 @@ class Completeness:
 
     def of(self, pieces: list[str]) -> bool:
         """Whether all the pieces so far are one value; earlier ones are those that it was asked about before."""
-        for piece in pieces[self._looked_at :]:
-            self._look(piece)
-        self._looked_at = len(pieces)
+        if not self._looked_at and pieces and pieces[-1][-1:] == "}" and is_complete("".join(pieces)):
+            # Mostly it is asked once, at the end, and the reader is many times faster than the scan.
+            self._looked_at, self._scan, self._whole = len(pieces), None, True
+            return True
+        if len(pieces) > self._looked_at:
+            self._look("".join(pieces[self._looked_at :]))
+            self._looked_at = len(pieces)
         if self._scan is None:
             if self._whole is None:
                 self._whole = is_complete("".join(pieces))

@@ -48,6 +48,8 @@ _GROWING = frozenset(
 _WHOLE = "logprobs"
 # By what one piece is told from another of the same place: the numbers of parts and items.
 _NUMBERS = ("index", "output_index", "content_index", "summary_index")
+# What the reader raises.
+UNREADABLE = (DecodeError, UnicodeError, RecursionError)
 # Nobody cuts more texts at once.
 _MOST_KEPT = 64
 
@@ -68,8 +70,12 @@ class Halves:
         """One document; broken UTF-8 becomes U+FFFD, and so do halves that have no other."""
         try:
             return read_json(text)
-        except (DecodeError, UnicodeError, RecursionError):
-            mended = decode_lenient(text)
+        except UNREADABLE:
+            return self.reread(text)
+
+    def reread(self, text: bytes) -> JsonValue:
+        """A document that the reader did not take."""
+        mended = decode_lenient(text)
         # That it is JSON at all is settled; what is left are halves, if there are any.
         marked = mark_halves(text.decode("utf-8", "replace"))
         if marked is None:

@@ -238,7 +238,7 @@ class _CallBlock(Block):
 
     def open(self) -> list[Event]:
         self._said = ArgumentsSaid()
-        # What was told, while nothing but its end can keep more from being told as it comes.
+        # What was told, while nothing but its end, or a brace, can keep more from being told as it comes.
         self._quick: list[str] | None = None
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
         part = decode_block(Fields({**self.start, "id": text_of(self.start, "id"), "input": {}}))
@@ -256,15 +256,17 @@ class _CallBlock(Block):
     def say(self, text: str) -> list[Event]:
         pieces = self._quick
         # Only after a whole value, or with a brace, can it be something that was said before.
-        if pieces is not None and text and pieces[-1][-1] not in _MAY_BE_WHOLE and "{" not in text:
+        if pieces is not None and text and "{" not in text:
             pieces.append(text)
+            if text[-1] in _MAY_BE_WHOLE:
+                self._quick = None
             return [PartGrew(self.index, ArgumentsDelta(text))]
         if not text:
             return []
         told = self._tell(self._said.take(text, _ARGUMENTS))
         pieces = self._said.pieces
-        if self._unwrapper is None and pieces and pieces[0].lstrip()[:1] == "{":
-            self._quick = pieces
+        slow = self._unwrapper is not None or not pieces or pieces[-1][-1] in _MAY_BE_WHOLE
+        self._quick = None if slow or pieces[0].lstrip()[:1] != "{" else pieces
         return told
 
     def _tell(self, text: str) -> list[Event]:

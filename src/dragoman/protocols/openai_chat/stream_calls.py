@@ -98,7 +98,7 @@ class _Call:
         self.ended = False
         # Whether something else began after it.
         self.passed = False
-        # What was told, while nothing but its end can keep a piece from being told as it comes.
+        # What was told, while nothing but its end, or a brace, can keep a piece from being told as it comes.
         self.quick: list[str] | None = None
         self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
 
@@ -106,7 +106,10 @@ class _Call:
         """Let more be told as it comes, if it is an object and nobody has to look at it."""
         pieces = self.said.pieces
         slow = self.told < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None
-        self.quick = None if slow or not pieces or pieces[0].lstrip()[:1] != "{" else pieces
+        if slow or not pieces or pieces[-1][-1] in _MAY_BE_WHOLE or pieces[0].lstrip()[:1] != "{":
+            self.quick = None
+        else:
+            self.quick = pieces
 
 
 class CallAssembly:
@@ -145,9 +148,11 @@ class CallAssembly:
             return None
         pieces = call.quick
         # Only after a whole value, or with a brace, can it be something that was said before.
-        if pieces is None or pieces[-1][-1] in _MAY_BE_WHOLE or "{" in more:
+        if pieces is None or "{" in more:
             return None
         pieces.append(more)
+        if more[-1] in _MAY_BE_WHOLE:
+            call.quick = None
         return PartGrew(call.told, ArgumentsDelta(more))
 
     def take(self, fragment: JsonObject, events: list[Event]) -> None:

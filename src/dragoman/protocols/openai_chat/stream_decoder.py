@@ -61,11 +61,11 @@ from dragoman.rules.counts import news
 from dragoman.rules.ends import at_cap, broken_off, said, settled
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
-from dragoman.rules.halves import Halves
+from dragoman.rules.halves import UNREADABLE, Halves
 from dragoman.rules.labels import seconds_of
 from dragoman.rules.unknowns import Unknowns
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import kind_of
+from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
 
 # What is read of a chunk, its choice and its delta, and what loses nothing by being left out.
@@ -177,7 +177,11 @@ class ChatStreamDecoder:
                 self._end(events)
             return events
         try:
-            chunk = self._halves.read(data)
+            try:
+                # As `Halves.read` does it, without one call more for every chunk.
+                chunk = read_json(data)
+            except UNREADABLE:
+                chunk = self._halves.reread(data)
             event = self._next(chunk)
             if event is not None:
                 return [event]

@@ -39,9 +39,10 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.usage import decode_usage, without_searches
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
-from dragoman.rules.halves import Halves
+from dragoman.rules.halves import UNREADABLE, Halves
 from dragoman.rules.labels import label, moment
 from dragoman.wire.fields import Fields
+from dragoman.wire.json import read_json
 from dragoman.wire.sse import Frame
 
 
@@ -72,7 +73,11 @@ class StreamDecoder:
         out: list[Event] = []
         self._telling.out = out
         try:
-            event = self._halves.read(frame.data)
+            try:
+                # As `Halves.read` does it, without one call more for every event.
+                event = read_json(frame.data)
+            except UNREADABLE:
+                event = self._halves.reread(frame.data)
             if type(event) is dict:
                 self._sequence = event.get("sequence_number", self._sequence)
                 kind = event.get("type") or frame.event
