@@ -147,16 +147,28 @@ def _restored(
     return True
 
 
-def _keep(turn: Turn, index: int, message: Message, ledger: Ledger, blank_is_empty: bool) -> None:
-    """Add a message to a turn, without its empty text."""
+def _keep(
+    turn: Turn,
+    index: int,
+    message: Message,
+    ledger: Ledger,
+    blank_is_empty: bool,
+    found: list[tuple[int, Part]] | None = None,
+) -> None:
+    """Add a message to a turn, without its empty text; `found` are its parts where white space was put elsewhere."""
     parts, places = turn.parts, turn.places
-    found = with_blanks(message.parts) if blank_is_empty and _has_blank(message.parts) else enumerate(message.parts)
-    for number, part in found:
+    before = len(parts)
+    for number, part in found if found is not None else enumerate(message.parts):
         sort = type(part)
         if sort is Text:
             text = part.text  # type: ignore[union-attr]  # `sort` is its type; isinstance would cost as much again
             if not text or (blank_is_empty and text.isspace()):
                 if text:
+                    if found is None and _has_blank(message.parts):
+                        # Rare enough to begin again, so that nobody else has to be asked.
+                        del parts[before:], places[before:]
+                        _keep(turn, index, message, ledger, blank_is_empty, with_blanks(message.parts))
+                        return
                     ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "parts", number), _BLANK)
                 continue
         elif sort is ToolCall or sort is ToolResult:
@@ -208,7 +220,7 @@ def _pair(turns: list[Turn], ledger: Ledger, unique_ids: bool) -> list[Turn]:
         if not turn.pairs:
             continue
         if not unique_ids:
-            ids = _Ids(turns)
+            ids.forget()
         start = position
         while position < count and turns[position].kind is not _ASSISTANT_TURN:
             position += 1
@@ -224,12 +236,18 @@ def _pair(turns: list[Turn], ledger: Ledger, unique_ids: bool) -> list[Turn]:
 class _Ids:
     """The ids of calls so far; one that stood before gets a suffix that no call of the conversation has (N2)."""
 
-    __slots__ = ("_taken", "_turns", "seen")
+    __slots__ = ("_fresh", "_taken", "_turns", "seen")
 
     def __init__(self, turns: list[Turn]) -> None:
         self._turns = turns
         self._taken: set[str] | None = None
+        self._fresh: set[str] = set()
         self.seen: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Begin anew with the next turn; what is taken in the whole conversation is not looked for again."""
+        if self.seen:
+            self.seen, self._fresh = {}, set()
 
     def unique(self, call_id: str) -> str:
         """The id under which the next call of this id is told."""
@@ -239,11 +257,10 @@ class _Ids:
             return call_id
         if self._taken is None:
             self._taken = {part.call_id for turn in self._turns for part in turn.parts if isinstance(part, ToolCall)}
-        while f"{call_id}_{uses}" in self._taken:
+        while (fresh := f"{call_id}_{uses}") in self._taken or fresh in self._fresh:
             uses += 1
         self.seen[call_id] = uses
-        fresh = f"{call_id}_{uses}"
-        self._taken.add(fresh)
+        self._fresh.add(fresh)
         return fresh
 
 

@@ -36,14 +36,17 @@ class Echo:
 
     def take(self, part: Thinking, at: Place, calls: int) -> list[JsonObject]:
         """Take one part, after so many calls; give what of it stands in the content."""
-        seal, target, wanted = part.seal, self._target, self._target.abilities.echo_thinking
-        proof = is_proof(part)
-        if seal is None or not opens(seal, NAME, target.model, target.abilities, target.upstream):
-            self._ledger.dropped(Feature.THINKING_SEAL if proof else Feature.THINKING, at, _NOT_ISSUED)
+        seal, target = part.seal, self._target
+        # Another protocol's is asked for here: most reasoning is, and each question is a call.
+        abroad = seal is None or seal.origin != NAME
+        if seal is None or abroad or not opens(seal, NAME, target.model, target.abilities, target.upstream):
+            feature = Feature.THINKING if abroad or not is_proof(part) else Feature.THINKING_SEAL
+            self._ledger.dropped(feature, at, _NOT_ISSUED)
             return []
-        if proof:
+        if is_proof(part):
             self._proofs.append((seal, at, calls))
             return []
+        wanted = target.abilities.echo_thinking
         if wanted != "all" and (wanted == "none" or not self._in_turn):
             self._ledger.dropped(Feature.THINKING, at, _UNWELCOME[wanted])
             return []
@@ -54,7 +57,8 @@ class Echo:
     def write(self, message: JsonObject, at: Place) -> None:
         """Write the reasoning that goes back, or what says that there is none."""
         abilities = self._target.abilities
-        write_echo(self._kept, message)
+        if self._kept:
+            write_echo(self._kept, message)
         if self._in_turn and abilities.demands_thinking and REASONING_FIELDS[0] not in message:
             message["reasoning_content"] = abilities.missing_thinking
             if abilities.missing_thinking:
@@ -67,6 +71,9 @@ class Echo:
 
     def prove(self, message: JsonObject, calls: list[ToolCall], written: list[JsonObject], places: list[Place]) -> None:
         """Hang each proof on its call or on the message; the first call of a step gets one in any case (V12)."""
+        value = self._target.abilities.call_proof
+        if not self._proofs and not value:
+            return
         proven: set[int] = set()
         for seal, at, before in self._proofs:
             call_id = seal.body.get("call_id")
@@ -82,7 +89,6 @@ class Echo:
                 continue
             proven.add(found)
             hang(seal, written[found])
-        value = self._target.abilities.call_proof
         if value and written and not call_proof(written[0]):
             stand_in(value, written[0])
             self._ledger.invented(

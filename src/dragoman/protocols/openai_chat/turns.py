@@ -230,15 +230,16 @@ class TurnEncoder:
             kind = type(part)
             if kind is Text:
                 spoken.add(self._parts.text(part, at), at)  # type: ignore[arg-type]  # `kind` is its type
-            elif isinstance(part, ToolCall):
+            elif kind is ToolCall:
                 spoken.apart = True
-                calls.append(part)
-                written.append(self._call(part, at))
+                calls.append(part)  # type: ignore[arg-type]  # `kind` is its type
+                written.append(self._call(part, at))  # type: ignore[arg-type]  # `kind` is its type
                 called.append(at)
-            elif isinstance(part, Thinking):
+            elif kind is Thinking:
                 spoken.apart = True
-                echo = echo or self._echo(parts)
-                said = echo.take(part, at, len(calls))
+                if echo is None:
+                    echo = self._echo(parts)
+                said = echo.take(part, at, len(calls))  # type: ignore[arg-type]  # `kind` is its type
                 if said:
                     spoken.put(said)
             elif isinstance(part, Refusal):
@@ -265,8 +266,7 @@ class TurnEncoder:
             echo.discard(places[0])
 
     def _echo(self, parts: Sequence[Part]) -> Echo:
-        in_turn = self._called or any(isinstance(part, ToolCall) for part in parts)
-        return Echo(self._target, self._ledger, in_turn=in_turn)
+        return Echo(self._target, self._ledger, in_turn=self._called or ToolCall in map(type, parts))
 
     def _other(self, part: Part, at: Place, spoken: Spoken) -> None:
         """A part of an assistant's turn that this protocol has no form for."""
