@@ -157,7 +157,7 @@ def _keep(
 ) -> None:
     """Add a message to a turn, without its empty text; `found` are its parts where white space was put elsewhere."""
     parts, places = turn.parts, turn.places
-    before = len(parts)
+    before = len(parts) if blank_is_empty else 0
     for number, part in found if found is not None else enumerate(message.parts):
         sort = type(part)
         if sort is Text:

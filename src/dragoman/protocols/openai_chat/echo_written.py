@@ -14,7 +14,7 @@ from dragoman.rules.conversation import Turn, TurnKind
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.seals import opens
 
-_NOT_ISSUED = "this provider did not issue it"
+NOT_ISSUED = "this provider did not issue it"
 _UNWELCOME = {
     "calls": "this provider takes reasoning back only beside calls",
     "turns": "this provider takes reasoning back only of turns with calls",
@@ -37,11 +37,8 @@ class Echo:
     def take(self, part: Thinking, at: Place, calls: int) -> list[JsonObject]:
         """Take one part, after so many calls; give what of it stands in the content."""
         seal, target = part.seal, self._target
-        # Another protocol's is asked for here: most reasoning is, and each question is a call.
-        abroad = seal is None or seal.origin != NAME
-        if seal is None or abroad or not opens(seal, NAME, target.model, target.abilities, target.upstream):
-            feature = Feature.THINKING if abroad or not is_proof(part) else Feature.THINKING_SEAL
-            self._ledger.dropped(feature, at, _NOT_ISSUED)
+        if seal is None or not opens(seal, NAME, target.model, target.abilities, target.upstream):
+            self._ledger.dropped(Feature.THINKING_SEAL if is_proof(part) else Feature.THINKING, at, NOT_ISSUED)
             return []
         if is_proof(part):
             self._proofs.append((seal, at, calls))
@@ -69,7 +66,7 @@ class Echo:
         if self._kept or self._proofs:
             self._ledger.dropped(Feature.THINKING, at, "a message of reasoning alone is not sent")
 
-    def prove(self, message: JsonObject, calls: list[ToolCall], written: list[JsonObject], places: list[Place]) -> None:
+    def prove(self, message: JsonObject, calls: list[tuple[ToolCall, Place]], written: list[JsonObject]) -> None:
         """Hang each proof on its call or on the message; the first call of a step gets one in any case (V12)."""
         value = self._target.abilities.call_proof
         if not self._proofs and not value:
@@ -80,7 +77,7 @@ class Echo:
             if not call_id:
                 hang(seal, message)
                 continue
-            found = next((n for n, call in enumerate(calls) if matches(call.call_id, str(call_id))), None)
+            found = next((n for n, (call, _) in enumerate(calls) if matches(call.call_id, str(call_id))), None)
             if found is None and before < len(calls) and before not in proven:
                 # Its call got another id on the way; a proof stands directly before its call.
                 found = before
@@ -92,7 +89,7 @@ class Echo:
         if value and written and not call_proof(written[0]):
             stand_in(value, written[0])
             self._ledger.invented(
-                Feature.THINKING_SEAL, places[0], "a documented value stands for the proof of the call"
+                Feature.THINKING_SEAL, calls[0][1], "a documented value stands for the proof of the call"
             )
 
 

@@ -23,7 +23,7 @@ from dragoman.model.parts import (
     ToolResult,
 )
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_chat.echo_written import Echo, turns_with_calls
+from dragoman.protocols.openai_chat.echo_written import NOT_ISSUED, Echo, turns_with_calls
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
 from dragoman.protocols.openai_chat.shapes import (
@@ -221,9 +221,7 @@ class TurnEncoder:
 
     def _assistant_message(self, parts: Sequence[Part], places: Sequence[Place]) -> None:
         spoken = Spoken()
-        calls: list[ToolCall] = []
         written: list[JsonObject] = []
-        called: list[Place] = []
         echo: Echo | None = None
         refusals: list[str] = []
         for part, at in zip(parts, places, strict=True):
@@ -232,14 +230,16 @@ class TurnEncoder:
                 spoken.add(self._parts.text(part, at), at)  # type: ignore[arg-type]  # `kind` is its type
             elif kind is ToolCall:
                 spoken.apart = True
-                calls.append(part)  # type: ignore[arg-type]  # `kind` is its type
                 written.append(self._call(part, at))  # type: ignore[arg-type]  # `kind` is its type
-                called.append(at)
-            elif kind is Thinking:
+            elif isinstance(part, Thinking):
                 spoken.apart = True
+                if part.seal is None or part.seal.origin != NAME:
+                    # In a history from elsewhere that is all of it.
+                    self._ledger.dropped(Feature.THINKING, at, NOT_ISSUED)
+                    continue
                 if echo is None:
                     echo = self._echo(parts)
-                said = echo.take(part, at, len(calls))  # type: ignore[arg-type]  # `kind` is its type
+                said = echo.take(part, at, len(written))
                 if said:
                     spoken.put(said)
             elif isinstance(part, Refusal):
@@ -259,7 +259,8 @@ class TurnEncoder:
         if written:
             message["tool_calls"] = JsonList(written)
         if echo is not None:
-            echo.prove(message, calls, written, called)
+            calls = [(part, at) for part, at in zip(parts, places, strict=True) if isinstance(part, ToolCall)]
+            echo.prove(message, calls, written)
         if content is not None or refusals or written:
             self._written.append(message)
         elif echo is not None and places:
