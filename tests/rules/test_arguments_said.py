@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -81,3 +82,30 @@ def test_pieces_of_a_value_and_the_value_again(value: dict[str, object], cuts: l
     assert told(*pieces) == text
     assert told(*pieces, text) == text
     assert told(*pieces, *pieces) == text
+
+
+@pytest.mark.parametrize(
+    ("pieces", "meant"),
+    [
+        (['{"x":', '{"x":1', '{"x":1}'], '{"x":1}'),
+        (['{"x":', '{"x":1}'], '{"x":1}'),
+        (['{"x":', '{"x":1}', "}"], '{"x":{"x":1}}'),
+        (['{"x":', '{"x":1}', " ", "}"], '{"x":{"x":1}}'),
+        (['{"x":', '{"x":"a', " ", 'b"}', "}"], '{"x":{"x":"a b"}}'),
+        (['{"x":', '{"x":1}', '{"x":1}'], '{"x":1}'),
+        (['{"a"', '{"a":', '{"a":{"a":', '{"a":{"a":2}}'], '{"a":{"a":2}}'),
+    ],
+)
+def test_item_7_what_may_be_all_so_far_or_a_value_inside_is_told_by_what_follows(pieces: list[str], meant: str) -> None:
+    said = ArgumentsSaid()
+    told = "".join([*(said.take(piece, "/x") for piece in pieces), said.rest()])
+    assert json.loads(told) == json.loads(meant)
+    assert told == "".join(said.pieces)
+
+
+def test_item_7_another_value_after_all_so_far_is_an_error() -> None:
+    said = ArgumentsSaid()
+    for piece in ('{"x":', '{"x":1}'):
+        said.take(piece, "/x")
+    with pytest.raises(WireError):
+        said.take('{"x":2}', "/x")

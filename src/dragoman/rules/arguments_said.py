@@ -6,6 +6,7 @@ What comes is told once, and two values for one call are never glued:
     nothing             `{}` or `null`                                 held: many servers say it before the real ones
     held                anything but blanks                            takes the place of what was held
     an unfinished value all of it again and more                       only what is new is told
+    one before a value  the same, once: it may be that value           held until the next piece or the end tells
     an unfinished value anything else                                  told
     one whole value     the same value, also in pieces, spelled         nothing: it was said
                         otherwise, or as a JSON string of it
@@ -26,12 +27,27 @@ _BLANKS = " \t\r\n"
 _STAND_INS = ("{}", "null")
 # After these a value may follow: what looks like the beginning again may as well be a value inside.
 _BEFORE_VALUES = ":[,"
+# What may follow a value inside another; "" is nothing but blanks.
+_AFTER_VALUES = ",}]"
 
 
 class ArgumentsSaid:
     """What was said of one call's arguments; `free` text is never whole and is taken as it comes."""
 
-    __slots__ = ("_again", "_completeness", "_held", "_joined", "_repeated", "_surplus", "_whole", "free", "pieces")
+    __slots__ = (
+        "_again",
+        "_completeness",
+        "_doubt",
+        "_grows",
+        "_held",
+        "_joined",
+        "_repeated",
+        "_surplus",
+        "_whole",
+        "free",
+        "pieces",
+        "stood_in",
+    )
 
     def __init__(self, *, free: bool = False) -> None:
         self.free = free
@@ -39,6 +55,12 @@ class ArgumentsSaid:
         self.pieces: list[str] = []
         self._completeness = Completeness()
         self._held = ""
+        # Whether a stand-in came.
+        self.stood_in = False
+        # Pieces that are all so far again, or a value inside that begins like it.
+        self._doubt: list[str] = []
+        # Whether each piece says all so far.
+        self._grows = False
         self._whole = False
         self._joined: str | None = None
         # What came after a whole value, until it is one itself.
@@ -55,6 +77,8 @@ class ArgumentsSaid:
         """Whether they are one whole value."""
         if self._whole or self._held:
             return True
+        if self._doubt:
+            return is_complete(self._doubt[-1])
         self._whole = not self.free and self._completeness.of(self.pieces)
         return self._whole
 
@@ -64,16 +88,32 @@ class ArgumentsSaid:
             return self._told(text)
         if not self.pieces:
             return self._begin(text)
+        if self._doubt:
+            return self._doubted(text, path)
         if self.complete():
             self._repeat(text, path)
             return ""
         return self._told(self._new(text))
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the next piece may still tell what was meant."""
+        return bool(self._doubt)
+
+    @property
+    def before_value(self) -> bool:
+        """Whether a value must follow."""
+        return bool(self.pieces) and self.pieces[-1].rstrip(_BLANKS)[-1:] in (*_BEFORE_VALUES,)
+
+    def begins(self, text: str) -> bool:
+        """Whether a text says all of an unfinished value again, and more."""
+        return bool(self.pieces) and text.startswith(self.pieces[0]) and text.startswith("".join(self.pieces))
+
     def same(self, text: str) -> bool:
         """Whether a text says nothing but what was said already, as a whole."""
         if not self.complete():
             return self.free and "".join(self.pieces) == text
-        said = self._held or self._text()
+        said = self._held or (self._doubt[-1] if self._doubt else self._text())
         # However it is spelled, a value is not many times as long: many short ones must not cost as much as long ones.
         return said == text or (len(said) <= 64 + 8 * len(text) and is_complete(text) and _equal(text, said))
 
@@ -93,7 +133,15 @@ class ArgumentsSaid:
     def rest(self) -> str:
         """What was held, once no more comes."""
         held, self._held = self._held, ""
+        if self._doubt:
+            doubt, self._doubt = self._doubt, []
+            # A piece that begins a value inside ends before the outer one does.
+            held = self._rest_of(doubt[-1]) if is_complete(doubt[-1]) else "".join(doubt)
         return self._told(held)
+
+    def _rest_of(self, text: str) -> str:
+        """What a text says beyond all so far, with which it begins."""
+        return text.lstrip(_BLANKS)[len("".join(self.pieces).lstrip(_BLANKS)) :]
 
     def _told(self, text: str) -> str:
         if text:
@@ -103,7 +151,9 @@ class ArgumentsSaid:
     def _begin(self, text: str) -> str:
         stripped = text.strip(_BLANKS)
         if stripped in _STAND_INS:
-            self._held = self._held or text
+            self.stood_in = True
+            if not self._held or stripped == _STAND_INS[0]:
+                self._held = text
             return ""
         if stripped:
             self._held = ""
@@ -122,11 +172,33 @@ class ArgumentsSaid:
                 return text
             at += len(piece)
             last = piece.rstrip(_BLANKS)[-1:] or last
-        return text if last in _BEFORE_VALUES else text[at:]
+        if last in _BEFORE_VALUES and not self._grows:
+            self._doubt.append(text)
+            return ""
+        self._grows = True
+        return text[at:]
+
+    def _doubted(self, text: str, path: str) -> str:
+        """What is to be told after a piece that was held, once what follows explains it."""
+        last = self._doubt[-1]
+        if text.startswith(last):
+            self._doubt.append(text)
+            return ""
+        whole, begins = is_complete(last), text.lstrip(_BLANKS)[:1]
+        if whole and begins not in _AFTER_VALUES:
+            told = self.rest()
+            return told + self.take(text, path)
+        if whole and not begins:
+            return ""
+        doubt, self._doubt = self._doubt, []
+        return self._told("".join([*doubt, text]))
 
     def _repeat(self, text: str, path: str) -> None:
         if not self._again and not text.strip(_BLANKS):
             return
+        if len(self._again) == 1 and text.startswith(self._again[0]):
+            # All so far each time, here too.
+            self._again, self._repeated = [], Completeness()
         self._again.append(text)
         if not self._repeated.of(self._again):
             return

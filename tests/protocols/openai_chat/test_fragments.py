@@ -44,6 +44,84 @@ ONE: list[Call] = [("a", "f", '{"x":1}')]
 TWO: list[Call] = [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 SHAPES: dict[str, tuple[list[JsonObject], list[Call]]] = {
+    "all so far each time, cut before a value": (
+        [said(0, "a", name="f"), *(said(0, arguments=text) for text in ('{"x":', '{"x":1', '{"x":1}'))],
+        ONE,
+    ),
+    "a value inside that begins like the outer one": (
+        [said(0, "a", name="f"), *(said(0, arguments=text) for text in ('{"x":', '{"x":1', "}", "}"))],
+        [("a", "f", '{"x":{"x":1}}')],
+    ),
+    "stand-ins before all arguments, which come mixed": (
+        [
+            said(0, "a", name="f", arguments="{}"),
+            said(1, "b", name="g", arguments="{}"),
+            said(0, arguments='{"x"'),
+            said(1, arguments='{"y"'),
+            said(0, arguments=":1}"),
+            said(1, arguments=":2}"),
+        ],
+        TWO,
+    ),
+    "a call without arguments, and the next one's said again at an index of nobody": (
+        [
+            said(0, "a", name="f", arguments="{}"),
+            said(1, "b", name="g", arguments='{"y":2}'),
+            said(2, arguments='{"y":2}'),
+        ],
+        [("a", "f", "{}"), ("b", "g", '{"y":2}')],
+    ),
+    "the name in each fragment, the id in the first, the index one too high": (
+        [said(0, "a", name="f"), said(1, name="f", arguments='{"x"'), said(1, name="f", arguments=":1}")],
+        ONE,
+    ),
+    "the name again with the arguments again, at an index of nobody": (
+        [said(0, "a", name="f", arguments='{"x":1}'), said(5, name="f", arguments='{"x":1}')],
+        ONE,
+    ),
+    "an id that comes later than the name, at another index": (
+        [said(0, name="f"), said(1, "a", arguments='{"x"'), said(1, arguments=":1}")],
+        [(MINTED, "f", '{"x":1}')],
+    ),
+    "one tool twice, without ids and indexes": (
+        [
+            said(name="f", arguments=""),
+            said(arguments='{"x":1}'),
+            said(name="f", arguments=""),
+            said(arguments='{"x"'),
+            said(arguments=":3}"),
+        ],
+        [(MINTED, "f", '{"x":1}'), (AGAIN, "f", '{"x":3}')],
+    ),
+    "one id for all calls of one tool, in pieces": (
+        [
+            said(0, "a", name="f"),
+            said(0, arguments='{"x":1}'),
+            said(1, "a", name="f"),
+            said(1, arguments='{"x"'),
+            said(1, arguments=":3}"),
+        ],
+        [("a", "f", '{"x":1}'), (MINTED, "f", '{"x":3}')],
+    ),
+    "a whole call opened again elsewhere, in pieces": (
+        [
+            said(0, "a", name="f"),
+            said(0, arguments='{"x":1}'),
+            said(1, "a", name="f"),
+            said(1, arguments='{"x"'),
+            said(1, arguments=":1}"),
+        ],
+        ONE,
+    ),
+    "indexes as texts and as broken numbers": (
+        [
+            said("0", "a", name="f"),
+            said(1.0, "b", name="g"),
+            said(0.0, arguments='{"x":1}'),
+            said("1", arguments='{"y":2}'),
+        ],
+        TWO,
+    ),
     # https://github.com/agno-agi/agno/issues/8879
     "the head of the second at the first's index, its tail at its own": (
         [
@@ -346,6 +424,22 @@ def test_item_7_both_forms_of_one_call_are_one() -> None:
 
 
 BROKEN: dict[str, list[JsonObject]] = {
+    "a name whose other piece came after something else": [
+        said(0, "a", name="f"),
+        said(1, "b", name="un"),
+        said(2, "c", name="f", arguments="{}"),
+        said(1, name="f"),
+    ],
+    "pieces of one value that nothing holds together": [
+        said(0, name="f", arguments='{"x":'),
+        said(1, name="f", arguments='{"y"'),
+        said(2, name="f", arguments=":2}}"),
+    ],
+    "arguments of one call again while another has none": [
+        said(0, "a", name="f", arguments='{"x":1}'),
+        said(1, "b", name="f"),
+        said(0, arguments='{"x":1}'),
+    ],
     "another value under the same id": [
         said(0, "a", name="f", arguments='{"x":1}'),
         said(0, "a", name="f", arguments='{"x":2}'),

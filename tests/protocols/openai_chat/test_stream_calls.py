@@ -65,7 +65,8 @@ def test_more_arguments_take_the_short_way() -> None:
 
 def test_fragments_of_a_wrong_type_are_errors() -> None:
     broken: list[JsonObject] = [
-        {"index": "0", "function": {"arguments": "{"}},
+        {"index": "first", "function": {"arguments": "{"}},
+        {"index": 0.5, "function": {"arguments": "{"}},
         {"index": 0, "function": "f"},
         {"index": 0, "id": 7, "function": {"name": "f"}},
     ]

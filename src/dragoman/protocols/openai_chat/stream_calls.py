@@ -1,45 +1,23 @@
 """Calls of a stream, put together from fragments (S15) and ended where the wire does not say so (S2).
 
-To which call a fragment belongs, first row that fits. "Its call" is the one of its id, else the one last seen at its
-index, else (no index) the last one; "waits" is a call without a whole value, if exactly one is without:
-
-    fragment                                    its call                                  then
-    says nothing                                -                                         is nothing
-    an id that a call has
-      no name, or the call's                    is not whole, or the same value again     belongs to it, at this index
-      the call's name, another whole value      is whole, at another index                opens a call (ids said twice)
-      another name                              is whole, or both names are declared,     opens a call
-                                                or at another index
-      anything else                             any                                       belongs to it
-    no name
-      arguments that are not its call's again   is whole, and another one waits           belongs to that one
-      an index that no call has, no id          another call waits                        belongs to that one
-      an index that no call has                 -                                         opens a call
-      anything else                             any                                       belongs to it
-    a name
-      an index that no call has                 -                                         opens a call
-      an id                                     has one; the same name, and arguments     belongs to it: its server
-                                                that only continue                        makes an id for each chunk
-      an id                                     has one, or is whole                      opens a call
-      no id, its call's value again             is whole, has an id                       belongs to it
-      no id, another name                       is whole, or both are declared            opens a call
-      no id, more arguments                     is whole                                  opens a call
-      anything else                             any                                       belongs to it
-
-A call is whole when its arguments are one whole JSON value; what comes after that is `rules.arguments_said`'s: the same
-again is nothing, another value breaks the stream, because wrong arguments must never be run. A call is announced when
-its name is known: a declared tool, or arguments came, or something else came. Arguments of an opening that cannot begin
-a value and make the call that waits whole are that one's.
+To which call a fragment belongs is `stream_owners`' to say. What comes after a whole value is `rules.arguments_said`'s:
+the same again is nothing, another value breaks the stream, because wrong arguments must never be run. A call is told
+when its name is known: a declared tool, or arguments came, or something else came. Arguments of an opening that cannot
+begin a value and make the call that waits whole are that one's. A whole call that is opened again at another index is
+another one once other arguments came there, because some servers give one id to all. What plainly is one value in
+several calls, or one of two calls without arguments that came twice, breaks the stream.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 
 from dragoman.errors import WireError
 from dragoman.model.events import ArgumentsDelta, Event, PartEnded, PartGrew, PartStarted
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, ToolCall
 from dragoman.model.tools import FunctionTool, TextTool
@@ -48,6 +26,7 @@ from dragoman.protocols.openai_chat.answers import BENT
 from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.proofs import call_proof, proof_part, without_proof
 from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.protocols.openai_chat.stream_owners import MAY_BE_WHOLE, Call, Owners, lacks
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.arguments_said import ArgumentsSaid
 from dragoman.rules.toolnames import Wrapped
@@ -61,55 +40,11 @@ _INNER = frozenset({"name", "arguments", "input"})
 _LONGEST_NAME = 1024
 _SURPLUS = "more arguments came after a whole value"
 _ARGUMENTS = "/choices/0/delta/tool_calls/0/function/arguments"
-# A whole object ends with the first, and blanks may follow.
-_MAY_BE_WHOLE = "} \t\r\n"
-
-
-class _Call:
-    """One call while it grows; `told` is its part, -1 before it is announced."""
-
-    __slots__ = (
-        "call_id",
-        "custom",
-        "ended",
-        "extras",
-        "given",
-        "index",
-        "name",
-        "passed",
-        "proof",
-        "quick",
-        "said",
-        "told",
-        "unwrapper",
-    )
-
-    def __init__(self, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
-        self.index = index
-        self.given = given
-        self.custom = custom
-        self.extras = extras
-        # What proves the call, until it is told.
-        self.proof: JsonObject = {}
-        self.call_id = ""
-        self.name = ""
-        self.said = ArgumentsSaid(free=custom)
-        self.told = -1
-        self.ended = False
-        # Whether something else began after it.
-        self.passed = False
-        # What was told, while nothing but its end, or a brace, can keep a piece from being told as it comes.
-        self.quick: list[str] | None = None
-        self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
-
-    def hurry(self) -> None:
-        """Let more be told as it comes, if it is an object and nobody has to look at it."""
-        pieces = self.said.pieces
-        slow = self.told < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None
-        if slow or not pieces or pieces[-1][-1] in _MAY_BE_WHOLE or pieces[0].lstrip()[:1] != "{":
-            self.quick = None
-        else:
-            self.quick = pieces
+_NAME = "/choices/0/delta/tool_calls/0/function/name"
+# Of an index in a text; more would be no index.
+_DIGITS = 10
+# No value begins with these.
+_INSIDE = ("}", "]", ":", ",")
 
 
 class CallAssembly:
@@ -120,20 +55,17 @@ class CallAssembly:
     ) -> None:
         self._table = asked.table
         self._target = asked.target
-        # At home the names on the wire are the client's own.
-        self._names = frozenset(tool.name for tool in asked.request.tools if isinstance(tool, FunctionTool | TextTool))
         self._mint = mint
         self._ledger = ledger
         self._unknowns = unknowns
         self._next_index = next_index
-        self._calls: list[_Call] = []
+        names = frozenset(tool.name for tool in asked.request.tools if isinstance(tool, FunctionTool | TextTool))
+        self._owners = Owners(asked.table, names)
         # Those that opened since something else began.
-        self._latest: list[_Call] = []
-        # Those that did not end; a dictionary, because they end in any order.
-        self._open_calls: dict[_Call, None] = {}
-        self._by_index: dict[int, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
+        self._latest: list[Call] = []
         self._ids: set[str] = set()
+        # Whole calls that were opened again at another index, by that, and the arguments that came there since.
+        self._twins: dict[int, tuple[Call, ArgumentsSaid]] = {}
         self.any_told = False
 
     def next(self, fragment: JsonValue) -> PartGrew | None:
@@ -143,7 +75,7 @@ class CallAssembly:
         inner, index = fragment.get("function"), fragment.get("index")
         if type(inner) is not dict or len(inner) != 1 or type(index) is not int:
             return None
-        call, more = self._by_index.get(index), inner.get("arguments")
+        call, more = self._owners.by_index.get(index), inner.get("arguments")
         if type(more) is not str or not more or call is None:
             return None
         pieces = call.quick
@@ -151,7 +83,7 @@ class CallAssembly:
         if pieces is None or "{" in more:
             return None
         pieces.append(more)
-        if more[-1] in _MAY_BE_WHOLE:
+        if more[-1] in MAY_BE_WHOLE:
             call.quick = None
         return PartGrew(call.told, ArgumentsDelta(more))
 
@@ -165,16 +97,19 @@ class CallAssembly:
             inner = {}
         elif not isinstance(inner, dict):
             raise WireError("/choices/0/delta/tool_calls/0/function", "object", kind_of(inner))
-        index = fragment.get("index")
-        if index is not None and type(index) is not int:
-            raise WireError("/choices/0/delta/tool_calls/0/index", "integer", kind_of(index))
+        index = _number(fragment.get("index"))
         given, name = _word(fragment.get("id"), "id"), _word(inner.get("name"), "name")
         arguments = arguments_text(inner.get("input") if custom else inner.get("arguments"))
         usual = fragment.keys() <= _KNOWN and inner.keys() <= _INNER
         proof = {} if usual else call_proof(fragment)
         if proof:
             fragment = without_proof(fragment, proof)
-        call = self._owner(index, given, name, arguments)
+        if self._twins and not name and index in self._twins and arguments:
+            self._twin_said(index, arguments, events)
+            return
+        call = self._owners.owner(index, given, name, arguments)
+        if not name and self._owners.is_next(call, index, given, arguments):
+            call, name = None, self._owners.loose
         if call is None:
             if not (given or name or arguments.strip()):
                 # Some servers put an empty call into every answer.
@@ -185,29 +120,56 @@ class CallAssembly:
                 arguments = self._returned(arguments, events)
             call = self._open(index, given, custom, fragment, events)
         else:
-            self._follow(call, index, given)
+            if name and given and index is not None and self._is_twin(call, index, arguments):
+                self._twins[index] = (call, ArgumentsSaid())
+                self._twin_said(index, arguments, events)
+                arguments = ""
+            self._owners.follow(call, index, given)
+            if name and not given and not arguments and name == call.name and call.said.complete():
+                self._owners.loose = name
         if name and name != call.name:
             self._name(call, name)
         if proof:
             self._prove(call, proof, events)
         if arguments:
             self._grow(call, arguments, events)
-        elif call.told < 0 and self._declared(call.name):
+        elif call.told < 0 and self._owners.declared(call.name):
             self._announce(call, events)
         call.hurry()
         if not usual:
             self._report(call, fragment)
 
+    def _is_twin(self, call: Call, index: int, arguments: str) -> bool:
+        """Whether a whole call is opened again, at an index where no call was."""
+        return index not in self._owners.by_index and self._owners.is_whole(call) and not call.said.same(arguments)
+
+    def _twin_said(self, index: int, arguments: str, events: list[Event]) -> None:
+        """More arguments of a whole call that was opened again: the same are nothing, others make another call."""
+        said = self._twins[index][1]
+        said.take(arguments, _ARGUMENTS)
+        if not said.silent and said.complete() and not said.in_doubt:
+            self._end_twin(index, events)
+
+    def _end_twin(self, index: int, events: list[Event]) -> None:
+        call, said = self._twins.pop(index)
+        said.rest()
+        arguments = "".join(said.pieces)
+        if arguments.strip() and not call.said.same(arguments):
+            self._owners.by_index.pop(index, None)
+            other = self._open(index, call.given, call.custom, {}, events)
+            other.name = call.name
+            self._grow(other, arguments, events)
+
     def restate(self, fragment: JsonObject, position: int, events: list[Event]) -> None:
         """Take a call of a whole message that came after the fragments: it is new only if nobody said it."""
         inner = fragment.get("function")
-        if isinstance(inner, dict) and not self._by_id.get(_word(fragment.get("id"), "id")):
+        if isinstance(inner, dict) and not self._owners.by_id.get(_word(fragment.get("id"), "id")):
             name, arguments = inner.get("name"), arguments_text(inner.get("arguments"))
-            if any(call.name == name and call.said.same(arguments) for call in self._calls):
+            if any(call.name == name and call.said.same(arguments) for call in self._owners.calls):
                 return
         self.take({"index": position, **fragment}, events)
 
-    def _prove(self, call: _Call, proof: JsonObject, events: list[Event]) -> None:
+    def _prove(self, call: Call, proof: JsonObject, events: list[Event]) -> None:
         """Keep what proves a call until it is told; later it is told at once, and said again it is nothing new."""
         if proof == {key: call.proof.get(key) for key in proof}:
             return
@@ -215,11 +177,11 @@ class CallAssembly:
         if call.told >= 0:
             self._tell_proof(call, events)
 
-    def _tell_proof(self, call: _Call, events: list[Event]) -> None:
+    def _tell_proof(self, call: Call, events: list[Event]) -> None:
         index = self._next_index()
         events += (PartStarted(index, proof_part(call.call_id, call.proof, self._target)), PartEnded(index))
 
-    def _report(self, call: _Call, fragment: JsonObject) -> None:
+    def _report(self, call: Call, fragment: JsonObject) -> None:
         """Report what a fragment says that nobody reads and the call's extras do not hold."""
         at = part_place(call.told)
         inner = fragment.get("custom" if call.custom else "function")
@@ -232,7 +194,7 @@ class CallAssembly:
     def move_on(self, events: list[Event], *, to_call: bool = False) -> None:
         """Something else begins: calls that are whole end, so that nothing waits behind them."""
         # A call that was passed before ends with the fragment that completes it.
-        waiting: list[_Call] = []
+        waiting: list[Call] = []
         for call in self._latest:
             if call.told < 0 and call.name:
                 self._announce(call, events)
@@ -240,7 +202,7 @@ class CallAssembly:
                 continue
             call.passed, call.quick = True, None
             if call.told >= 0 and call.said.complete():
-                if to_call and call.said.silent:
+                if (to_call and call.said.silent) or call.said.in_doubt:
                     # Calls that are announced together may all get their arguments later.
                     waiting.append(call)
                 else:
@@ -249,8 +211,11 @@ class CallAssembly:
 
     def end(self, events: list[Event]) -> None:
         """No more fragments come."""
-        bare = any(call.name and not call.ended and call.said.silent for call in self._calls)
-        for call in self._calls:
+        bare = any(call.name and not call.ended and call.said.silent for call in self._owners.calls)
+        for index in tuple(self._twins):
+            self._end_twin(index, events)
+        self._check_pieces()
+        for call in self._owners.calls:
             if call.told < 0 and call.name:
                 self._announce(call, events)
             if call.told >= 0 and not call.ended:
@@ -261,7 +226,19 @@ class CallAssembly:
             if call.said.surplus():
                 self._ledger.dropped(Feature.ARGUMENTS, part_place(call.told), _SURPLUS)
 
-    def _lose(self, call: _Call, bare: bool) -> None:
+    def _check_pieces(self) -> None:
+        """Refuse what is plainly one value in several calls, or arguments of one that another was taken to repeat."""
+        if any(call.robbed and (lacks(call) or not call.said.complete()) for call in self._owners.open_calls):
+            raise WireError(_ARGUMENTS, "the call they are for", "two of the same arguments")
+        broken = [call for call in self._owners.calls if not (call.custom or call.said.silent or call.said.complete())]
+        if len(broken) < 2:
+            return
+        texts = ["".join(call.said.pieces) for call in broken]
+        joined = ["".join(texts), *map("".join, pairwise(texts))]
+        if any(map(is_complete, joined)) or any(text.lstrip()[:1] in _INSIDE for text in texts):
+            raise WireError(_ARGUMENTS, "arguments that begin a value", "pieces of one in several calls")
+
+    def _lose(self, call: Call, bare: bool) -> None:
         """A call that never got a name: nobody can run it."""
         if bare and not call.said.silent:
             # They may well be the arguments that another call is without.
@@ -274,114 +251,48 @@ class CallAssembly:
     @property
     def unfinished(self) -> bool:
         """Whether the last call lacks the end of its arguments."""
-        last = self._calls[-1] if self._calls else None
+        last = self._owners.calls[-1] if self._owners.calls else None
         return last is not None and not last.custom and not last.said.silent and not last.said.complete()
-
-    def _owner(self, index: int | None, given: str, name: str, arguments: str) -> _Call | None:
-        """The call a fragment belongs to; None if it opens one (the table above)."""
-        known = self._by_id.get(given) if given else None
-        if known is not None:
-            return None if name and self._is_other(known, index, name, arguments) else known
-        call = self._by_index.get(index) if index is not None else None
-        if not name:
-            return self._continued(call, index, given, arguments)
-        if call is None and index is None and self._calls:
-            call = self._calls[-1]
-        if call is None:
-            return None
-        whole = call.said.complete()
-        if given:
-            if call.given and not whole and name == call.name and _continues(call, arguments):
-                return call
-            return None if call.given or whole else call
-        if whole and arguments and call.given and (call.said.silent or call.said.same(arguments)):
-            return call if name == call.name else None
-        if name != call.name and self._declared(name) and self._declared(call.name):
-            return None
-        return None if whole and (arguments or name != call.name) else call
-
-    def _is_other(self, known: _Call, index: int | None, name: str, arguments: str) -> bool:
-        """Whether a fragment with the id of a call is the opening of another one: some servers give one id to all."""
-        elsewhere = index is not None and known.index is not None and index != known.index
-        if name == known.name or not known.name:
-            return (
-                elsewhere
-                and not known.said.silent
-                and known.said.complete()
-                and is_complete(arguments)
-                and not known.said.same(arguments)
-            )
-        return elsewhere or known.said.complete() or (self._declared(name) and self._declared(known.name))
-
-    def _continued(self, call: _Call | None, index: int | None, given: str, arguments: str) -> _Call | None:
-        """The call that a fragment without a name continues."""
-        if call is None:
-            if given and (index is not None or not self._calls):
-                return None
-            waiting = self._waiting()
-            if waiting is not None or index is not None:
-                return waiting
-            return self._calls[-1] if self._calls else None
-        if not arguments.strip() or not call.said.complete() or call.said.same(arguments):
-            return call
-        return self._waiting() or call
-
-    def _waiting(self) -> _Call | None:
-        """The only call that is without a whole value; else the only one whose value may be a stand-in."""
-        found: _Call | None = None
-        for call in self._open_calls:
-            if not call.said.complete():
-                if found is not None:
-                    return None
-                found = call
-        if found is not None:
-            return found
-        silent = [call for call in self._open_calls if call.said.silent]
-        return silent[0] if len(silent) == 1 else None
 
     def _returned(self, arguments: str, events: list[Event]) -> str:
         """What an opening says of its own arguments: the end of those of the call before it is given back to that."""
-        waiting = None if arguments.lstrip()[:1] == "{" else self._waiting()
+        waiting = None if arguments.lstrip()[:1] == "{" else self._owners.waiting()
         if waiting is None or waiting.said.silent or not is_complete("".join([*waiting.said.pieces, arguments])):
             return arguments
         self._grow(waiting, arguments, events)
         return ""
 
-    def _follow(self, call: _Call, index: int | None, given: str) -> None:
-        """Remember under which id and index a call was seen."""
-        if given:
-            if not call.given and call.told < 0:
-                call.given = given
-            self._by_id.setdefault(given, call)
-        if index is not None and (index not in self._by_index or (given and self._by_id[given] is call)):
-            self._by_index[index] = call
-
-    def _open(self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]) -> _Call:
+    def _open(self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]) -> Call:
         self.move_on(events, to_call=True)
+        self._owners.loose = ""
         rest: JsonObject = {key: value for key, value in fragment.items() if key not in _KNOWN and value is not None}
-        call = _Call(index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
-        self._calls.append(call)
+        call = Call(index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
+        self._owners.calls.append(call)
         self._latest.append(call)
-        self._open_calls[call] = None
+        self._owners.open_calls[call] = None
         if index is not None:
-            self._by_index[index] = call
+            self._owners.by_index[index] = call
         if given:
-            self._by_id.setdefault(given, call)
+            self._owners.by_id.setdefault(given, call)
         return call
 
-    def _name(self, call: _Call, name: str) -> None:
+    def _name(self, call: Call, name: str) -> None:
         """Set the name once; different pieces are joined while nothing else is known of the call."""
         if not call.name:
             call.name = name
-        elif call.told < 0 and call.said.silent and not self._declared(call.name) and len(call.name) < _LONGEST_NAME:
+            return
+        declared = self._owners.declared
+        if declared(call.name):
+            return
+        if call.told < 0 and call.said.silent and len(call.name) < _LONGEST_NAME:
             # Some servers say all of it so far each time.
-            whole = name.startswith(call.name) and not self._declared(call.name + name)
-            call.name = name if whole or self._declared(name) else call.name + name
+            whole = name.startswith(call.name) and not declared(call.name + name)
+            call.name = name if whole or declared(name) else call.name + name
+        elif declared(name) or declared(call.name + name):
+            # It was told before its name was whole: a tool that nobody meant must not be run.
+            raise WireError(_NAME, "the name that the call has already", "another")
 
-    def _declared(self, name: str) -> bool:
-        return name in self._table or (len(self._table) == 0 and name in self._names)
-
-    def _grow(self, call: _Call, arguments: str, events: list[Event]) -> None:
+    def _grow(self, call: Call, arguments: str, events: list[Event]) -> None:
         if call.ended and (call.custom or not call.said.complete()):
             if arguments.strip() and not call.said.same(arguments):
                 self._ledger.dropped(
@@ -394,16 +305,16 @@ class CallAssembly:
                 self._announce(call, events)
         elif told:
             self._tell(call, told, events)
-        if call.passed and not call.ended and call.told >= 0 and not call.said.silent and call.said.complete():
+        if call.passed and not call.ended and call.told >= 0 and self._owners.is_whole(call):
             self._end(call, events)
 
-    def _tell(self, call: _Call, arguments: str, events: list[Event]) -> None:
+    def _tell(self, call: Call, arguments: str, events: list[Event]) -> None:
         if call.unwrapper is not None:
             arguments = call.unwrapper.feed(arguments)
         if arguments:
             events.append(PartGrew(call.told, ArgumentsDelta(arguments)))
 
-    def _announce(self, call: _Call, events: list[Event]) -> None:
+    def _announce(self, call: Call, events: list[Event]) -> None:
         entry = self._table.restored(call.name)
         form = InputForm.TEXT if call.custom else InputForm.JSON
         if entry is not None:
@@ -433,9 +344,9 @@ class CallAssembly:
         for piece in call.said.pieces:
             self._tell(call, piece, events)
 
-    def _end(self, call: _Call, events: list[Event]) -> None:
+    def _end(self, call: Call, events: list[Event]) -> None:
         call.ended, call.quick = True, None
-        self._open_calls.pop(call, None)
+        self._owners.open_calls.pop(call, None)
         held = call.said.rest()
         if held:
             self._tell(call, held, events)
@@ -448,14 +359,21 @@ class CallAssembly:
         events.append(PartEnded(call.told))
 
 
-def _continues(call: _Call, arguments: str) -> bool:
-    """Whether arguments can only be more of an unfinished value: they do not begin one."""
-    return not call.said.silent and arguments.strip()[:1] not in ("", "{")
-
-
 def _word(value: JsonValue, key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
         raise WireError(f"/choices/0/delta/tool_calls/0/{key}", "string", kind_of(value))
     return value
+
+
+def _number(index: JsonValue) -> int | None:
+    """An index as servers spell it: a number, whole in some way, or a text of one."""
+    if index is None or type(index) is int:
+        return index
+    found = float(index) if isinstance(index, Number | float) else None
+    if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) < _DIGITS:
+        found = int(index)
+    if found is None or not math.isfinite(found) or found != int(found):
+        raise WireError("/choices/0/delta/tool_calls/0/index", "integer", kind_of(index))
+    return int(found)

@@ -1,0 +1,256 @@
+"""To which call of a stream a fragment belongs (S15).
+
+First row that fits. "Its call" is the one of its id, else the one last seen at its index, else (no index) the last one;
+"waits" is a call without a whole value, if exactly one is without:
+
+    fragment                                    its call                                  then
+    says nothing                                -                                         is nothing
+    an id that a call has
+      no name, or the call's                    is not whole, or the same value again     belongs to it, at this index
+      the call's name, another whole value      is whole, at another index                opens a call (ids said twice)
+      another name                              is whole, or both names are declared,     opens a call
+                                                or at another index
+      anything else                             any                                       belongs to it
+    no name
+      arguments that begin a value, and the     is none or whole                          opens a call of that name
+      last fragment was a name alone
+      arguments that are not its call's again   is whole, and another one waits           belongs to that one
+      an index that no call has, no id          another call waits                        belongs to that one
+      an index that no call has, no id          the last one's value again                belongs to that one
+      an index that no call has, an id          another waits, which has a name, no id    belongs to that one
+      an index that no call has                 -                                         opens a call
+      anything else                             any                                       belongs to it
+    a name
+      no id, that of a call with an id          is none or whole, that one waits, and     belongs to that one
+                                                the arguments do not begin others
+      no id, the last call's value again        is none or whole; the last has an id      belongs to that one
+      an index that no call has                 -                                         opens a call
+      an id                                     has one; the same name, and arguments     belongs to it: its server
+                                                that only continue                        makes an id for each chunk
+      an id                                     has one, or is whole                      opens a call
+      no id, its call's value again             is whole, and ids are given               belongs to it
+      no id, another name                       is whole, or both are declared            opens a call
+      no id, more arguments                     is whole                                  opens a call
+      anything else                             any                                       belongs to it
+"""
+
+from __future__ import annotations
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Extras
+from dragoman.rules.arguments import is_complete
+from dragoman.rules.arguments_said import ArgumentsSaid
+from dragoman.rules.toolnames import ToolTable
+from dragoman.rules.unwrap import InputUnwrapper, ValueUnwrapper
+
+# A whole object ends with the first, and blanks may follow.
+MAY_BE_WHOLE = "} \t\r\n"
+
+
+class Call:
+    """One call while it grows; `told` is its part, -1 before it is announced."""
+
+    __slots__ = (
+        "call_id",
+        "custom",
+        "ended",
+        "extras",
+        "given",
+        "index",
+        "name",
+        "passed",
+        "proof",
+        "quick",
+        "robbed",
+        "said",
+        "told",
+        "unwrapper",
+    )
+
+    def __init__(self, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
+        self.index = index
+        self.given = given
+        self.custom = custom
+        self.extras = extras
+        # What proves the call, until it is told.
+        self.proof: JsonObject = {}
+        self.call_id = ""
+        self.name = ""
+        self.said = ArgumentsSaid(free=custom)
+        self.told = -1
+        self.ended = False
+        # Whether something else began after it.
+        self.passed = False
+        # Whether arguments came while it alone was without, and were taken for another call's again.
+        self.robbed = False
+        # What was told, while nothing but its end, or a brace, can keep a piece from being told as it comes.
+        self.quick: list[str] | None = None
+        self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
+
+    def hurry(self) -> None:
+        """Let more be told as it comes, if it is an object and nobody has to look at it."""
+        pieces = self.said.pieces
+        slow = self.told < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None
+        slow = slow or self.said.in_doubt
+        if slow or not pieces or pieces[-1][-1] in MAY_BE_WHOLE or pieces[0].lstrip()[:1] != "{":
+            self.quick = None
+        else:
+            self.quick = pieces
+
+
+class Owners:
+    """The calls of one answer, by their ids and indexes."""
+
+    __slots__ = ("_names", "_table", "by_id", "by_index", "calls", "loose", "open_calls")
+
+    def __init__(self, table: ToolTable, names: frozenset[str]) -> None:
+        self._table = table
+        # At home the names on the wire are the client's own.
+        self._names = names
+        self.calls: list[Call] = []
+        # Those that did not end; a dictionary, because they end in any order.
+        self.open_calls: dict[Call, None] = {}
+        self.by_index: dict[int, Call] = {}
+        self.by_id: dict[str, Call] = {}
+        # A name that was said again after a whole value, without an id: more arguments open a call of it.
+        self.loose = ""
+
+    def declared(self, name: str) -> bool:
+        """Whether the request has a tool of this name."""
+        return name in self._table or (len(self._table) == 0 and name in self._names)
+
+    def is_whole(self, call: Call) -> bool:
+        """Whether nothing more is to be expected of a call's arguments."""
+        return not call.said.silent and not call.said.in_doubt and call.said.complete()
+
+    def owner(self, index: int | None, given: str, name: str, arguments: str) -> Call | None:
+        """The call a fragment belongs to; None if it opens one (the table above)."""
+        known = self.by_id.get(given) if given else None
+        if known is not None:
+            return None if name and self._is_other(known, index, name, arguments) else known
+        call = self.by_index.get(index) if index is not None else None
+        if not name:
+            return self._continued(call, index, given, arguments)
+        if call is None and index is None and self.calls:
+            call = self.calls[-1]
+        if not given and (named := self._named(call, name, arguments)) is not None:
+            return named
+        if call is None:
+            return None
+        whole = call.said.complete()
+        if given:
+            if call.given and not whole and name == call.name and _continues(call, arguments):
+                return call
+            return None if call.given or whole else call
+        if whole and arguments and self.by_id and (call.said.silent or call.said.same(arguments)):
+            return call if name == call.name else None
+        if name != call.name and self.declared(name) and self.declared(call.name):
+            return None
+        return None if whole and (arguments or name != call.name) else call
+
+    def _is_other(self, known: Call, index: int | None, name: str, arguments: str) -> bool:
+        """Whether a fragment with the id of a call is the opening of another one: some servers give one id to all."""
+        elsewhere = index is not None and known.index is not None and index != known.index
+        if name == known.name or not known.name:
+            return (
+                elsewhere
+                and not known.said.silent
+                and known.said.complete()
+                and is_complete(arguments)
+                and not known.said.same(arguments)
+            )
+        return elsewhere or known.said.complete() or (self.declared(name) and self.declared(known.name))
+
+    def is_next(self, call: Call | None, index: int | None, given: str, arguments: str) -> bool:
+        """Whether arguments without a name begin those of a call whose name was said alone."""
+        if not self.loose or given in self.by_id or arguments.lstrip()[:1] != "{":
+            return False
+        if call is None:
+            return True
+        elsewhere = index is None or self.by_index.get(index) is not call
+        return call.said.complete() and (call.name == self.loose or (call.said.silent and elsewhere))
+
+    def _named(self, call: Call | None, name: str, arguments: str) -> Call | None:
+        """The call whose name is said again without its id, at an index that is not its own."""
+        if call is not None and not call.said.complete():
+            return None
+        if call is not None and call.name == name and (call.said.silent or call.said.same(arguments)):
+            return None
+        waiting = self.waiting()
+        if waiting is None:
+            return self._repeated(name, arguments)
+        if waiting is call or not waiting.given or waiting.name != name:
+            return None
+        said = waiting.said
+        if said.silent or said.before_value or said.begins(arguments) or arguments.lstrip()[:1] != "{":
+            return waiting
+        return None
+
+    def _repeated(self, name: str, arguments: str) -> Call | None:
+        """The last call, if a fragment says it again without its id, or without a name."""
+        last = self.calls[-1] if self.calls else None
+        if last is None or (name and (name != last.name or not last.given)):
+            return None
+        return last if arguments.strip() and last.said.same(arguments) else None
+
+    def _continued(self, call: Call | None, index: int | None, given: str, arguments: str) -> Call | None:
+        """The call that a fragment without a name continues."""
+        if call is None:
+            return self._unplaced(index, given, arguments)
+        if not arguments.strip() or not call.said.complete():
+            return call
+        waiting = self.waiting()
+        if call.said.same(arguments):
+            if waiting is not None and call.said.silent and lacks(waiting):
+                return waiting
+            if waiting is not None and not call.said.silent:
+                waiting.robbed = True
+            return call
+        if call.said.silent and waiting is not None and waiting.said.stood_in:
+            # Its server puts a stand-in before all arguments: these are the real ones.
+            return call
+        return waiting or call
+
+    def _unplaced(self, index: int | None, given: str, arguments: str) -> Call | None:
+        """The call that a fragment without a name continues, if its index and its id are no call's."""
+        waiting = self.waiting()
+        if given and (index is not None or not self.calls):
+            # An id may come later than the name.
+            return waiting if waiting is not None and waiting.name and not waiting.given else None
+        if waiting is None or waiting.said.complete():
+            waiting = self._repeated("", arguments) or waiting
+        if waiting is not None or index is not None:
+            return waiting
+        return self.calls[-1] if self.calls else None
+
+    def waiting(self) -> Call | None:
+        """The only call that is without a whole value; else the only one whose value may be a stand-in."""
+        found: Call | None = None
+        for call in self.open_calls:
+            if not call.said.complete():
+                if found is not None:
+                    return None
+                found = call
+        if found is not None:
+            return found
+        silent = [call for call in self.open_calls if call.said.silent]
+        return silent[0] if len(silent) == 1 else None
+
+    def follow(self, call: Call, index: int | None, given: str) -> None:
+        """Remember under which id and index a call was seen."""
+        if given:
+            if not call.given and call.told < 0:
+                call.given = given
+            self.by_id.setdefault(given, call)
+        if index is not None and (index not in self.by_index or (given and self.by_id[given] is call)):
+            self.by_index[index] = call
+
+
+def _continues(call: Call, arguments: str) -> bool:
+    """Whether arguments can only be more of an unfinished value: they do not begin one."""
+    return not call.said.silent and arguments.strip()[:1] not in ("", "{") and arguments.strip() != "null"
+
+
+def lacks(call: Call) -> bool:
+    """Whether nothing at all was said of a call's arguments."""
+    return call.said.silent and not call.said.stood_in
