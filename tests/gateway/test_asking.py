@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -570,3 +571,23 @@ def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> N
         size, peak = house.run(read(house))
     assert size == 2 * count
     assert peak < 4 * size
+
+
+@pytest.mark.parametrize("origin", [CHAT, RESPONSES])
+def test_item_10_a_loop_goes_on_at_a_provider_that_refuses_the_ids_of_the_last(origin: str) -> None:
+    tools = [{"name": "add", "input_schema": {"type": "object", "properties": {}}}]
+    stop = {CHAT: "tool_calls", RESPONSES: "completed"}[origin]
+    calling = Turn(stop=stop, calls=(Call("functions.add:0", "add", '{"a":2}'),))
+    with running([whole(answer(origin, calling)), tells(MESSAGES), whole(answer(origin, calling))]) as house:
+        told = house.post("/v1/messages", question(MESSAGES, origin, tools=tools) | BUDGET)
+        result = {"type": "tool_result", "tool_use_id": "functions.add:0", "content": "4"}
+        turn = {"role": "assistant", "content": told.json()["content"]}
+        said: Object = {"messages": [LOOP[0], turn, {"role": "user", "content": [result]}]}
+        assert house.post("/v1/messages", question(MESSAGES, MESSAGES, tools=tools) | said).status == 200
+        sent = house.provider.received[1].json()
+        changed = dig(sent, "messages", 1, "content", 0, "id")
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", str(changed))
+        assert dig(sent, "messages", 2, "content", 0, "tool_use_id") == changed
+        # Whoever said it sees it as it was said.
+        house.post("/v1/messages", question(MESSAGES, origin, tools=tools) | said)
+        assert b'"functions.add:0"' in house.provider.received[2].body

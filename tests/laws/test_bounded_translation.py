@@ -16,6 +16,7 @@ from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
+from dragoman.rules.ids import MISTRAL_LIKE
 from dragoman.tokens.request import count_request
 from dragoman.translate import same_request, translate_request, translate_response
 from dragoman.wire.json import decode_object, encode
@@ -36,6 +37,7 @@ def repaired(body: bytes, protocol: str) -> bytes:
     """What the relay makes of a request on its way to a provider of the same protocol."""
     codec, ledger = codec_of(protocol), Ledger()
     sent = codec.repair_request(same_request(body, protocol=protocol, model="other").body, ledger)
+    sent = codec.rename_calls(sent, MISTRAL_LIKE)
     if codec.without_telemetry is not None:
         sent = codec.without_telemetry(sent, ledger)
     if codec.rename_cap is not None:

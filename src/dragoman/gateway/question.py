@@ -19,7 +19,8 @@ from dragoman.http.coding import BodyDecoder
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.abilities import Abilities, abilities_of
+from dragoman.rules.abilities import ID_RULES, Abilities, abilities_of
+from dragoman.rules.ids import ANY
 from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.members import OBJECT, ambiguous, folded, joined
@@ -308,6 +309,8 @@ def _relayed(body: bytes, aim: Aim, *, renamed: bool, resay: bool | None, strict
     if sent is not translated.body and codec.settle_thinking is not None:
         # What was cut out may be what the rest of the request stands on.
         sent = codec.settle_thinking(sent, abilities_at(aim), translated.ledger, demanded=False)
+    # Said by a provider before, and refused by this one for as long as the client remembers them.
+    sent = codec.rename_calls(sent, ID_RULES.get((protocol, abilities_at(aim).call_ids), ANY))
     if codec.without_telemetry is not None and aim.provider.upstream != codec.upstream:
         sent = codec.without_telemetry(sent, translated.ledger)
     if codec.rename_cap is not None and abilities_at(aim).max_completion_tokens:

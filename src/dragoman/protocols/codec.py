@@ -15,6 +15,7 @@ from dragoman.model.parts import Part
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Usage
 from dragoman.rules.abilities import Abilities
+from dragoman.rules.ids import IdRule
 from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.sse import Frame
 
@@ -128,6 +129,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     prove_calls: Callable[[bytes, Ledger], bytes | None] | None
     # A request without its client's telemetry line, for hosts that are not its vendor's (I4); None on wires without it.
     without_telemetry: Callable[[bytes, Ledger], bytes] | None
+    # A request whose call ids are all such as the rule takes (N2).
+    rename_calls: Callable[[bytes, IdRule], bytes]
     # A request whose output cap goes by the newer name, for models that refuse the older (pitfall 124); None on wires
     # that know only one.
     rename_cap: Callable[[bytes], bytes] | None

@@ -11,6 +11,7 @@ from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.relay import (
     ask_usage,
     plain_end,
+    rename_calls,
     repair_request,
     resume_request,
     withhold_usage,
@@ -39,6 +40,7 @@ CODEC = Codec(
     settle_thinking=settle_thinking,
     prove_calls=None,
     without_telemetry=without_telemetry,
+    rename_calls=rename_calls,
     rename_cap=None,
     resume_request=resume_request,
     ask_usage=ask_usage,

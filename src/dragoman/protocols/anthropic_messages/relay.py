@@ -4,6 +4,7 @@
     compaction                    with an envelope of ours: its summary becomes the user's words (V9)
     web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
     citations of a text           without the vendor's proof, which we made: cut out, the text stays (§19)
+    ids of calls                  that another provider said and this one refuses: a hash of them (N2)
     the client's telemetry line   in the system prompt: cut out for hosts that are not Anthropic's (I4)
 
 A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11). What such a
@@ -26,6 +27,8 @@ from dragoman.protocols.anthropic_messages.sealed import decode_compaction
 from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
 from dragoman.rules.instructions import TELEMETRY
 from dragoman.rules.instructions import without_telemetry as strip_telemetry
+from dragoman.rules.ids import IdRule
+from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
@@ -54,6 +57,11 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         return _Message(message, ("messages", number), ledger).unsealed()
 
     return rewritten(body, "messages", _may_think, rewrite)
+
+
+def rename_calls(body: bytes, rule: IdRule) -> bytes:
+    """The body with ids of calls that its provider takes."""
+    return renamed(body, rule, _IDS)
 
 
 def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
@@ -247,6 +255,21 @@ class _Message:
         return b"".join((b'{"role":"assistant","content":[', blocks, b"]}"))
 
 
+def _ids(message: bytes) -> list[Span]:
+    """Where the ids of calls stand in a message."""
+    found: list[Span] = []
+    for _, span in elements_of(message, "content"):
+        members = object_members(message, span.start, span.end) if message[span.start] == _BRACE else []
+        types = named(members, "type")
+        kind = decode(message[types[-1].value_start : types[-1].value_end]) if types else None
+        found += [member.value for member in named(members, _NAMING.get(str(kind), ""))]
+    return found
+
+
+_BRACE = ord("{")
+# By type of block, the member that is the id of a call.
+_NAMING = {"tool_use": "id", "tool_result": "tool_use_id"}
+_IDS = Ids("messages", named_by("tool_use_id"), _ids)
 _NOT_OPENED = "this provider cannot open the reasoning of another"
 _SEALED = frozenset({"thinking", "redacted_thinking"})
 # By type of block, the member that names the search.

@@ -2,6 +2,7 @@
 
     reasoning_details        entries that we minted of another protocol's proofs, or with an envelope of ours: cut out,
                              with the reasoning text that went with them
+    ids of calls             that another provider said and this one refuses: a hash of them (N2)
     max_tokens               goes by its newer name to models that refuse the older (pitfall 124)
     stream_options           `include_usage` is added where usage is counted
     the chunk that answers   withheld from a client that did not ask for it
@@ -27,6 +28,8 @@ from dragoman.protocols.openai_chat.shapes import (
     REASONING_FIELDS,
 )
 from dragoman.rules.abilities import NO_CALL_PROOF
+from dragoman.rules.ids import IdRule
+from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
 from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without
@@ -81,6 +84,11 @@ def prove_calls(body: bytes, ledger: Ledger) -> bytes | None:
         return [replaced(message, [(first, _unproven(message, first))])]
 
     return rewritten(body, "messages", _may_call, rewrite)
+
+
+def rename_calls(body: bytes, rule: IdRule) -> bytes:
+    """The body with ids of calls that its provider takes."""
+    return renamed(body, rule, _IDS)
 
 
 def rename_cap(body: bytes) -> bytes:
@@ -245,6 +253,15 @@ def _unproven(message: bytes, span: Span) -> bytes:
     return with_member(call, "extra_content", proof)
 
 
+def _ids(message: bytes) -> list[Span]:
+    """Where the ids of calls stand in a message."""
+    members = named(object_members(message), "tool_call_id") if message.startswith(b"{") else []
+    for _, span in _calls(message) if message.startswith(b"{") else ():
+        members += named(object_members(message, span.start, span.end), "id")
+    return [member.value for member in members]
+
+
+_IDS = Ids("messages", named_by("tool_call_id"), _ids)
 _SIGNATURE = "thought_signature"
 _BRACE = ord("{")
 

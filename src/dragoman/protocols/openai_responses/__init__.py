@@ -12,6 +12,7 @@ from dragoman.protocols.openai_responses.output import encode_turn
 from dragoman.protocols.openai_responses.relay import (
     ask_usage,
     plain_end,
+    rename_calls,
     repair_request,
     withhold_usage,
     without_reasoning,
@@ -37,6 +38,7 @@ CODEC = Codec(
     settle_thinking=None,
     prove_calls=None,
     without_telemetry=None,
+    rename_calls=rename_calls,
     rename_cap=None,
     resume_request=None,
     ask_usage=ask_usage,

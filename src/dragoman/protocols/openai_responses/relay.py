@@ -1,6 +1,7 @@
 """A request on its way from a Responses client to a Responses provider: the repairs that the relay makes (§1, rule 1).
 
     reasoning    with an envelope of ours: cut out
+    call_id      that another provider said and this one refuses: a hash of it (N2)
     compaction   with an envelope of ours: its summary becomes a message of the user (V9)
 
 After rejected reasoning all of it goes that only its issuer can read, with references to it, and with it the ids by
@@ -24,10 +25,12 @@ from dragoman.protocols.openai_responses.shapes import (
     REASONING,
     SUMMARY_OPENING,
 )
+from dragoman.rules.ids import IdRule
+from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import object_members, without
+from dragoman.wire.spans import Span, object_members, without
 from dragoman.wire.splice import named
 
 
@@ -66,6 +69,11 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
     return rewritten(body, "input", _may_refer, rewrite)
 
 
+def rename_calls(body: bytes, rule: IdRule) -> bytes:
+    """The body with ids of calls that its provider takes."""
+    return renamed(body, rule, _IDS)
+
+
 def ask_usage(_body: bytes) -> bytes | None:
     """Nothing to add: a stream of this protocol always tells its usage."""
     return None
@@ -91,6 +99,12 @@ def _told(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
     return encode(user_message(SUMMARY_OPENING + summary))
 
 
+def _ids(item: bytes) -> list[Span]:
+    """Where the id of a call stands in an item."""
+    return [member.value for member in named(object_members(item), "call_id")] if item.startswith(b"{") else []
+
+
+_IDS = Ids("input", named_by("call_id"), _ids)
 _ALSO_WITHOUT_ID = (MESSAGE, FUNCTION_CALL, CUSTOM_CALL)
 
 
