@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
 from dragoman.model.failure import Failure, FailureKind
@@ -43,6 +46,8 @@ def test_pitfall_109_refused_proof_is_recognised(message: str, code: str | None)
         "Item 'fc_0123' of type 'function_call' was provided without its required 'reasoning' item: 'rs_0123'.",
         "Encrypted content organization_id did not match the target organization.",
         "Corrupted thought signature.",
+        "messages.1.content.0.thinking.signature: Field required",
+        "messages.3.content.0.thinking.thinking: Field required",
         "Unable to submit request because Thought signature is not valid..",
     ],
 )
@@ -88,3 +93,39 @@ def test_item_5_reasoning_that_is_missed_is_another_matter(message: str, remedy:
 )
 def test_other_errors_are_not_refused_reasoning(message: str, status: int) -> None:
     assert remedy_for(_failure(message, status)) is None
+
+
+REFUSED = "Invalid `signature` in `thinking` block"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages.0.content: Input should be a valid list, got 'Why \u201e{}\u201c, caf\u00e9?'",
+        "[{{'type': 'string_type', 'loc': ('body', 'x'), 'input': \"Why {}?\"}}]",
+        'Invalid value: "{}". Supported values are: a, b.',
+        'unknown member: {{"text": "{} and {}"}}',
+    ],
+)
+@pytest.mark.parametrize("words", [REFUSED, "code invalid_encrypted_content"])
+def test_item_5_words_that_an_error_quotes_are_the_clients(message: str, words: str) -> None:
+    quoting = message.format(words, words)
+    for ascii_only in (True, False):
+        asked = json.dumps({"input": [words, f"Why {words}?", quoting]}, ensure_ascii=ascii_only).encode()
+        assert remedy_for(_failure(quoting), asked) is None
+        # Said beside the quotation, it is the provider's.
+        assert remedy_for(_failure(f"{quoting} messages.1: {REFUSED}"), asked) is Remedy.SEALS
+        assert remedy_for(_failure(quoting), b'{"input":"Why?"}') is Remedy.SEALS
+
+
+def test_item_5_a_client_may_speak_of_the_refusal_that_it_meets() -> None:
+    asked = json.dumps({"messages": [{"role": "user", "content": f"What is: {REFUSED}?"}]}).encode()
+    assert remedy_for(_failure(f"messages.1.content.0: {REFUSED}"), asked) is Remedy.SEALS
+
+
+def test_a_long_error_is_looked_through_in_no_time() -> None:
+    for words in ("'encrypted content ", "thinking blocks ", "invalid_encrypted_content '", "'" * 9 + "function call "):
+        message = words * (64 * 1024 // len(words))
+        began = time.process_time()
+        remedy_for(_failure(message), message.encode() * 8)
+        assert time.process_time() - began < 0.5

@@ -80,7 +80,7 @@ def test_item_10_ids_that_are_taken_keep_every_byte(protocol: str, ids: tuple[st
     [
         b"{}",
         b'{"messages":"tool_use_id","input":null}',
-        b'{"messages":[null,["x"]],"input":[null,["x"]],"x":{"tool_use_id":"a b","tool_call_id":"a b","call_id":"a b"}}',
+        b'{"messages":[1,["x"]],"input":[1,["x"]],"x":{"tool_use_id":"a b","tool_call_id":"a b","call_id":"a b"}}',
         b'{"x":{"tool_use_id":"\\ud800","tool_call_id":"\\ud800","call_id":"\\ud800"},"input":[],"messages":[]}',
     ],
 )

@@ -73,7 +73,7 @@ class Asking:
 
     def may_ask_again(self, question: Question, failure: Failure) -> bool:
         """Whether a failure is one that another try may get rid of, where something may be lost by that."""
-        remedy = None if question.strict else remedy_for(failure)
+        remedy = None if question.strict else remedy_for(failure, self._body)
         return remedy is not None and self._tried.count(remedy) < remedy.tries
 
     async def ask_again(self, question: Question, failure: Failure) -> Flight | Refusal | None:
@@ -107,7 +107,7 @@ class Asking:
 
     async def _relieved(self, question: Question, failure: Failure) -> bytes | None:
         """The last request without what a failure says was refused; None if that is not in it, or was tried."""
-        remedy = remedy_for(failure)
+        remedy = remedy_for(failure, self._body)
         if remedy is None or not self.may_ask_again(question, failure):
             return None
         self._tried.append(remedy)

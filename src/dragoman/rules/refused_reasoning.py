@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from itertools import islice
 
 from dragoman.model.failure import Failure
+from dragoman.wire.json import encode_text
 
 
 class Remedy(Enum):
@@ -42,6 +44,12 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
         r"invalid\W{1,4}(?:signature|data)\W{1,4}in\W{1,4}(?:redacted_)?thinking\b",
         # Anthropic, and Bedrock, Vertex and Copilot for its models.
         "https://github.com/can1357/oh-my-pi/pull/333",
+    ),
+    (
+        Remedy.SEALS,
+        # Thinking that nobody signed, or signed thinking that lost its empty text on the way.
+        r"thinking\.(?:signature|thinking|data)\W{1,4}field required",
+        "https://github.com/lbjlaq/Antigravity-Manager/issues/1650, https://github.com/LibreChat-AI/agents/pull/279",
     ),
     (
         Remedy.SEALS,
@@ -129,7 +137,10 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
 _SEARCHES = tuple(
     (
         remedy,
-        re.compile("|".join(words for of, words, _ in _WORDINGS if of is remedy), re.IGNORECASE | re.DOTALL).search,
+        re.compile(
+            "|".join([words for of, words, _ in _WORDINGS if of is remedy] + [_CODE] * (remedy is Remedy.SEALS)),
+            re.IGNORECASE | re.DOTALL,
+        ).finditer,
     )
     for remedy in Remedy
 )
@@ -137,13 +148,43 @@ _SEARCHES = tuple(
 _LOOKED_THROUGH = 16 * 1024
 
 
-def remedy_for(failure: Failure) -> Remedy | None:
-    """What may be tried once more after a failure, where it tells that reasoning was refused."""
+# Where a quotation begins. Back ticks stand around names.
+_find_quotes = re.compile(r"(?:^|(?<=[\s(\[{:=,]))[\"'\u201c\u00ab]").finditer
+
+
+def remedy_for(failure: Failure, asked: bytes = b"") -> Remedy | None:
+    """What may be tried once more after a failure, where it tells that reasoning was refused.
+
+    `asked` is the request that failed: an error that only quotes it says nothing of its own.
+    """
     if failure.status not in _STATUSES:
         return None
     if failure.code == _CODE:
         return Remedy.SEALS
     message = failure.message[:_LOOKED_THROUGH]
-    if _CODE in message:
-        return Remedy.SEALS
-    return next((remedy for remedy, search in _SEARCHES if search(message) is not None), None)
+    for remedy, matches in _SEARCHES:
+        if any(not _is_quoted(message, match, asked) for match in islice(matches(message), _MOST)):
+            return remedy
+    return None
+
+
+def _is_quoted(message: str, match: re.Match[str], asked: bytes) -> bool:
+    """Whether words stand in a quotation that the request has word by word."""
+    if not asked:
+        return False
+    opened = [quote.end() for quote in _find_quotes(message, max(0, match.start() - _LONGEST_QUOTED), match.start())]
+    if not opened:
+        return False
+    words = encode_text(message[opened[-1] : match.end()].encode("utf-8", "replace").decode())[1:-1]
+    return words.encode() in asked or _in_ascii(words).encode() in asked
+
+
+def _in_ascii(text: str) -> str:
+    """JSON text as those write it who escape whatever is not ASCII."""
+    return _BEYOND.sub(lambda char: re.sub("(....)", r"\\u\1", char[0].encode("utf-16-be").hex()), text)
+
+
+_BEYOND = re.compile(r"[^\x00-\x7f]")
+_LONGEST_QUOTED = 1024
+# Each is looked for in the whole request.
+_MOST = 8
