@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -176,3 +177,35 @@ def test_item_16_an_error_of_a_choice_is_heard(client: str) -> None:
     for failure in (told.failure, translator.failure):
         assert failure.kind is FailureKind.CONTEXT_OVERFLOW
         assert OVERFLOW in failure.message
+
+
+WORDS = "prompt is too long: 250000 tokens > 200000 maximum"
+
+
+@pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": "error", "error": {"type": "request_fail", "upstream_error": {"error": {"message": WORDS}}}},
+        {"error": {"message": "failed", "provider_error": {"message": WORDS}}},
+        {"error": {"message": "failed", "originalError": json.dumps({"error": {"message": WORDS}})}},
+        {"error": {"message": "failed", "response": {"error": {"message": WORDS}}}},
+        {"msg": WORDS},
+        {"error": "invalid_request", "error_description": WORDS},
+        {"error_message": WORDS},
+        {"base_resp": {"status_code": 1013, "status_msg": WORDS}},
+        {"success": False, "data": {"message": WORDS}},
+    ],
+)
+def test_item_16_words_under_any_proxys_names_are_found(protocol: str, body: JsonObject) -> None:
+    failure = codec_of(protocol).decode_failure(400, json.dumps(body).encode())
+    assert WORDS in failure.message
+    assert failure.kind is FailureKind.CONTEXT_OVERFLOW
+
+
+def test_item_16_a_body_of_many_errors_takes_no_time() -> None:
+    body = {f"{'x' * (number % 40)}_error{number}": {"message": "m" * 40} for number in range(3000)}
+    began = time.process_time()
+    for _ in range(5):
+        codec_of("openai-chat").decode_failure(400, json.dumps({"error": body}).encode())
+    assert time.process_time() - began < 1

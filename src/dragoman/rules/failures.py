@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.rules.nested import DEEPEST, inner_of, line_of
+from dragoman.rules.nested import BESIDE, DEEPEST, TOLD, inner_of, line_of
 from dragoman.rules.overflow import CODE as OVERFLOW_CODE
 from dragoman.rules.overflow import is_context_overflow
 from dragoman.wire.json import decode_lenient, encode_text
@@ -223,9 +223,9 @@ def _message(error: JsonObject, body: JsonObject) -> str:
     told = whole if isinstance(whole, str | list) else None
     inner = error.get("error")
     nested = inner.get("message") if isinstance(inner, dict) else inner
-    # The front door of AWS writes it with a capital letter.
-    flat = (body.get("message"), body.get("Message"), body.get("detail"))
-    places = (error.get("message"), error.get("detail"), told, *flat)
+    # The front door of AWS writes it with a capital letter; where words stand beside, `error` is only their name.
+    flat = (body.get(name) for name in TOLD)
+    places = (*(error.get(name) for name in TOLD if error is not body or told is None or name in BESIDE), told, *flat)
     for value in (*places, nested if error is not body else None, error.get("errors"), body.get("errors")):
         text = line_of(value)
         if text and not text.isspace():

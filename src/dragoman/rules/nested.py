@@ -12,6 +12,9 @@ Work is bounded: so deep, and text up to a length.
 
 from __future__ import annotations
 
+import re
+from itertools import islice
+
 from msgspec import Struct
 
 from dragoman.errors import WireError
@@ -23,7 +26,17 @@ DEEPEST = 3
 _LONGEST_TEXT = 64 * 1024
 # As much of a text that is no JSON as a proxy's own message would have.
 _LONGEST_RAW = 500
-_MEMBERS = ("error", "innererror", "inner_error", "upstreamResponse", "cause", "details")
+_MEMBERS = ("error", "innererror", "upstreamResponse", "cause", "details", "response", "body", "data", "base_resp")
+# Whose error it is, each proxy says by a name of its own: `upstream_error`, `provider_error`, `originalError`.
+# https://github.com/ding113/claude-code-hub/issues/518
+_is_named_error = re.compile(r"[A-Za-z]+_?[eE]rror").fullmatch
+_MOST_MEMBERS = 64
+
+
+# Where errors have their words; `status_msg` is MiniMax's: https://platform.minimax.io/docs/api-reference/errorcode
+TOLD = ("message", "Message", "detail", "msg", "error_message", "error_description", "status_msg")
+# Those that stand beside an `error` that is a word: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
+BESIDE = ("error_message", "error_description")
 
 
 class Inner(Struct, frozen=True, kw_only=True):
@@ -53,7 +66,7 @@ def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
         if held is not None:
             return Inner(body=held, who=who if isinstance(who, str) else "")
     for where in (error, body) if error is not body else (error,):
-        for name in _MEMBERS:
+        for name in (*_MEMBERS, *filter(_is_named_error, islice(where, _MOST_MEMBERS))):
             held = _as_error(where.get(name)) if where.get(name) is not error else None
             if held is not None:
                 return Inner(body=held, instead=where.get(name) == message)
@@ -119,5 +132,5 @@ def _parsed(text: bytes) -> JsonValue:
 
 def _tells(value: JsonObject) -> bool:
     """Whether an object is an error and not some data of one."""
-    told = value.get("error") or value.get("message") or value.get("detail") or value.get("Message")
+    told = next(filter(None, (value.get(name) for name in TOLD)), None) or value.get("error")
     return isinstance(told, str | dict) or isinstance(value.get("code"), str)
