@@ -96,7 +96,16 @@ CALL = b'{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}%b
 CALLING = b'{"role":"assistant","content":null%b,"tool_calls":[%b]}'
 
 
-@pytest.mark.parametrize("member", [b'"thinking_blocks":[{"signature":"x"}]', b'"reasoning_opaque":"x"'])
+@pytest.mark.parametrize(
+    "member",
+    [
+        b'"thinking_blocks":[{"signature":"x"}]',
+        b'"reasoning_opaque":"x"',
+        b'"reasoning_items":[{"id":"rs_1","encrypted_content":"x"}]',
+        b'"provider_specific_fields":{"thinking_blocks":[{"signature":"x"}]}',
+        b'"provider_specific_fields":{"thought_signatures":["x"],"reasoning_items":[]}',
+    ],
+)
 def test_item_5_proofs_of_all_spellings_go(member: bytes) -> None:
     ledger = Ledger()
     body = HEAD + CALLING % (b"," + member, CALL % b"") + TAIL
@@ -113,6 +122,45 @@ def test_item_5_a_refused_proof_of_a_call_makes_room_for_none(whose: bytes) -> N
     assert without_reasoning(body, ledger) == HEAD + CALLING % (b"", unproven) + TAIL
     assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
     assert without_reasoning(HEAD + CALLING % (b"", unproven) + TAIL, Ledger()) is None
+
+
+def test_item_5_what_stands_beside_a_proof_stays() -> None:
+    beside = b',"provider_specific_fields":{%b"citations": [1.0]}'
+    sent = without_reasoning(HEAD + CALLING % (beside % b'"thinking_blocks":[1],', CALL % b"") + TAIL, Ledger())
+    assert sent == HEAD + CALLING % (b',"provider_specific_fields":{"citations":[1.0]}', CALL % b"") + TAIL
+    assert without_reasoning(HEAD + CALLING % (beside % b"", CALL % b"") + TAIL, Ledger()) is None
+
+
+def test_item_5_signed_parts_of_the_content_go() -> None:
+    signed = b'{"type":"thinking","thinking":[{"type":"text","text":"hm"}],"signature":"x"}'
+    hidden = b'{"type":"redacted_thinking","data":"x"}'
+    plain = b'{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}'
+    spoken = b'{"role":"assistant","content":[%b{"type":"text","text":"Hi."}]}'
+    ledger = Ledger()
+    body = HEAD + spoken % (signed + b"," + hidden + b"," + plain + b",") + TAIL
+    assert without_reasoning(body, ledger) == HEAD + spoken % (plain + b",") + TAIL
+    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+    assert without_reasoning(HEAD + spoken % (plain + b",") + TAIL, Ledger()) is None
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        b',"thought_signature" : "%b"',
+        b',"provider_specific_fields":{"thought_signature":"%b","n":1.0}',
+        b',"extra_content":{"google":{"thought_signature":"%b"},"n":1.0}',
+    ],
+)
+def test_item_5_proofs_of_calls_under_any_name_make_room_for_none(proof: bytes) -> None:
+    stand_in = b"skip_thought_signature_validator"
+    inner = b'{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"%b}}'
+    for call in (CALL, inner):
+        body = HEAD + CALLING % (b"", call % (proof % b"EqQB")) + TAIL
+        sent = HEAD + CALLING % (b"", call % (proof % stand_in)) + TAIL
+        assert without_reasoning(body, Ledger()) == sent
+        assert without_reasoning(sent, Ledger()) is None
+        assert prove_calls(body, Ledger()) is None
+        assert prove_calls(sent, Ledger()) is None
 
 
 def test_item_5_calls_whose_proof_is_missed_get_what_stands_for_one() -> None:

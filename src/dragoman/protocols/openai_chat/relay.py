@@ -20,19 +20,23 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.protocols.openai_chat.shapes import (
+    BESIDE,
+    BLOCKS,
     DETAILS,
     FORMAT_ANTHROPIC,
     FORMAT_RESPONSES,
     FORMAT_TURN,
+    ITEMS,
     PROOFS,
     REASONING_FIELDS,
+    THINKING_PARTS,
 )
 from dragoman.rules.abilities import NO_CALL_PROOF
 from dragoman.rules.ids import IdRule
 from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
-from dragoman.wire.spans import Member, Span, elements_of, object_members, replaced, with_member, without
+from dragoman.wire.spans import Member, Span, elements_of, gaps, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 from dragoman.wire.sse import SseReader
 
@@ -59,14 +63,18 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         said = decode(message)
         if not isinstance(said, dict) or said.get("role") != "assistant":
             return None
-        proofs = [name for name in PROOFS if said.get(name)]
-        calls = [span for _, span in _calls(message) if _is_proven(message, span)]
-        if not proofs and not calls:
+        cut = [*_members(message, *(name for name in PROOFS if said.get(name))), *_signed_parts(message)]
+        edits = [(span, _STAND_IN) for _, call in _calls(message) for span in _signatures(message, call)]
+        for member in named(object_members(message), BESIDE):
+            kept = _without_proofs(_value(message, member))
+            if kept is not None:
+                edits += [(member.value, encode(kept))] if kept else []
+                cut += [] if kept else [member.whole]
+        if not cut and not edits:
             return None
         note = "the provider refused proof of reasoning in this conversation"
         ledger.dropped(Feature.THINKING_SEAL, _thinking(number), note)
-        unproven = replaced(message, [(span, _unproven(message, span)) for span in calls])
-        return _unless_silent(without(unproven, _members(unproven, *proofs)))
+        return _unless_silent(replaced(message, [*edits, *((gap, b"") for gap in gaps(message, cut))]))
 
     return rewritten(body, "messages", _may_prove, rewrite)
 
@@ -76,12 +84,12 @@ def prove_calls(body: bytes, ledger: Ledger) -> bytes | None:
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         calls = _calls(message)
-        if not calls or any(_proofs_of(message, span) for _, span in calls):
+        if not calls or any(_is_proven(message, span) for _, span in calls):
             return None
         note = "the provider demands proof of its calls, which is not to be had"
         ledger.invented(Feature.THINKING_SEAL, ("messages", number), note)
         first = calls[0][1]
-        return [replaced(message, [(first, _unproven(message, first))])]
+        return [replaced(message, [(first, _proven(message, first))])]
 
     return rewritten(body, "messages", _may_call, rewrite)
 
@@ -217,7 +225,10 @@ def _members(message: bytes, *names: str) -> list[Span]:
 
 
 def _may_prove(body: bytes, start: int, end: int) -> bool:
-    return any(body.find(b'"%b"' % name.encode(), start, end) >= 0 for name in PROOFS)
+    return any(body.find(b'"%b"' % name.encode(), start, end) >= 0 for name in _PROVING)
+
+
+_PROVING = (*PROOFS, BESIDE, "thought_signature", *THINKING_PARTS)
 
 
 def _may_call(body: bytes, start: int, end: int) -> bool:
@@ -229,28 +240,52 @@ def _calls(message: bytes) -> list[tuple[int, Span]]:
     return [(number, span) for number, span in elements_of(message, "tool_calls") if message[span.start] == _BRACE]
 
 
-def _proofs_of(message: bytes, span: Span) -> dict[str, str]:
-    """The proofs that a call brings, by whose they are; what stands for one is one too."""
-    call = decode(message[span.start : span.end])
-    content = call.get("extra_content") if isinstance(call, dict) else None
-    found = content.items() if isinstance(content, dict) else ()
-    proofs = {whose: value.get(_SIGNATURE) for whose, value in found if isinstance(value, dict)}
-    return {whose: proof for whose, proof in proofs.items() if isinstance(proof, str) and proof}
+def _signatures(message: bytes, call: Span) -> list[Span]:
+    """Where the signatures of a call stand that are no stand-ins: on it, on its function, or in what hangs on them."""
+    found: list[Span] = []
+    holders = [(call, 0)]
+    for holder, depth in holders:
+        for member in object_members(message, holder.start, holder.end):
+            if member.key == _SIGNATURE:
+                found.append(member.value)
+            elif message[member.value_start] == _BRACE and (depth or member.key in _HOLDERS) and depth < _DEEPEST:
+                holders.append((member.value, depth + 1))
+    proofs = [(span, decode(message[span.start : span.end])) for span in found]
+    return [span for span, proof in proofs if isinstance(proof, str) and proof not in ("", NO_CALL_PROOF)]
 
 
-def _is_proven(message: bytes, span: Span) -> bool:
-    return any(proof != NO_CALL_PROOF for proof in _proofs_of(message, span).values())
+def _is_proven(message: bytes, call: Span) -> bool:
+    """Whether a call brings a proof, or what stands for one."""
+    return bool(_signatures(message, call)) or message.find(_STAND_IN, call.start, call.end) >= 0
 
 
-def _unproven(message: bytes, span: Span) -> bytes:
-    """A call with the stand-in for its proof, by the name that the proof had."""
+def _proven(message: bytes, span: Span) -> bytes:
+    """A call with the stand-in for a proof."""
     call = message[span.start : span.end]
-    whose = next(iter(_proofs_of(message, span)), "google")
-    proof = encode({whose: {_SIGNATURE: NO_CALL_PROOF}})
+    proof = encode({"google": {_SIGNATURE: NO_CALL_PROOF}})
     members = named(object_members(call), "extra_content")
     if members:
         return replaced(call, [(member.value, proof) for member in members])
     return with_member(call, "extra_content", proof)
+
+
+def _signed_parts(message: bytes) -> list[Span]:
+    """The content parts that are reasoning with a proof in them."""
+    parts = [span for _, span in elements_of(message, "content")]
+    return [span for span in parts if _is_signed(decode(message[span.start : span.end]))]
+
+
+def _is_signed(part: JsonValue) -> bool:
+    if not isinstance(part, dict) or part.get("type") not in THINKING_PARTS:
+        return False
+    return any(isinstance(part.get(name), str) and part[name] != "" for name in _PROOFS)
+
+
+def _without_proofs(fields: JsonValue) -> JsonObject | None:
+    """What is left of a member of LiteLLM's without the proofs in it; None if it has none."""
+    if not isinstance(fields, dict) or not any(fields.get(name) for name in _BESIDE_PROOFS):
+        return None
+    return {key: value for key, value in fields.items() if key not in _BESIDE_PROOFS}
 
 
 def _ids(message: bytes) -> list[Span]:
@@ -263,6 +298,10 @@ def _ids(message: bytes) -> list[Span]:
 
 _IDS = Ids("messages", named_by("tool_call_id"), _ids)
 _SIGNATURE = "thought_signature"
+_STAND_IN = encode(NO_CALL_PROOF)
+_HOLDERS = frozenset({"extra_content", BESIDE, "function"})
+_DEEPEST = 3
+_BESIDE_PROOFS = frozenset({BLOCKS, ITEMS, _SIGNATURE, "thought_signatures"})
 _BRACE = ord("{")
 
 

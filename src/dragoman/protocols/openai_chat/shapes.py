@@ -33,7 +33,7 @@ CONTENT = "content"
 # Types of content parts that hold reasoning.
 THINKING_PARTS = ("thinking", "redacted_thinking")
 # Where servers put proofs of reasoning beside a message's words; on its calls they are in `extra_content`.
-PROOFS = (DETAILS, BLOCKS, OPAQUE, "extra_content")
+PROOFS = (DETAILS, BLOCKS, ITEMS, OPAQUE, "extra_content")
 FORMAT_ANTHROPIC = "anthropic-claude-v1"
 FORMAT_RESPONSES = "openai-responses-v1"
 FORMAT_TURN = "gw-turn-v1"
