@@ -172,6 +172,41 @@ def test_item_21_what_real_clients_send_stays_welcome(protocol: str, pointer: st
         assert (told.body, told.losses) == (before.body, before.losses)
 
 
+def test_item_21_nulls_and_defaults_are_no_losses() -> None:
+    for protocol, pointer, value in (
+        (MESSAGES, "/tools/0/type", None),
+        (MESSAGES, "/output_config", {"effort": None, "format": None}),
+        (MESSAGES, "/metadata", {"user_id": None}),
+        (MESSAGES, "/messages/1/content/0/caller", {"type": "direct"}),
+        (CHAT, "/messages/1/annotations", []),
+        (RESPONSES, "/text", {"format": None, "verbosity": None}),
+    ):
+        told, before = tell(protocol, _with(protocol, pointer, value)), tell(protocol, CONVERSATIONS[protocol])
+        assert [one.losses for one in told] == [one.losses for one in before], pointer
+        assert [one.body for one in told] == [one.body for one in before], pointer
+
+
+@pytest.mark.parametrize("protocol", [MESSAGES, CHAT, RESPONSES])
+def test_item_21_a_message_that_says_nothing_at_all_is_refused(protocol: str) -> None:
+    where = "input" if protocol == RESPONSES else "messages"
+    for said, pointer in (([], f"/{where}"), ([{"role": "user"}], f"/{where}/0/content")):
+        for told in tell(protocol, {**CONVERSATIONS[protocol], where: said}):
+            assert isinstance(told.error, WireError)
+            assert told.error.path == pointer
+
+
+def test_item_21_a_tool_without_any_schema_is_refused_where_it_is_demanded() -> None:
+    for told in tell(MESSAGES, {**CONVERSATIONS[MESSAGES], "tools": [{"name": "look_up"}]}):
+        assert isinstance(told.error, WireError)
+        assert told.error.path == "/tools/0/input_schema"
+    bare = {"type": "function", "function": {"name": "look_up"}}
+    for told in (
+        *tell(MESSAGES, {**CONVERSATIONS[MESSAGES], "tools": [bare]}),
+        *tell(CHAT, {**CONVERSATIONS[CHAT], "tools": [bare]}),
+    ):
+        assert told.error is None
+
+
 REFUSED: tuple[tuple[str, str, object], ...] = (
     (MESSAGES, "/max_tokens", -1),
     (MESSAGES, "/max_tokens", None),

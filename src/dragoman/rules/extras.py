@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.model.parts import Extras, Foreign
 from dragoman.model.request import Request
@@ -42,6 +42,9 @@ NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "modalities": ("text",),
     "filters": ({},),
     "is_error": (False,),
+    # What the SDKs' own answers say of every message and of every call: clients send them back as they came.
+    "annotations": ([],),
+    "caller": ({"type": "direct"},),
 }
 
 
@@ -96,10 +99,18 @@ STEERING: dict[str, Feature] = {
 
 def is_neutral(key: str, value: JsonValue) -> bool:
     """Whether a member says nothing, or nothing that every translation does not do anyway."""
-    if value is None:
+    if value is None or (key in _READ_THROUGH and isinstance(value, dict) and _only_nulls(value)):
         return True
     neutral = NEUTRAL.get(key, ())
     return value in neutral or (isinstance(value, list) and bool(neutral) and all(one in neutral for one in value))
+
+
+def _only_nulls(members: JsonObject) -> bool:
+    return bool(members) and all(one is None for one in members.values())
+
+
+# Objects whose members are read one by one: what is left of them, if null, was not asked for.
+_READ_THROUGH = frozenset({"output_config", "metadata", "text"})
 
 
 def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, answer: bool = False) -> None:

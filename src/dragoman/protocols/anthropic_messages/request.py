@@ -169,6 +169,8 @@ def _decode_messages(fields: Fields) -> tuple[tuple[Message, ...], bool]:
     values = fields.optional_list("messages")
     if values is None:
         raise fields.fail("messages", "array", None)
+    if not values:
+        raise fields.wrong("messages", "at least one message", "none")
     path: Path = (fields.path, "messages")
     messages: list[Message] = []
     steered = False
@@ -199,6 +201,8 @@ def _decode_message(message: Fields) -> Message:
     if role is None:
         raise message.wrong("role", "'user', 'assistant' or 'system'", repr(word))
     message.demand("content")
+    if role is Role.USER and "content" not in message.value:
+        raise message.wrong("content", "string or array", "nothing")
     parts = decode_content(message, "content")
     cleared = message.value.get("clear_at")
     if cleared is not None and type(cleared) is not str:

@@ -75,7 +75,14 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
     """
     kind = declaration.optional_text("type")
     if kind is None or kind == "custom":
-        return (_decode_function(declaration),)
+        # Null says the same as absence, where a schema tells that it is a function: the SDK's types allow it.
+        if "type" in declaration.value and "input_schema" not in declaration.value:
+            declaration.kind()
+        declaration.skip("type")
+        tool = _decode_function(declaration)
+        if tool.parameters is None and "parameters" not in declaration.value:
+            raise declaration.wrong("input_schema", "object", "nothing")
+        return (tool,)
     if kind == "function":
         # OpenAI's declarations, nested or flat, as some agents write them to every address.
         nested = declaration.value.get("function")

@@ -127,6 +127,8 @@ class MessageDecoder:
         if role not in _ROLES:
             raise message.wrong("role", "'system', 'developer', 'user', 'assistant', 'tool' or 'function'", repr(role))
         message.demand("content")
+        if "content" not in message.value:
+            raise message.wrong("content", "string or array", "nothing")
         return Message(
             role=_ROLES[role],
             parts=decode_said(message, "tool_result", "image") if role == "user" else decode_content(message),
