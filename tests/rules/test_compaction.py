@@ -58,6 +58,7 @@ def test_the_history_goes_without_tools_and_ends_with_the_wish_for_a_summary(pro
     assert "summary" in json.dumps(messages[-1])
     assert "nothing" in json.dumps(messages)
     assert "compaction_trigger" not in json.dumps(body)
+    assert [loss["at"] for loss in translated.losses if loss["feature"] == "output_schema"] == ["output"]
     assert any("summary" in str(line) for line in translated.losses)
 
 

@@ -122,6 +122,10 @@ _KIMI_THINKING = "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model
 _KIMI_CALLS = "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md"
 _LONG_IDS = "https://github.com/camel-ai/camel/issues/2215"
 _USER_AFTER_TOOL = "https://github.com/zed-industries/zed/issues/37021"
+_MISTRAL_ORDER = (
+    "https://github.com/mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py"
+)
+_MISTRAL = ("mistral", "ministral", "magistral", "mixtral", "devstral", "codestral", "pixtral")
 
 _ADAPTIVE: JsonList = ["adaptive", "disabled"]
 _TO_MAX: JsonList = ["low", "medium", "high", "xhigh", "max"]
@@ -319,7 +323,13 @@ ROWS: tuple[Row, ...] = (
     Row(protocol=_C, upstream="mistral", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL),
     *(
         Row(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL)
-        for family in ("mistral", "ministral", "magistral", "mixtral", "devstral", "codestral", "pixtral")
+        for family in _MISTRAL
+    ),
+    # Instructions after an answer are as unexpected.
+    Row(protocol=_C, upstream="mistral", changes={"system_anywhere": False}, source=_MISTRAL_ORDER),
+    *(
+        Row(protocol=_C, model=f"*{family}*", changes={"system_anywhere": False}, source=_MISTRAL_ORDER)
+        for family in _MISTRAL
     ),
     # Gemini 3 refuses a step whose first call is unproven; another model could give no proof.
     *(

@@ -25,6 +25,8 @@ def summarising(request: Request, ledger: Ledger) -> Request:
     """The request that asks for a summary in place of one that asks for a compaction."""
     at = ("messages", len(request.messages) - 1)
     ledger.approximated(Feature.COMPACTION, at, "the model is asked for a summary, which stands for the conversation")
+    if request.output is not None:
+        ledger.dropped(Feature.OUTPUT_SCHEMA, ("output",), "a summary is written in words, whatever form was asked for")
     ask = Message(role=Role.USER, parts=(Text(text=_ASK),))
     return replace(
         request,

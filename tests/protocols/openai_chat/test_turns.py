@@ -438,4 +438,14 @@ def test_item_6_an_answer_or_another_result_after_a_result_is_nothing_new() -> N
     ],
 )
 def test_item_6_mistrals_models_are_known_wherever_they_are_served(model: str, upstream: str, takes: bool) -> None:
-    assert abilities_of("openai-chat", model, upstream).user_after_tool is takes
+    known = abilities_of("openai-chat", model, upstream)
+    assert (known.user_after_tool, known.system_anywhere) == (takes, takes)
+
+
+def test_item_6_instructions_after_an_answer_are_the_users_to_mistral() -> None:
+    late = said(*LOOP, user(result("4")), assistant(Text(text="so")), system("be brief"), user(Text(text="on")))
+    body, ledger, _ = written(late, target(user_after_tool=False, system_anywhere=False))
+    sent = objects(body["messages"])
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user", "user"]
+    assert "be brief" in str(sent[4]["content"])
+    assert ("approximated", "late_instructions", "messages[4].parts[0]") in losses(ledger)
