@@ -193,6 +193,11 @@ class StreamTranslator:
         return self._source.spoken
 
     @property
+    def answered(self) -> bool:
+        """Whether there was anything of an answer, whatever became of it."""
+        return self._source.answered
+
+    @property
     def finished(self) -> bool:
         """Whether the client's stream is over."""
         return self._source.over
@@ -257,6 +262,7 @@ class _Source:
         "_streams",
         "_told",
         "_whole",
+        "answered",
         "decoder",
         "failure",
         "limit",
@@ -282,7 +288,7 @@ class _Source:
         self._stops = StopStage(stops) if stops else None
         self.pauses: PauseStage | None = None
         self.over = False
-        self.spoken = False
+        self.spoken = self.answered = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
 
@@ -366,7 +372,8 @@ class _Source:
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if not self.spoken:
-            self.spoken = any(type(event) not in _OPENING for event in events)
+            said = next((event for event in events if type(event) not in _OPENING), None)
+            self.spoken, self.answered = said is not None, said is not None and type(said) is not Failed
         if self.pauses is not None:
             events = self.pauses.passed(events)
         if self._stops is not None:

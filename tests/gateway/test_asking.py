@@ -591,3 +591,17 @@ def test_item_10_a_loop_goes_on_at_a_provider_that_refuses_the_ids_of_the_last(o
         # Whoever said it sees it as it was said.
         house.post("/v1/messages", question(MESSAGES, origin, tools=tools) | said)
         assert b'"functions.add:0"' in house.provider.received[2].body
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["at once", "apart"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_item_5_nothing_is_asked_again_after_content(protocol: str, apart: bool) -> None:
+    words, code = failure_words(protocol)
+    said = b"".join(step for step in streams(protocol).steps if isinstance(step, bytes))
+    # Whether they come in one piece is chance, and must not decide.
+    at = said.index(SAID.encode()[:4])
+    begun, broken = said[: said.index(b"\n\n", at) + 2], error_frame(protocol, "invalid_request_error", words, code)
+    with running([stream(begun, 0.05, broken) if apart else stream(begun + broken), streams(protocol)]) as house:
+        told = house.post(PATHS[protocol], question(protocol, protocol, stream=True) | REPLAYED[protocol])
+        assert len(house.provider.received) == 1
+        assert words.encode() in told.body.replace(b"\\u0060", b"`")

@@ -167,7 +167,8 @@ class Exchange:
                 await self._tell(question, answered)
             except Unspoken as error:
                 # A refusal of reasoning in spite of the status, of which nobody has heard yet.
-                again = await self._asking.ask_again(question, error.failure) if not self._request.started else None
+                curable = not self._request.started and not error.heard
+                again = await self._asking.ask_again(question, error.failure) if curable else None
                 if again is None:
                     raise
                 answered, self._telling, record.failure = again, None, ""
@@ -237,7 +238,7 @@ class Exchange:
             raise BadAnswer("the provider's answer could not be read") from None
         losses = self._note(translator)
         if translator.failure is not None:
-            raise Unspoken(translator.failure)
+            raise Unspoken(translator.failure, heard=translator.answered)
         changed = self._changed(question)
         if question.stream and changed is not None:
             body = changed(body)

@@ -72,10 +72,14 @@ class Keeper(Protocol):
 
 
 class Unspoken(DragomanError):
-    """The provider failed before it said anything: the client gets the failure as an HTTP error."""
+    """The provider failed before the client was told anything: it gets the failure as an HTTP error.
 
-    def __init__(self, failure: Failure) -> None:
+    `heard` says that there was content before the failure, which therefore is no refusal of the question.
+    """
+
+    def __init__(self, failure: Failure, *, heard: bool = False) -> None:
         self.failure = failure
+        self.heard = heard
         super().__init__(failure.message)
 
 
@@ -219,8 +223,8 @@ class Telling:
         if failure is not None and self.state is not State.OVER:
             self._note(failure)
             out = self._redactor.clean(out)
-            if self.state is State.HOLDING and (self._curable(failure) or not self._is_native(failure, out)):
-                raise Unspoken(failure)
+            if self.state is State.HOLDING and (self._is_curable(failure) or not self._is_native(failure, out)):
+                raise Unspoken(failure, heard=translator.answered)
         if self.state is State.HOLDING:
             if not translator.speaking:
                 if out:
@@ -276,6 +280,9 @@ class Telling:
         self._write(frames)
         self.state = State.OVER
 
+    def _is_curable(self, failure: Failure) -> bool:
+        return not self._translator.answered and self._curable(failure)
+
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
         # Of bytes that nobody can read the translator makes such an answer too, which has no name of the provider's.
@@ -302,7 +309,7 @@ class Telling:
             out = self._redactor.clean(out)
         if self.state is State.HOLDING:
             if failure is not None or not self._translator.speaking:
-                raise Unspoken(failure or EMPTY)
+                raise Unspoken(failure or EMPTY, heard=self._translator.answered)
             self._commit(self._clock())
         if self.state is State.FLOWING:
             self._end_with(out)
