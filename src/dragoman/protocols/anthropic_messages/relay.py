@@ -25,9 +25,9 @@ from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.protocols.anthropic_messages.made_up import may_be_made_up, without_made_up
 from dragoman.protocols.anthropic_messages.sealed import decode_compaction
 from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
+from dragoman.rules.ids import IdRule
 from dragoman.rules.instructions import TELEMETRY
 from dragoman.rules.instructions import without_telemetry as strip_telemetry
-from dragoman.rules.ids import IdRule
 from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
