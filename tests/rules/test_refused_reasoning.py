@@ -45,6 +45,8 @@ def test_pitfall_109_refused_proof_is_recognised(message: str, code: str | None)
         "Item 'rs_0123' of type 'reasoning' was provided without its required following item.",
         "Item 'fc_0123' of type 'function_call' was provided without its required 'reasoning' item: 'rs_0123'.",
         "Encrypted content organization_id did not match the target organization.",
+        "Invalid 'input[2].id': string too long. Expected a string with maximum length 64, but got one of 416 instead.",
+        "Invalid 'input[66].id': 'item_df7e40c3'. Expected an ID that begins with 'rs'.",
         "Corrupted thought signature.",
         "messages.1.content.0.thinking.signature: Field required",
         "messages.3.content.0.thinking.thinking: Field required",
@@ -88,6 +90,8 @@ def test_item_5_reasoning_that_is_missed_is_another_matter(message: str, remedy:
         ("`clear_thinking_20251015` strategy requires `thinking` to be enabled", 400),
         ("The model `thinking` was not found", 404),
         ("Could not decrypt the file", 400),
+        ("Invalid 'input[2].name': string too long. Expected a string with maximum length 64.", 400),
+        ("Invalid 'input[2].call_id': string too long. Expected a string with maximum length 64.", 400),
         ("Encrypted function output content could not be decrypted or decoded.", 400),
     ],
 )

@@ -92,6 +92,12 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
+        # Ids of items as another server makes them: Copilot's have hundreds of characters, others begin otherwise.
+        r"invalid \W?input\[\d{1,6}\]\.id\W.{0,300}?(?:string too long|expected an id that begins with)",
+        "https://github.com/can1357/oh-my-pi/issues/284, https://github.com/jlcodes99/cockpit-tools/issues/2090",
+    ),
+    (
+        Remedy.SEALS,
         r"of type \W?reasoning\W? was provided without its required following item",
         "https://github.com/continuedev/continue/issues/8933",
     ),

@@ -104,6 +104,22 @@ def test_a_message_with_nothing_else_in_it_goes_too() -> None:
     assert [loss.at for loss in ledger.losses] == ["messages[1].parts[0]", "messages[1].parts[1]"]
 
 
+@pytest.mark.parametrize("blank", [b"", b" ", b"\\n\\n", b"\\u000a", b" \\t"])
+def test_item_4_blank_texts_go_with_the_thinking_of_another_provider(blank: bytes) -> None:
+    call = b'{"type":"tool_use","id":"t","name":"f","input":{"text":""}}'
+    message = b'{"role":"assistant","content":[%b{"type":"text","text":"' + blank + b'"} , ' + call + b"]}"
+    ledger = Ledger()
+    sent = repair_request(HEAD + message % (thinking(OURS) + b",") + TAIL, ledger)
+    assert json.loads(sent)["messages"][1]["content"] == [json.loads(call)]
+    assert told(ledger) == [
+        ("dropped", "thinking_seal", "messages[1].parts[0]"),
+        ("dropped", "empty_text", "messages[1].parts[1]"),
+    ]
+    # A provider's own turn is as it said it.
+    own = HEAD + message % (thinking(b"EqQB") + b",") + TAIL
+    assert repair_request(own, Ledger()) == own
+
+
 def test_messages_are_repaired_in_every_duplicate() -> None:
     guilty = b'[{"role":"assistant","content":[' + thinking(OURS) + b',{"type":"text","text":"x"}]}]'
     clean = b'[{"role":"assistant","content":[{"type":"text","text":"x"}]}]'

@@ -132,3 +132,13 @@ def test_usage_is_told_without_being_asked_for() -> None:
 
 def test_no_frame_passes_unread() -> None:
     assert plain_end(b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n', 0) == 0
+
+
+@pytest.mark.parametrize("own", [b"item_1", b"rs_" + b"x" * 62])
+def test_item_10_ids_that_only_another_server_gives_go_after_a_refusal(own: bytes) -> None:
+    written = b'{"type":"reasoning",%b"content":[{"type":"reasoning_text","text":"hm"}]}'
+    ledger = Ledger()
+    sent = without_reasoning(HEAD + written % (b'"id":"' + own + b'",') + TAIL, ledger)
+    assert sent == HEAD + written % b"" + TAIL
+    assert len(ledger) == 1
+    assert without_reasoning(HEAD + written % b'"id":"rs_1",' + TAIL, Ledger()) is None

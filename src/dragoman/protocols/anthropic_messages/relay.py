@@ -1,6 +1,6 @@
 """A request on its way from a Messages client to a Messages provider: the repairs that the relay makes (§1, rule 1).
 
-    thinking, redacted_thinking   with an envelope of ours, or an empty signature: cut out
+    thinking, redacted_thinking   with an envelope of ours, or an empty signature: cut out, blank texts beside it too
     compaction                    with an envelope of ours: its summary becomes the user's words (V9)
     web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
     citations of a text           without the vendor's proof, which we made: cut out, the text stays (§19)
@@ -35,6 +35,7 @@ from dragoman.wire.json import decode, encode
 from dragoman.wire.spans import Span, array_elements, elements_of, object_members, replaced, without
 from dragoman.wire.splice import named
 
+_find_blank = re.compile(rb'"text"[ \t\n\r]*+:[ \t\n\r]*+"(?:[ ]|\\[nrt]|\\u00[0-9a-fA-F]{2})*+"').search
 _find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
 
 
@@ -171,6 +172,8 @@ class _Message:
                 self._judge(index, calls)
         if calls:
             self._cut_searches(calls)
+        if self._cut:
+            self._cut_blanks()
         return self._pieces()
 
     def unsealed(self) -> list[bytes] | None:
@@ -205,6 +208,16 @@ class _Message:
             of = block.get(_SEARCHES.get(str(block.get("type")), ""))
             if isinstance(of, str) and of in calls:
                 self._drop(index, Feature.WEB_SEARCH, "what another provider found cannot be opened here")
+
+    def _cut_blanks(self) -> None:
+        """Blank texts of another provider's turn go with its thinking: some say them before every call."""
+        for index, span in enumerate(self._blocks):
+            if index in self._cut or not _find_blank(self._message, span.start, span.end):
+                continue
+            block = self._block(index)
+            text = block.get("text")
+            if block.get("type") == "text" and isinstance(text, str) and not text.strip():
+                self._drop(index, Feature.EMPTY_TEXT, "a blank text is refused")
 
     def _tell(self, index: int, block: JsonObject) -> None:
         at = self._places[index]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.protocols.openai_responses.assistant import user_message
 from dragoman.protocols.openai_responses.items import decode_compaction
@@ -60,7 +60,8 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         if _is_sealed(item):
             ledger.dropped(Feature.THINKING_SEAL, at, "the provider refused reasoning of this conversation")
             return []
-        if own is None or not (kind in _ALSO_WITHOUT_ID or (kind is None and item.get("role") == "assistant")):
+        spoken = kind in _ALSO_WITHOUT_ID or (kind is None and item.get("role") == "assistant")
+        if own is None or not (spoken or (kind == REASONING and not _is_native_id(own))):
             return None
         # By the id of what followed a provider finds that reasoning is missing.
         ledger.dropped(Feature.ITEM_REFERENCE, at, "the provider refused the reasoning that goes with this id")
@@ -106,6 +107,8 @@ def _ids(item: bytes) -> list[Span]:
 
 _IDS = Ids("input", named_by("call_id"), _ids)
 _ALSO_WITHOUT_ID = (MESSAGE, FUNCTION_CALL, CUSTOM_CALL)
+# https://github.com/can1357/oh-my-pi/issues/284
+_LONGEST_ID = 64
 
 
 def _is_sealed(item: JsonObject) -> bool:
@@ -114,6 +117,11 @@ def _is_sealed(item: JsonObject) -> bool:
     if kind == REASONING:
         return isinstance(item.get("encrypted_content"), str) or (isinstance(own, str) and not item.get("content"))
     return kind == "item_reference" and isinstance(own, str) and own.startswith(ID_PREFIXES[REASONING])
+
+
+def _is_native_id(own: JsonValue) -> bool:
+    """Whether the id of reasoning is such as the protocol's vendor gives."""
+    return isinstance(own, str) and own.startswith(ID_PREFIXES[REASONING]) and len(own) <= _LONGEST_ID
 
 
 def _may_refer(body: bytes, start: int, end: int) -> bool:
