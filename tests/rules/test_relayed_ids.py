@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.ids import ANTHROPIC, ANY, CHAT, MISTRAL_LIKE, RESPONSES, IdRule, call_id
 from tests.sdk import oracles
@@ -56,22 +57,23 @@ def body(protocol: str, *ids: str) -> bytes:
 def test_item_10_ids_that_are_refused_are_changed_on_the_relay(
     protocol: str, rule: IdRule, refused: str, taken: str
 ) -> None:
-    rename = codec_of(protocol).rename_calls
-    sent = rename(body(protocol, taken, refused), rule)
+    rename, ledger = codec_of(protocol).rename_calls, Ledger()
+    sent = rename(body(protocol, taken, refused), rule, ledger)
     expected = body(protocol, taken, call_id(refused, rule))
     if protocol == A:
         # The arguments of a call are the client's own.
         inner = f'"input":{{"id":{json.dumps(refused)}'.encode()
         expected = expected.replace(f'"input":{{"id":"{call_id(refused, rule)}"'.encode(), inner)
     assert sent == expected
-    assert rename(sent, rule) is sent
+    assert rename(sent, rule, ledger) is sent
+    assert not len(ledger)
 
 
 @pytest.mark.parametrize("protocol", [A, C, R])
 @pytest.mark.parametrize("ids", [("toolu_1",), ("a1B2c3D4e", "a1B2c3D4f"), ("",), ()])
 def test_item_10_ids_that_are_taken_keep_every_byte(protocol: str, ids: tuple[str, ...]) -> None:
     written = body(protocol, *ids)
-    assert codec_of(protocol).rename_calls(written, ANTHROPIC) is written
+    assert codec_of(protocol).rename_calls(written, ANTHROPIC, Ledger()) is written
 
 
 @pytest.mark.parametrize("protocol", [A, C, R])
@@ -86,4 +88,41 @@ def test_item_10_ids_that_are_taken_keep_every_byte(protocol: str, ids: tuple[st
 )
 def test_what_is_no_call_is_let_be(protocol: str, written: bytes) -> None:
     for rule in (ANTHROPIC, MISTRAL_LIKE, ANY):
-        assert codec_of(protocol).rename_calls(written, rule) == written
+        assert codec_of(protocol).rename_calls(written, rule, Ledger()) == written
+
+
+@pytest.mark.parametrize("protocol", [A, C, R])
+@pytest.mark.parametrize("said", ["call_0", "functions.add:0"])
+def test_item_10_an_id_that_is_said_in_every_turn_is_told_apart(protocol: str, said: str) -> None:
+    one = json.loads(body(protocol, said).replace(b"1e400", b"1").replace(said.encode(), b"THE_ID"))
+    where = "input" if protocol == R else "messages"
+    twice = json.dumps({**one, where: one[where] * 2}).encode().replace(b"THE_ID", said.encode())
+    ledger = Ledger()
+    rename = codec_of(protocol).rename_calls
+    sent = rename(twice, ANTHROPIC, ledger)
+    entries = json.loads(sent)[where]
+    first, second = entries[: len(one[where])], entries[len(one[where]) :]
+    for turn, given in ((first, call_id(said, ANTHROPIC)), (second, call_id(f"{said}_2", ANTHROPIC))):
+        assert _named(turn) == [given, given]
+    assert [loss.feature.value for loss in ledger.losses] == ["call_id"]
+    assert rename(sent, ANTHROPIC, Ledger()) is sent
+    assert rename(twice, ANY, Ledger()) is twice
+
+
+def _named(turn: list[dict[str, object]]) -> list[object]:
+    """The ids of a turn's calls and results."""
+    found: list[object] = []
+    for entry in turn:
+        content, calls = entry.get("content"), entry.get("tool_calls")
+        for part in (content if isinstance(content, list) else [], calls if isinstance(calls, list) else []):
+            found += [one.get("tool_use_id") or one.get("id") for one in part]
+        found += [entry[name] for name in ("tool_call_id", "call_id") if name in entry]
+    return found
+
+
+def test_a_second_result_of_one_call_is_the_providers_to_judge() -> None:
+    written = (
+        b'{"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a"},'
+        b'{"role":"tool","tool_call_id":"a"}]}'
+    )
+    assert codec_of(C).rename_calls(written, CHAT, Ledger()) == written

@@ -310,7 +310,8 @@ def _relayed(body: bytes, aim: Aim, *, renamed: bool, resay: bool | None, strict
         # What was cut out may be what the rest of the request stands on.
         sent = codec.settle_thinking(sent, abilities_at(aim), translated.ledger, demanded=False)
     # Said by a provider before, and refused by this one for as long as the client remembers them.
-    sent = codec.rename_calls(sent, ID_RULES.get((protocol, abilities_at(aim).call_ids), ANY))
+    rule = ID_RULES.get((protocol, abilities_at(aim).call_ids), ANY)
+    sent = codec.rename_calls(sent, rule, translated.ledger)
     if codec.without_telemetry is not None and aim.provider.upstream != codec.upstream:
         sent = codec.without_telemetry(sent, translated.ledger)
     if codec.rename_cap is not None and abilities_at(aim).max_completion_tokens:

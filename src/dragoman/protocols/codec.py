@@ -129,8 +129,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     prove_calls: Callable[[bytes, Ledger], bytes | None] | None
     # A request without its client's telemetry line, for hosts that are not its vendor's (I4); None on wires without it.
     without_telemetry: Callable[[bytes, Ledger], bytes] | None
-    # A request whose call ids are all such as the rule takes (N2).
-    rename_calls: Callable[[bytes, IdRule], bytes]
+    # A request whose call ids are all such as the rule takes, each once (N2).
+    rename_calls: Callable[[bytes, IdRule, Ledger], bytes]
     # A request whose output cap goes by the newer name, for models that refuse the older (pitfall 124); None on wires
     # that know only one.
     rename_cap: Callable[[bytes], bytes] | None

@@ -1,17 +1,21 @@
 """Ids of calls on the relay: those that another provider said and this one refuses (N2).
 
 A client keeps the ids that its providers said, and may go on with another provider in the middle of a tool loop. What
-that one would refuse for ever is changed as it is on translation; its own ids, and all that it takes, stay bytes.
+that one would refuse for ever is changed as it is on translation, and so is an id that some servers say in every turn;
+its own ids, and all that it takes, stay bytes.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
 from dragoman.errors import WireError
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
 from dragoman.rules.ids import ANY, IdRule, call_id
 from dragoman.rules.repairs import rewritten
 from dragoman.wire.json import decode, encode
@@ -19,11 +23,16 @@ from dragoman.wire.spans import Span, replaced
 
 
 class Ids(Struct, frozen=True):
-    """Where a wire has them: the list of entries, the member by which a result names its call, and all in an entry."""
+    """Where a wire has them: the list of entries, the member by which a result names its call, and all in an entry.
+
+    Of the spans in an entry those of calls come first, then those of results.
+    """
 
     entries: str
     results: Callable[[bytes], Iterator[re.Match[bytes]]]
-    spans: Callable[[bytes], list[Span]]
+    spans: Callable[[bytes], tuple[list[Span], list[Span]]]
+    # How often that member says an id: calls may have it, too.
+    times: int = 1
 
 
 def named_by(member: str) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
@@ -31,28 +40,52 @@ def named_by(member: str) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
     return re.compile(rb'"%b"[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")' % member.encode(), re.DOTALL).finditer
 
 
-def renamed(body: bytes, rule: IdRule, ids: Ids) -> bytes:
-    """The body with what stands for every id that the rule refuses; the same bytes if it takes them all."""
-    # Every call has its result, so looking for these is enough, and there are few.
-    if rule is ANY or all(_read(match[1], rule) is None for match in ids.results(body)):
-        return body
+def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
+    """The body with what stands for every id that the rule refuses, or that a call had before.
 
-    def rewrite(entry: bytes, _: int) -> list[bytes] | None:
-        refused = [(span, _read(entry[span.start : span.end], rule)) for span in ids.spans(entry)]
-        edits = [(span, encode(call_id(text, rule))) for span, text in refused if text is not None]
+    The same bytes if there is none.
+    """
+    if rule is ANY:
+        return body
+    # Every call has its result, so looking for these is enough, and there are few.
+    named = Counter(match[1] for match in ids.results(body))
+    if all(often <= ids.times and _fits(_read(value), rule) for value, often in named.items()):
+        return body
+    calls: Counter[str] = Counter()
+    results: Counter[str] = Counter()
+
+    def rewrite(entry: bytes, number: int) -> list[bytes] | None:
+        edits: list[tuple[Span, bytes]] = []
+        for spans, count in zip(ids.spans(entry), (calls, results), strict=True):
+            for span in spans:
+                said = _read(entry[span.start : span.end])
+                if not said:
+                    # An empty one is none, and stays the client's.
+                    continue
+                count[said] += 1
+                which = count[said] if count is calls else min(count[said], calls[said])
+                if which > 1 and count is calls:
+                    note = "this id stood before, and is not taken twice"
+                    ledger.approximated(Feature.CALL_ID, ("messages", number), note)
+                given = said if which < 2 else f"{said}_{which}"
+                if which > 1 or not _fits(given, rule):
+                    edits.append((span, encode(call_id(given, rule))))
         return [replaced(entry, edits)] if edits else None
 
     return rewritten(body, ids.entries, _may_have_some, rewrite) or body
 
 
-def _read(value: bytes, rule: IdRule) -> str | None:
-    """The id that a value is, if it is refused; an empty one is none, and stays the client's."""
+def _fits(said: str, rule: IdRule) -> bool:
+    return not said or rule.pattern.fullmatch(said) is not None
+
+
+def _read(value: bytes) -> str:
+    """The id that a value is; what is no text is the provider's to judge."""
     try:
         text = decode(value) if value.startswith(b'"') else None
     except WireError:
-        # What is no text is the provider's to judge.
-        return None
-    return text if isinstance(text, str) and text != "" and rule.pattern.fullmatch(text) is None else None
+        return ""
+    return text if isinstance(text, str) else ""
 
 
 def _may_have_some(body: bytes, start: int, end: int) -> bool:

@@ -60,9 +60,9 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
     return rewritten(body, "messages", _may_think, rewrite)
 
 
-def rename_calls(body: bytes, rule: IdRule) -> bytes:
+def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
     """The body with ids of calls that its provider takes."""
-    return renamed(body, rule, _IDS)
+    return renamed(body, rule, _IDS, ledger)
 
 
 def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
@@ -268,20 +268,21 @@ class _Message:
         return b"".join((b'{"role":"assistant","content":[', blocks, b"]}"))
 
 
-def _ids(message: bytes) -> list[Span]:
-    """Where the ids of calls stand in a message."""
-    found: list[Span] = []
+def _ids(message: bytes) -> tuple[list[Span], list[Span]]:
+    """Where the ids of calls stand in a message, and those of results."""
+    found: tuple[list[Span], list[Span]] = [], []
     for _, span in elements_of(message, "content"):
         members = object_members(message, span.start, span.end) if message[span.start] == _BRACE else []
         types = named(members, "type")
         kind = decode(message[types[-1].value_start : types[-1].value_end]) if types else None
-        found += [member.value for member in named(members, _NAMING.get(str(kind), ""))]
+        for spans, (of, name) in zip(found, _NAMING, strict=True):
+            spans += [member.value for member in named(members, name)] if kind == of else []
     return found
 
 
 _BRACE = ord("{")
-# By type of block, the member that is the id of a call.
-_NAMING = {"tool_use": "id", "tool_result": "tool_use_id"}
+# Types of blocks, and the member that is the id of the call.
+_NAMING = (("tool_use", "id"), ("tool_result", "tool_use_id"))
 _IDS = Ids("messages", named_by("tool_use_id"), _ids)
 _NOT_OPENED = "this provider cannot open the reasoning of another"
 _SEALED = frozenset({"thinking", "redacted_thinking"})

@@ -94,9 +94,9 @@ def prove_calls(body: bytes, ledger: Ledger) -> bytes | None:
     return rewritten(body, "messages", _may_call, rewrite)
 
 
-def rename_calls(body: bytes, rule: IdRule) -> bytes:
+def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
     """The body with ids of calls that its provider takes."""
-    return renamed(body, rule, _IDS)
+    return renamed(body, rule, _IDS, ledger)
 
 
 def rename_cap(body: bytes) -> bytes:
@@ -288,12 +288,16 @@ def _without_proofs(fields: JsonValue) -> JsonObject | None:
     return {key: value for key, value in fields.items() if key not in _BESIDE_PROOFS}
 
 
-def _ids(message: bytes) -> list[Span]:
-    """Where the ids of calls stand in a message."""
-    members = named(object_members(message), "tool_call_id") if message.startswith(b"{") else []
-    for _, span in _calls(message) if message.startswith(b"{") else ():
-        members += named(object_members(message, span.start, span.end), "id")
-    return [member.value for member in members]
+def _ids(message: bytes) -> tuple[list[Span], list[Span]]:
+    """Where the ids of calls stand in a message, and those of results."""
+    if not message.startswith(b"{"):
+        return [], []
+    calls = [
+        member.value
+        for _, span in _calls(message)
+        for member in named(object_members(message, span.start, span.end), "id")
+    ]
+    return calls, [member.value for member in named(object_members(message), "tool_call_id")]
 
 
 _IDS = Ids("messages", named_by("tool_call_id"), _ids)

@@ -70,9 +70,9 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
     return rewritten(body, "input", _may_refer, rewrite)
 
 
-def rename_calls(body: bytes, rule: IdRule) -> bytes:
+def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
     """The body with ids of calls that its provider takes."""
-    return renamed(body, rule, _IDS)
+    return renamed(body, rule, _IDS, ledger)
 
 
 def ask_usage(_body: bytes) -> bytes | None:
@@ -100,12 +100,16 @@ def _told(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
     return encode(user_message(SUMMARY_OPENING + summary))
 
 
-def _ids(item: bytes) -> list[Span]:
-    """Where the id of a call stands in an item."""
-    return [member.value for member in named(object_members(item), "call_id")] if item.startswith(b"{") else []
+def _ids(item: bytes) -> tuple[list[Span], list[Span]]:
+    """Where the id of a call stands in an item, or that of its result."""
+    members = object_members(item) if item.startswith(b"{") else []
+    spans = [member.value for member in named(members, "call_id")]
+    types = named(members, "type")
+    kind = decode(item[types[-1].value_start : types[-1].value_end]) if types else None
+    return ([], spans) if isinstance(kind, str) and kind.endswith("_output") else (spans, [])
 
 
-_IDS = Ids("input", named_by("call_id"), _ids)
+_IDS = Ids("input", named_by("call_id"), _ids, 2)
 _ALSO_WITHOUT_ID = (MESSAGE, FUNCTION_CALL, CUSTOM_CALL)
 # https://github.com/can1357/oh-my-pi/issues/284
 _LONGEST_ID = 64
