@@ -317,7 +317,7 @@ class ChatStreamDecoder:
             if delta:
                 self._delta(delta, choice, events)
         message = choice.get("message")
-        if message:
+        if message and not _is_copy(message, delta):
             self._message(message, choice, events)
         if "error" in choice and (failure := failure_of(choice)) is not None:
             self._fail(failure, events)
@@ -593,3 +593,10 @@ def _logprobs(logprobs: JsonValue, key: str) -> JsonList | None:
 
 def _unreadable(message: str) -> Failure:
     return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message)
+
+
+def _is_copy(message: JsonValue, delta: JsonValue) -> bool:
+    """Whether a message says nothing but what the delta of its chunk says: Writer tells each fragment as both."""
+    if not isinstance(message, dict) or not isinstance(delta, dict):
+        return False
+    return all(value is None or delta.get(key) == value for key, value in message.items())
