@@ -231,3 +231,15 @@ def test_tools_that_the_conversation_removed_are_reported_where_they_were_declar
     found = body["tools"]
     assert isinstance(found, list) and len(found) == 2
     assert losses == ["approximated moved_tools tools[1]", "approximated tool_name tools[2].name"]
+
+
+def test_item_19_other_vendors_words_of_a_chat_client_are_told_in_this_protocols() -> None:
+    body, losses = written(replace(from_chat(said(Text(text="q"))), service_tier="on_demand"))
+    assert body["service_tier"] == "default"
+    assert losses == ["approximated service_tier service_tier"]
+    asked = replace(from_chat(said(Text(text="q"))), reasoning=Reasoning(effort="default"))
+    body, losses = written(asked)
+    assert "reasoning" not in body
+    assert "approximated effort reasoning.effort" in losses
+    body, _ = written(asked, efforts=["none", "default"])
+    assert body["reasoning"] == {"effort": "default", "summary": "auto"}

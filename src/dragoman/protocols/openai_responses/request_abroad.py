@@ -36,12 +36,13 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.tools import encode_format
 from dragoman.protocols.openai_responses.tools_abroad import ToolWriter, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
-from dragoman.rules.effort import drop_sampling, effort_for, nearest
+from dragoman.rules.effort import DEFAULT, drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_strings import watched
 from dragoman.rules.updates import effective
+from dragoman.rules.words import ORDINARY_TIERS
 
 _ANTHROPIC = "anthropic-messages"
 _CHAT = "openai-chat"
@@ -254,6 +255,9 @@ class _Writer:
             ledger.dropped(Feature.EFFORT, ("reasoning", "budget"), "the effort says it")
         if effort is None:
             return None
+        if effort == DEFAULT and DEFAULT not in (abilities.efforts or ()):
+            ledger.approximated(Feature.EFFORT, at, "left out: what the model does by itself is its default")
+            return None
         if abilities.reasons is False:
             ledger.dropped(Feature.EFFORT, at, "the model does not reason")
             return None
@@ -347,7 +351,7 @@ class _Writer:
         if request.metadata is not None:
             body["metadata"] = request.metadata
         if request.service_tier is not None or request.speed is not None:
-            tier = self._tier() if self._messages else request.service_tier
+            tier = self._tier() if self._messages else self._chat_tier(request.service_tier)
             if tier is not None:
                 body["service_tier"] = tier
         if request.moderation is not None:
@@ -363,6 +367,13 @@ class _Writer:
         elif request.stream and self._messages and self._target.upstream == UPSTREAM:
             # Padding of deltas helps nobody behind this library; only OpenAI itself knows the option.
             body["stream_options"] = stream_options(False)
+
+    def _chat_tier(self, tier: str | None) -> str | None:
+        """A tier of a Chat client: what other vendors call theirs there is no word of this protocol."""
+        told = ORDINARY_TIERS.get(tier, tier) if tier is not None else None
+        if told != tier:
+            self._ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), f"{tier!r} is called {told!r} here")
+        return told
 
     def _tier(self) -> str | None:
         request, ledger = self._request, self._ledger
