@@ -79,3 +79,13 @@ def test_counts_of_other_kinds_are_reported_once(details: JsonObject, lost: bool
 def test_later_counts_win_and_nulls_do_not() -> None:
     earlier: JsonObject = {"input_tokens": 5, "output_tokens": 1}
     assert merged_usage(earlier, {"input_tokens": None, "output_tokens": 9}) == {"input_tokens": 5, "output_tokens": 9}
+
+
+def test_item_17_input_that_is_counted_anew_takes_its_cache_along() -> None:
+    earlier: JsonObject = {"input_tokens": 100, "cache_read_input_tokens": 5000, "output_tokens": 1}
+    after: JsonObject = {"input_tokens": 180, "cache_read_input_tokens": 0, "output_tokens": 8}
+    assert merged_usage(earlier, after) == after
+    # The same count with zeros beside it is one that the server left out.
+    same = merged_usage(earlier, {**after, "input_tokens": 100})
+    assert same == {**earlier, "output_tokens": 8}
+    assert merged_usage(earlier, {**after, "input_tokens": 0}) == same

@@ -149,8 +149,15 @@ def _counts_more(extras: Extras) -> bool:
 
 
 def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
-    """Counts of a stream: the later value of each member wins, nothing is added up (U8)."""
-    merged: JsonObject = {**earlier, **counts.news(earlier, later)}
+    """Counts of a stream: the later value of each member wins, nothing is added up (U8).
+
+    Zeros say nothing against what is known, but where the input is counted anew: after a compaction the cache of the
+    history before it is no longer part of the prompt.
+    """
+    anew = counts.count_of(later.get("input_tokens"))
+    recounted = bool(anew) and anew != counts.count_of(earlier.get("input_tokens"))
+    told = {key: value for key, value in later.items() if value is not None} if recounted else None
+    merged: JsonObject = {**earlier, **(counts.news(earlier, later) if told is None else told)}
     # All of them are read again with each event that has some.
     if max([len(merged), *(len(value) for value in merged.values() if isinstance(value, dict))]) > _MOST_MEMBERS:
         raise WireError("/usage", f"at most {_MOST_MEMBERS} members", "more")
