@@ -186,3 +186,17 @@ def test_explained() -> None:
     usage = "Counts(input=7, output=1, cached=9)"
     assert explained(_difference("usages", usage, "Counts(input=16, output=1, cached=9)")) is not None
     assert explained(_difference("usages", usage, "Counts(input=7, output=1, cached=0)")) is None
+
+
+def test_explained_by_what_the_answer_is() -> None:
+    home = "anthropic-messages > anthropic-messages"
+    assert explained(_difference("texts", "\n\na", "a", home)) is not None
+    assert explained(_difference("texts", "\n\na", "a")) is None
+    assert explained(_difference("texts", "a b", "a", home)) is None
+    relay = "openai-chat > openai-chat"
+    assert explained(_difference("relays", r"b'data: [DONE]\n'", r"b'data: [DONE]\n\n'", relay)) is not None
+    assert explained(_difference("relays", r"b'data: [DONE]\n'", r"b'data: [DONE]'", relay)) is None
+    seals = _difference("second seals", "['s']", "[]", "openai-responses > anthropic-messages")
+    assert explained(seals) is None
+    assert explained(replace(seals, mute=True)) is not None
+    assert explained(replace(seals, mute=True, pair="anthropic-messages > anthropic-messages")) is None

@@ -16,7 +16,7 @@ from tools.replaying.journey import Difference
 class Rule(Struct, frozen=True, kw_only=True):
     """One kind of difference and why it is right. Patterns are searched for; `holds` sees both sides.
 
-    `calling` explains it only in answers that call tools.
+    `calling` explains it only in answers that call tools, `mute` in those without calls and text.
     """
 
     kind: str
@@ -25,11 +25,20 @@ class Rule(Struct, frozen=True, kw_only=True):
     said: str = ""
     came: str = ""
     calling: bool = False
+    mute: bool = False
     holds: Callable[[str, str], bool] | None = None
 
 
 def _blank_at_the_end(said: str, came: str) -> bool:
     return said.rstrip() == came.rstrip()
+
+
+def _blank_around(said: str, came: str) -> bool:
+    return said.strip() == came.strip()
+
+
+def _ended_by_a_blank_line(said: str, came: str) -> bool:
+    return said.endswith("[DONE]\\n'") and came == said[:-1] + "\\n'"
 
 
 def _more_cached_than_asked(said: str, came: str) -> bool:
@@ -87,6 +96,36 @@ RULES: tuple[Rule, ...] = (
         why="blank text beside a call is no text, and Messages would refuse it in the next turn",
     ),
     Rule(
+        kind="texts",
+        pair="anthropic-messages > (anthropic-messages|openai-responses)",
+        holds=_blank_around,
+        why="white space before reasoning or a call is no block or item of its own (mapping.md T7); it is reported",
+    ),
+    Rule(
+        kind="relays",
+        holds=_ended_by_a_blank_line,
+        why="a last frame without its blank line would never be read (mapping.md S14)",
+    ),
+    Rule(
+        kind="relays",
+        came=r"another message began inside the stream",
+        why="two answers in one stream are none: the client is told, on the relay too",
+    ),
+    Rule(
+        kind="errors",
+        said=r"^a second message began$",
+        came=r"another message began inside the stream",
+        why="the same, in the words of the library",
+    ),
+    Rule(
+        kind="second seals",
+        pair="openai-responses > anthropic-messages",
+        came=r"^\[\]$",
+        mute=True,
+        why="all that the reasoning led to is an item that only its provider knows (an image, an approval); alone it "
+        "would be refused, so it is dropped with its outcome and reported",
+    ),
+    Rule(
         kind="usages",
         holds=_more_cached_than_asked,
         why="more came from the cache than the prompt counts: it cannot include it",
@@ -97,10 +136,24 @@ RULES: tuple[Rule, ...] = (
         why="arguments that are no JSON object reach a client of objects under this name (mapping.md N3)",
     ),
     Rule(
+        kind="second calls",
+        pair="openai-chat > openai-chat",
+        said=r"arguments='",
+        came=r"arguments=\{'input': ",
+        why="a stream of Chat has functions only; the client gives back what it was told",
+    ),
+    Rule(
         kind="calls",
-        pair="openai-responses > ",
+        pair="openai-(responses|chat) > ",
         came=r"arguments=\{'input': ",
         why="a call of a plain-text tool, for a client or a stream that knows only functions (mapping.md §7)",
+    ),
+    Rule(
+        kind="second calls",
+        pair="openai-responses > anthropic-messages",
+        said=r"arguments='\{",
+        came=r"arguments=\{",
+        why="text that is JSON, given back by a client that knows objects only",
     ),
     Rule(
         kind="calls",
@@ -118,6 +171,7 @@ def explained(difference: Difference) -> Rule | None:
         if (
             rule.kind == difference.kind
             and (difference.calling or not rule.calling)
+            and (difference.mute or not rule.mute)
             and re.search(rule.pair, difference.pair)
             and re.search(rule.said, difference.said)
             and re.search(rule.came, difference.came)

@@ -48,6 +48,8 @@ class Difference(Struct, frozen=True, kw_only=True):
     came: str
     # Whether the answer calls tools.
     calling: bool = False
+    # Whether it says and calls nothing that every client is told.
+    mute: bool = False
 
 
 class Tally(Struct, kw_only=True):
@@ -78,6 +80,7 @@ class _Journey:
                 said=_shown(said),
                 came=_shown(came),
                 calling=bool(self.said.calls),
+                mute=not self.said.calls and not self.said.text.strip(),
             )
         )
 

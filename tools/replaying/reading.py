@@ -206,13 +206,16 @@ def chat_counts(body: Object, choice: object = None) -> Counts | None:
 
 
 def _chat_output(usage: Object) -> int | None:
-    """Tokens of the answer with its reasoning, which xAI counts beside it and only adds to the total."""
+    """Tokens of the answer with its reasoning, which xAI counts beside it and only adds to the total.
+
+    Where it is more than the answer (Vercel's gateway, of Gemini) it cannot be in it, whatever the total says.
+    """
     output, total = number(usage.get("completion_tokens")), number(usage.get("total_tokens"))
     reasoning = number(member(usage, "completion_tokens_details", "reasoning_tokens"))
     asked = number(usage.get("prompt_tokens"))
     if output is None or total is None or reasoning is None or asked is None:
         return output
-    return output + reasoning if asked + output + reasoning == total else output
+    return output + reasoning if reasoning > output or asked + output + reasoning == total else output
 
 
 def _responses(body: Object) -> Said:
