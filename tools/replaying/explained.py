@@ -104,7 +104,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         kind="relays",
         holds=_ended_by_a_blank_line,
-        why="a last frame without its blank line would never be read (mapping.md S14)",
+        why="a last frame without its blank line is dropped by official SDKs (mapping.md §1, rule 1)",
     ),
     Rule(
         kind="relays",

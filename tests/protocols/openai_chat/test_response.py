@@ -470,3 +470,22 @@ def test_item_9_a_call_with_both_members_is_the_one_that_is_filled(kind: str | N
     other: JsonObject = {**both, "type": "custom", "function": {"name": ""}, "custom": {"name": "g", "input": "x"}}
     (free,) = read({"tool_calls": [other]}).parts
     assert free == ToolCall(call_id="a", name="g", arguments="x", form=InputForm.TEXT)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_item_23_a_message_in_the_plural_is_read(several: bool) -> None:
+    message: JsonObject = {"role": "assistant", "content": "Porto."}
+    first: JsonObject = {"role": "assistant", "content": ""}
+    choice: JsonObject = {"index": 0, "finish_reason": "stop", "messages": [first, message] if several else message}
+    ledger = Ledger()
+    answer = CODEC.decode_response({"id": "a", "model": "m", "choices": [choice]}, ask(), ledger)
+    assert losses(ledger) == ({("dropped", "foreign_content", "choices[0].messages")} if several else set())
+    assert isinstance(answer, Response)
+    assert answer.parts == (Text(text="Porto."),)
+
+
+@pytest.mark.parametrize("messages", [None, [], "Porto.", [1]])
+def test_item_23_a_choice_without_any_message_is_none(messages: JsonValue) -> None:
+    choice: JsonObject = {"index": 0, "finish_reason": "stop", "messages": messages}
+    with pytest.raises(WireError):
+        CODEC.decode_response({"id": "a", "model": "m", "choices": [choice]}, ask(), Ledger())

@@ -104,7 +104,7 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
     broken = broken_off(word)
     if broken is not None:
         return broken
-    message = choice.optional_fields("message")
+    message = choice.optional_fields("message") or _last_message(choice, ledger)
     if message is None:
         if reason_of(word or "") is not StopReason.FILTER:
             raise choice.fail("message", "object", None)
@@ -140,6 +140,18 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         alternatives=tuple(other.value for other in choices[1:]),
         extras=_response_rest(fields, choice, message, tier if counted is None else None),
     )
+
+
+def _last_message(choice: Fields, ledger: Ledger) -> Fields | None:
+    """The message where a server (Mistral, seen once) names it in the plural: the last one is the answer."""
+    found = choice.value.get("messages")
+    if isinstance(found, dict):
+        return choice.fields("messages")
+    if not isinstance(found, list) or not found:
+        return None
+    if len(found) > 1:
+        ledger.dropped(Feature.FOREIGN_CONTENT, ("choices", 0, "messages"), "only the last message is the answer")
+    return list(choice.each("messages"))[-1]
 
 
 def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | None) -> Extras | None:
