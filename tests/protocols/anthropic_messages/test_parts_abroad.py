@@ -176,7 +176,7 @@ def test_a_list_of_a_declared_servers_tools_is_sent_back() -> None:
     history = chat(user("q"), assistant(call, listed, "a"), user("n"))
     request = replace(history, tools=(McpTool(label="s", url="https://s", approval="never"),))
     result, ledger = encoded(request)
-    listing = {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": [{"name": "n"}]}
+    listing = {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": [{"name": "n", "input_schema": {}}]}
     assert at(result.body, "messages", 1, "content", 0) == listing
     assert ("approximated", "mcp", "messages[1].parts[1]") in losses(ledger)
     _, ledger = encoded(history)
