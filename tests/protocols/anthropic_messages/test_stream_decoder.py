@@ -183,6 +183,44 @@ def test_item_7_an_id_said_twice_for_two_calls() -> None:
     assert second.call_id not in ("", "t")
 
 
+def _input(index: int, text: str) -> JsonObject:
+    return delta(index, "input_json_delta", partial_json=text)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "meant"),
+    [
+        ([_input(0, '{"x":1}')], ['{"x":1}', "{}"]),
+        ([_input(1, '{"y":2}'), _input(0, '{"x":1}')], ['{"x":1}', '{"y":2}']),
+        ([_input(0, '{"x"'), _input(1, '{"y"'), _input(0, ":1}"), _input(1, ":2}")], ['{"x":1}', '{"y":2}']),
+    ],
+)
+def test_item_7_calls_told_side_by_side_keep_their_arguments(pieces: list[JsonObject], meant: list[str]) -> None:
+    calls = [start(place, type="tool_use", id=f"t{place}", name="f", input={}) for place in (0, 1)]
+    found = parts(told(*calls, *pieces, stop(0), stop(1)))
+    assert [part.arguments for part in found if isinstance(part, ToolCall)] == meant
+
+
+def test_item_7_what_begins_like_all_so_far_may_be_a_value_inside() -> None:
+    call = start(0, type="tool_use", id="t", name="f", input={})
+    inside = parts(told(call, *(_input(0, text) for text in ('{"x":', '{"x":1', "}", "}")), stop(0)))
+    assert inside == (ToolCall(call_id="t", name="f", arguments='{"x":{"x":1}}'),)
+    again = parts(told(call, *(_input(0, text) for text in ('{"x":', '{"x":1', '{"x":1}')), stop(0)))
+    assert again == (ToolCall(call_id="t", name="f", arguments='{"x":1}'),)
+
+
+def test_item_7_blocks_without_an_index_follow_each_other() -> None:
+    numbered = [
+        start(0, type="text", text=""),
+        delta(0, "text_delta", text="Hi"),
+        start(0, type="tool_use", id="t", name="f", input={}),
+        _input(0, '{"x":1}'),
+        stop(0),
+    ]
+    bare = [{name: value for name, value in one.items() if name != "index"} for one in numbered]
+    assert parts(told(*bare)) == (Text(text="Hi"), ToolCall(call_id="t", name="f", arguments='{"x":1}'))
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_item_7_other_arguments_break_the_stream(index: int) -> None:
     events = told(

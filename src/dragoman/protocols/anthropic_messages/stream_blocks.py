@@ -127,6 +127,11 @@ class Block:
         self.start = start
         self.index = -1
 
+    @property
+    def waits(self) -> bool:
+        """Whether more is to be expected although another block begins: servers may tell calls side by side."""
+        return False
+
     def open(self) -> list[Event]:
         """What the start of the block tells."""
         return []
@@ -253,6 +258,11 @@ class _CallBlock(Block):
         call = ToolCall(call_id=call_id, name=name, arguments="", namespace=namespace, form=form, extras=part.extras)
         return [self.announce(call)]
 
+    @property
+    def waits(self) -> bool:
+        said = self._said
+        return not (said.silent and self.start.get("input")) and (said.silent or said.in_doubt or not said.complete())
+
     def say(self, text: str) -> list[Event]:
         pieces = self._quick
         # Only after a whole value, or with a brace, can it be something that was said before.
@@ -265,7 +275,7 @@ class _CallBlock(Block):
             return []
         told = self._tell(self._said.take(text, _ARGUMENTS))
         pieces = self._said.pieces
-        slow = self._unwrapper is not None or not pieces or pieces[-1][-1] in _MAY_BE_WHOLE
+        slow = self._unwrapper is not None or self._said.in_doubt or not pieces or pieces[-1][-1] in _MAY_BE_WHOLE
         self._quick = None if slow or pieces[0].lstrip()[:1] != "{" else pieces
         return told
 

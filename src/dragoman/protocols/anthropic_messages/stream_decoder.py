@@ -23,7 +23,7 @@ from dragoman.errors import WireError
 from dragoman.model.events import Ended, Event, Failed, Heartbeat, Started, Stopped, UsageReported
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.protocols.anthropic_messages.failure import error_object, failure_in_body
 from dragoman.protocols.anthropic_messages.response import make_stop
@@ -43,7 +43,7 @@ from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.halves import Halves
 from dragoman.rules.unknowns import part_place
 from dragoman.wire.fields import Fields
-from dragoman.wire.json import encode
+from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import Frame
 from dragoman.wire.sse import frame as frame_of
 
@@ -72,6 +72,8 @@ class MessagesStreamDecoder:
         self._blocks: dict[int, Block] = {}
         self._usage: JsonObject = {}
         self._stop: Fields | None = None
+        # The last index that was made up for a block without one.
+        self._unnumbered = -1
         # What the first event may bring already: blocks that no event has told, and the end of a message that is whole.
         self._held: dict[int, JsonObject] = {}
         self._whole_stop: Fields | None = None
@@ -181,7 +183,10 @@ class MessagesStreamDecoder:
     def _read_start(self, event: JsonObject) -> list[Event]:
         events = self._begin()
         fields = Fields(event)
-        index = fields.integer("index")
+        index = fields.optional_integer("index")
+        if index is None:
+            # Some servers do not number what comes one by one.
+            index = self._unnumbered = self._unnumbered - 1
         start = fields.object("content_block")
         self._unknowns.members(event, _EVENT)
         again = self._blocks.get(index)
@@ -189,8 +194,12 @@ class MessagesStreamDecoder:
             # Begun twice; only the input may be new.
             again.start = {**again.start, **start}
             return events
-        # A block that was left open ends where the next one begins.
+        # A block that was left open ends where the next one begins; a call may still wait for its arguments.
+        waiting = {number: block for number, block in self._blocks.items() if block.waits and number != index}
+        for number in waiting:
+            del self._blocks[number]
         events += self._close_blocks()
+        self._blocks = waiting
         events += self._tell_held(index)
         # A block that is begun again by its own event is told by that.
         self._held.pop(index, None)
@@ -199,7 +208,7 @@ class MessagesStreamDecoder:
         return events + block.open()
 
     def _read_delta(self, event: JsonObject) -> list[Event]:
-        index, delta = event.get("index"), event.get("delta")
+        index, delta = self._index_of(event), event.get("delta")
         if type(delta) is not dict or type(index) is not int:
             raise WireError("", "a delta and its index", "something else")
         block = self._blocks.get(index)
@@ -234,6 +243,11 @@ class MessagesStreamDecoder:
             self._unknowns.members(delta, DELTA_MEMBERS[kind], at)
         return events
 
+    def _index_of(self, event: JsonObject) -> JsonValue:
+        """The index that an event names; the latest open block's if it names none."""
+        index = event.get("index")
+        return next(reversed(self._blocks), self._unnumbered) if index is None else index
+
     def _waiting(self, delta: JsonObject) -> Block | None:
         """The call that arguments at the index of no block are for: the one that waits for them."""
         waiting = [block for block in self._blocks.values() if "input_json_delta" in block.takes]
@@ -245,7 +259,10 @@ class MessagesStreamDecoder:
         return None
 
     def _read_stop(self, event: JsonObject) -> list[Event]:
-        block = self._blocks.pop(Fields(event).integer("index"), None)
+        index = self._index_of(event)
+        if type(index) is not int:
+            raise WireError("/index", "integer", kind_of(index))
+        block = self._blocks.pop(index, None)
         self._unknowns.members(event, _EVENT, part_place(block.index if block is not None else None))
         return block.close() if block is not None else []
 
