@@ -244,6 +244,12 @@ def test_pitfall_068_done_without_a_finish_is_a_whole_answer() -> None:
     assert answer(fragment(id="a", name="f", arguments="{}")).stop.reason is StopReason.TOOL_CALL
 
 
+@pytest.mark.parametrize("words", [("length", "stop"), ("stop", "length"), ("length", "", "stop")])
+def test_item_14_a_cut_that_is_said_before_or_after_a_plain_end_is_one(words: tuple[str, ...]) -> None:
+    told = answer(chunk({"content": "a"}), *(chunk({"content": ""}, word) for word in words))
+    assert told.stop.reason is StopReason.LENGTH
+
+
 def test_pitfall_069_a_closed_stream_is_whole_only_after_a_finish() -> None:
     assert answer(chunk({"content": "a"}, "stop"), done=False).parts == (Text(text="a"),)
     events = heard([chunk({"content": "a"})], done=False)

@@ -35,7 +35,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
-from dragoman.model.response import Usage
+from dragoman.model.response import StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_chat.details import nested_blocks, repeats_itself
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in, failure_of
@@ -58,7 +58,7 @@ from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
 from dragoman.protocols.openai_chat.think import INLINE, THOUGHT, InlineThinking
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import news
-from dragoman.rules.ends import at_cap, broken_off, said, settled
+from dragoman.rules.ends import at_cap, broken_off, reason_of, said, settled
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.halves import UNREADABLE, Halves
@@ -333,8 +333,10 @@ class ChatStreamDecoder:
         if broken is not None:
             self._fail(broken, events)
             return
-        self._finish = finish
-        self._sequence = stop_string(choice)
+        if self._finish is None or reason_of(finish) is not StopReason.END:
+            # An end that is said again in a plainer word was the first.
+            self._finish = finish
+        self._sequence = stop_string(choice) or self._sequence
         self._state = _State.FINISHED
         self._end_parts(events)
 
