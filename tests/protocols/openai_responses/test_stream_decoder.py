@@ -61,9 +61,10 @@ CALL: JsonObject = {"type": "function_call", "id": "fc_1", "call_id": "c", "name
         [at("function_call_arguments.delta", delta='{"a":'), at("function_call_arguments.delta", delta="1}")],
         [at("function_call_arguments.done", arguments='{"a":1}')],
         [at("function_call_arguments.delta", delta='{"a":'), at("function_call_arguments.done", arguments='{"a":1}')],
+        [at("function_call_arguments.delta", delta=text) for text in ('{"a"', '{"a":', "1}", '{"a":1}')],
         [],
     ],
-    ids=["deltas", "done alone", "done with more", "item alone"],
+    ids=["deltas", "done alone", "done with more", "all so far", "item alone"],
 )
 def test_pitfall_049_arguments_are_told_once(events: list[JsonObject]) -> None:
     stream = [

@@ -17,6 +17,8 @@ from dragoman.rules.unwrap import InputUnwrapper
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode_text
 
+_BEFORE_VALUES = (":", "[", ",")
+
 
 class GrowingCall(GrowingItem):
     """A function or free-text call; one without a name is held until it has one."""
@@ -40,8 +42,17 @@ class GrowingCall(GrowingItem):
     def arguments_delta(self, event: JsonObject) -> None:
         """More of the arguments, or of the free text."""
         delta = event.get("delta")
-        if delta and type(delta) is str:
+        if not delta or type(delta) is not str:
+            return
+        if delta[0] == "{" and self._piece.pieces and self.kind != CUSTOM_CALL:
+            delta = self._new(delta)
+        if delta:
             self._grow(delta)
+
+    def _new(self, delta: str) -> str:
+        """What is new in a piece that says all so far again; where it may be a value inside, it is taken as that."""
+        told = self._piece.text
+        return delta if told.rstrip()[-1:] in _BEFORE_VALUES or not delta.startswith(told) else delta[len(told) :]
 
     def arguments_done(self, event: JsonObject) -> None:
         """The whole arguments, or the whole free text."""
