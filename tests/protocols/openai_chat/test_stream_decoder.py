@@ -250,6 +250,29 @@ def test_item_14_a_cut_that_is_said_before_or_after_a_plain_end_is_one(words: tu
     assert told.stop.reason is StopReason.LENGTH
 
 
+@pytest.mark.parametrize("place", ["0", 0.0, 1, None])
+def test_item_7_the_only_choice_is_the_answer_whatever_its_index(place: JsonValue) -> None:
+    chunks: list[JsonObject] = [{"choices": [{"index": place, "delta": {"content": text}}]} for text in ("a", "b")]
+    end: JsonObject = {"choices": [{"index": place, "delta": {}, "finish_reason": "stop"}]}
+    assert answer(*chunks, end).parts == (Text(text="ab"),)
+
+
+def test_item_7_a_list_of_calls_that_is_none_and_entries_that_are_null() -> None:
+    call: JsonObject = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+    shapes: list[JsonValue] = [call, [None, call]]
+    for calls in shapes:
+        (part,) = answer(chunk({"tool_calls": calls}), chunk({}, "tool_calls")).parts
+        assert isinstance(part, ToolCall) and part.call_id == "a"
+
+
+def test_item_3_reasoning_that_is_said_again_at_the_end_is_told_once() -> None:
+    begun = [chunk({"reasoning_content": "a"}), chunk({"reasoning_content": "b"}), chunk({"content": "c"})]
+    told = answer(*begun, chunk({"reasoning_content": "ab", "content": ""}, "stop"))
+    assert [part.text for part in told.parts if isinstance(part, Thinking | Text)] == ["ab", "c"]
+    more = answer(*begun, chunk({"reasoning_content": "b"}, "stop"))
+    assert [part.text for part in more.parts if isinstance(part, Thinking | Text)] == ["ab", "c", "b"]
+
+
 def test_pitfall_069_a_closed_stream_is_whole_only_after_a_finish() -> None:
     assert answer(chunk({"content": "a"}, "stop"), done=False).parts == (Text(text="a"),)
     events = heard([chunk({"content": "a"})], done=False)

@@ -150,6 +150,8 @@ class ChatStreamDecoder:
         self._usual_choice: list[str] = []
         self._calls = CallAssembly(asked, mint, ledger, self._unknowns, self._next_index)
         self._thinking = ThinkingRun()
+        # The text of all reasoning that is over.
+        self._thought: list[str] = []
         self._inline = InlineThinking() if asked.target.abilities.inline_thinking else None
         self._refusal: list[str] = []
         self._citations: list[Citation] = []
@@ -158,6 +160,8 @@ class ChatStreamDecoder:
         self._finish: str | None = None
         self._sequence: tuple[str, str] | None = None
         self._told_choices = False
+        # The index of the choice that came first, which is not always 0, nor a number.
+        self._place: JsonValue = None
         # The question was filtered; without an answer that is why.
         self._filtered = False
         # Whether `tool_calls` came: some servers say the same in `function_call` as well.
@@ -275,10 +279,13 @@ class ChatStreamDecoder:
         for choice in choices:
             if not isinstance(choice, dict):
                 raise WireError("/choices/0", "object", kind_of(choice))
-            if choice.get("index"):
-                self._other_choice()
-            else:
+            place = choice.get("index") or 0
+            if self._place is None:
+                self._place = place
+            if place == self._place:
                 self._choice(choice, events)
+            else:
+                self._other_choice()
 
     def _start(self, chunk: JsonObject, events: list[Event]) -> None:
         self._state = _State.RUNNING
@@ -378,7 +385,7 @@ class ChatStreamDecoder:
             return
         usual = delta.keys() <= _USUAL
         rare = not usual and self._rarely(delta, events)
-        if rare or get("reasoning_content") or get("reasoning"):
+        if (rare or get("reasoning_content") or get("reasoning")) and not self._thought_again(delta, choice):
             self._reason(delta, events)
         content = get("content")
         if content:
@@ -509,6 +516,14 @@ class ChatStreamDecoder:
         if text:
             self._think(text, events)
 
+    def _thought_again(self, delta: JsonObject, choice: JsonObject) -> bool:
+        """Whether the last chunk says all reasoning once more, after the text; it must say nothing else of it."""
+        if not self._thought or self._run is _THINKING or not choice.get("finish_reason"):
+            return False
+        said = [value for key in _RARE_REASONING if (value := delta.get(key))]
+        thought = "".join(self._thought)
+        return bool(said) and all(value == thought for value in said)
+
     def _think(self, text: str, events: list[Event]) -> None:
         if self._run is not _THINKING:
             self._open(_THINKING, events)
@@ -522,12 +537,17 @@ class ChatStreamDecoder:
         events.append(PartGrew(self._index, TextDelta(text)))
 
     def _call(self, calls: JsonValue, events: list[Event], *, modern: bool = True) -> None:
+        if isinstance(calls, dict):
+            # A list of one, forgotten.
+            calls = [calls]
         if not isinstance(calls, list):
             raise WireError("/choices/0/delta/tool_calls", "array", kind_of(calls))
         self._modern = self._modern or (modern and any(calls))
         if self._run is not _NONE:
             self._end_run(events)
         for fragment in calls:
+            if fragment is None:
+                continue
             if not isinstance(fragment, dict):
                 raise WireError("/choices/0/delta/tool_calls/0", "object", kind_of(fragment))
             self._calls.take(fragment, events)
@@ -544,6 +564,7 @@ class ChatStreamDecoder:
                 events.append(PartStarted(self._index, Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)))
             else:
                 events.append(PartGrew(self._index, SealSet(seal)))
+            self._thought += self._thinking.pieces
             self._thinking = ThinkingRun()
         events.append(PartEnded(self._index))
 
