@@ -15,6 +15,11 @@ from dragoman.model.parts import Part, Text
 
 def with_blanks(parts: Sequence[Part]) -> list[tuple[int, Part]]:
     """The parts with their places; blank text stands at the beginning of the text that follows it directly."""
+    for part in parts:
+        if type(part) is Text and (not part.text or part.text.isspace()):
+            break
+    else:
+        return list(enumerate(parts))
     found: list[tuple[int, Part]] = []
     for index, part in enumerate(parts):
         if type(part) is Text and found and is_blank(before := found[-1][1]) and part.text:

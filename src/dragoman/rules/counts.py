@@ -29,15 +29,16 @@ def news(earlier: JsonObject, later: JsonObject) -> JsonObject:
 
 
 def spelled(usage: JsonObject) -> JsonObject:
-    """Counts with numbers where a server writes their text."""
-    return {
-        key: spelled(value)
-        if isinstance(value, dict)
-        else count_of(value)
-        if isinstance(value, str) and value.isascii() and value.isdigit()
-        else value
-        for key, value in usage.items()
-    }
+    """Counts with numbers where a server writes their text; the same object where none does."""
+    others: JsonObject = {}
+    for key, value in usage.items():
+        if isinstance(value, dict):
+            inner = spelled(value)
+            if inner is not value:
+                others[key] = inner
+        elif isinstance(value, str) and value.isascii() and value.isdigit():
+            others[key] = count_of(value)
+    return {**usage, **others} if others else usage
 
 
 def inclusive(

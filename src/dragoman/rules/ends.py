@@ -145,6 +145,8 @@ def broken_off(word: str | None) -> Failure | None:
 
 def _plain(word: str) -> str:
     """A word without its writer's habits: `FINISH_REASON_MAX_TOKENS`, `content_filter: RECITATION`, `tool-calls`."""
+    if word in ENDS:
+        return word
     plain = word.rpartition(":")[2].strip().lower().replace("-", "_").replace(" ", "_")
     return plain if plain in _NO_REASON else plain.removeprefix("finish_reason_")
 
@@ -154,11 +156,17 @@ _CUT = "the provider's word for the end is not known, and the answer looks cut: 
 
 def settled(stop: Stop, ledger: Ledger, *, cut: bool) -> Stop:
     """The stop; one that nobody knows, of an answer that looks cut, must not pass for a good end."""
-    known = said(stop.native) and reason_of(stop.native) is not StopReason.OTHER
-    if not cut or known or stop.reason in (StopReason.REFUSAL, StopReason.SEQUENCE):
+    if not cut or is_known(stop):
         return stop
     ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), _CUT)
     return replace(stop, reason=_LENGTH)
+
+
+def is_known(stop: Stop) -> bool:
+    """Whether a stop says by itself how the answer ended: nobody has to look whether it was cut."""
+    if said(stop.native) and reason_of(stop.native) is not StopReason.OTHER:
+        return True
+    return stop.reason in (StopReason.REFUSAL, StopReason.SEQUENCE)
 
 
 def at_cap(usage: Usage | None, cap: int | None) -> bool:

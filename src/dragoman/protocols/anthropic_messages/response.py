@@ -28,7 +28,7 @@ from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_hom
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.rules import arguments
 from dragoman.rules.arguments_said import CallsSeen
-from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, said, settled
+from dragoman.rules.ends import at_cap, broken_off, has_open_call, is_known, reason_of, said, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import legacy_call_id, object_suffix
 from dragoman.rules.labels import label
@@ -63,13 +63,15 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         fields.skip("content")
     else:
         parts = decode_answer_parts(fields, asked, ledger)
-    cut = has_open_call(parts) or at_cap(counted, asked.request.max_tokens)
+    stop = decode_stop(fields, parts)
+    if not is_known(stop):
+        stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
     return Response(
         origin=NAME,
         id=label(fields, "id", ledger) or "",
         model=label(fields, "model", ledger) or "",
         parts=parts,
-        stop=settled(decode_stop(fields, parts), ledger, cut=cut),
+        stop=stop,
         usage=counted,
         extras=fields.rest(NAME),
     )

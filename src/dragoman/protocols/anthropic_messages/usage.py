@@ -35,7 +35,9 @@ _TIERS = Words(
 
 def decode_usage(usage: Fields) -> Usage:
     """Read token counts; what is only known here is kept for the way home."""
-    usage = Fields(counts.spelled(usage.value), usage.path)
+    told = counts.spelled(usage.value)
+    if told is not usage.value:
+        usage = Fields(told, usage.path)
     uncached = usage.optional_integer("input_tokens") or 0
     written = usage.optional_integer("cache_creation_input_tokens")
     read = usage.optional_integer("cache_read_input_tokens")

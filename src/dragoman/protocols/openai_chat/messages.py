@@ -109,7 +109,7 @@ class MessageDecoder:
             if type(calls) is not list:
                 return None
             for call in calls:
-                part = _plain_call(call)
+                part = plain_call(call)
                 if part is None or part.name in self._text_tools:
                     return None
                 parts.append(part)
@@ -184,7 +184,7 @@ class MessageDecoder:
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
 
 
-def _plain_call(call: JsonValue) -> ToolCall | None:
+def plain_call(call: JsonValue) -> ToolCall | None:
     """A function call of the usual shape, exactly as `decode_call` reads it; None if it has any other."""
     if type(call) is not dict or len(call) != 3 or call.get("type") != "function":
         return None

@@ -15,15 +15,16 @@ from dragoman.rules import ids
 
 EXTRA_CONTENT = "extra_content"
 PROVEN = (EXTRA_CONTENT, BESIDE, "thought_signature")
+_NAMES = frozenset(PROVEN)
 _SIGNATURES = frozenset({"thought_signature", "thought_signatures"})
 _RULES = (ids.ANTHROPIC, ids.CHAT, ids.RESPONSES)
 
 
 def call_proof(call: JsonObject) -> JsonObject:
     """The members of a call that prove it; those of its function under `function`."""
-    found: JsonObject = {key: call[key] for key in PROVEN if _says(call.get(key))}
+    found: JsonObject = {key: call[key] for key in PROVEN if key in call and _says(call[key])}
     inner = call.get("function")
-    if isinstance(inner, dict):
+    if isinstance(inner, dict) and not _NAMES.isdisjoint(inner):
         nested: JsonObject = {key: inner[key] for key in PROVEN if _says(inner.get(key))}
         if nested:
             found["function"] = nested
@@ -32,6 +33,8 @@ def call_proof(call: JsonObject) -> JsonObject:
 
 def message_proof(message: JsonObject) -> JsonObject:
     """The members of a message or a delta that prove its text: those with a signature in them."""
+    if _NAMES.isdisjoint(message):
+        return {}
     return {key: _unmarked(message[key]) for key in PROVEN[:2] if _signed(message.get(key))}
 
 

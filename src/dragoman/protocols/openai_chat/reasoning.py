@@ -92,7 +92,9 @@ def read_said(message: Fields) -> Said | None:
     """The plain text of a message's reasoning; equal text in two members counts once."""
     found: Said | None = None
     for field in REASONING_FIELDS:
-        value = message.value.get(field)
+        if field not in message.value:
+            continue
+        value = message.value[field]
         if value is None or value == "":
             message.skip(field)
             continue

@@ -36,6 +36,7 @@ from dragoman.protocols.openai_chat.messages import (
     decode_call,
     decode_legacy_call,
     encode_call_home,
+    plain_call,
     write_call,
 )
 from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
@@ -80,7 +81,7 @@ from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usa
 from dragoman.rules import ids
 from dragoman.rules.arguments import or_empty
 from dragoman.rules.arguments_said import CallsSeen
-from dragoman.rules.ends import at_cap, broken_off, has_open_call, reason_of, settled
+from dragoman.rules.ends import at_cap, broken_off, has_open_call, is_known, reason_of, settled
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.labels import label, moment
 from dragoman.wire.fields import Fields
@@ -128,7 +129,8 @@ def decode_response(body: JsonObject, asked: Asked, ledger: Ledger) -> Response 
         # Counts that cannot be read are no reason to fail.
         note = f"the provider's usage cannot be read: {kind_of(usage)}"
         ledger.dropped(Feature.USAGE, ("usage",), note)
-    stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
+    if not is_known(stop):
+        stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
     return Response(
         origin=NAME,
         id=label(fields, "id", ledger) or "",
@@ -183,10 +185,10 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
         content = _split(content[0], asked.target)
     if thinking is not None:
         parts.append(thinking)
-    proof = message_proof(message.value)
-    if proof:
-        message.skip(*proof)
-        parts.append(proof_part("", proof, asked.target))
+    signed = message_proof(message.value)
+    if signed:
+        message.skip(*signed)
+        parts.append(proof_part("", signed, asked.target))
     logprobs = choice.optional_fields("logprobs")
     citations = tuple(decode_annotation(one) for one in message.each("annotations"))
     said = _decode_logprobs(logprobs, "content")
@@ -194,7 +196,7 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
     if citations and not texts:
         texts.append(len(content))
         content.append(Text(text=""))
-    if texts:
+    if texts and (citations or said):
         # What hangs on the text of the whole message is told with the last of it.
         content[texts[-1]] = replace(content[texts[-1]], citations=citations, logprobs=said or None)
     parts += content
@@ -205,12 +207,15 @@ def _decode_message(message: Fields, choice: Fields, asked: Asked, ledger: Ledge
     seen = CallsSeen()
     given: set[str] = set()
     for position, fragment in enumerate(message.each("tool_calls")):
-        proof = call_proof(fragment.value)
-        bare = Fields(without_proof(fragment.value, proof), fragment.path) if proof else fragment
-        forms = [inner for key in ("function", "custom") if (inner := fragment.optional_fields(key)) is not None]
-        if not _says_call(fragment, forms, ledger):
-            continue
-        part = decode_call(bare, lenient=True)
+        proof: JsonObject = {}
+        part = plain_call(fragment.value)
+        if part is None:
+            proof = call_proof(fragment.value)
+            bare = Fields(without_proof(fragment.value, proof), fragment.path) if proof else fragment
+            forms = [inner for key in ("function", "custom") if (inner := fragment.optional_fields(key)) is not None]
+            if not _says_call(fragment, forms, ledger):
+                continue
+            part = decode_call(bare, lenient=True)
         if seen.again(part.call_id, part.name, part.arguments):
             continue
         if not part.call_id or part.call_id in given:

@@ -69,14 +69,20 @@ class _Reading:
 
     def __init__(self, usage: JsonObject) -> None:
         self._usage = usage
-        self._read: dict[str, set[str]] = {"": set()}
+        self._read: dict[str, set[str]] = {place: set() for place in _HOME}
         self.unread: list[str] = []
 
     def count(self, names: tuple[str, ...], details: tuple[str, ...] = ()) -> int | None:
         """The first of these members that holds a count."""
+        place = details[0] if details else ""
+        home = self._usage.get(place) if place else self._usage
+        if type(home) is dict and type(usual := home.get(names[0])) is int and count_of(usual) is not None:
+            # The first place of all, where nearly every server has it.
+            self._read[place].add(names[0])
+            return usual
         for key in (*details, ""):
             owner = self._usage.get(key) if key else self._usage
-            if not isinstance(owner, dict):
+            if not isinstance(owner, dict) or owner.keys().isdisjoint(names):
                 continue
             for name in names:
                 value = owner.get(name)
@@ -88,7 +94,7 @@ class _Reading:
                     continue
                 if name == names[0] and key in _HOME and bool(key) == bool(details):
                     # Under any other name it stays as it is, for the way home.
-                    self._read.setdefault(key, set()).add(name)
+                    self._read[key].add(name)
                 return found
         return None
 
@@ -96,8 +102,9 @@ class _Reading:
         """What the model does not hold, or holds under another name."""
         rest: JsonObject = {}
         for key, value in self._usage.items():
-            if isinstance(value, dict) and key in _HOME:
-                value = {name: count for name, count in value.items() if name not in self._read.get(key, ())} or None
+            if key in _HOME and isinstance(value, dict):
+                read = self._read[key]
+                value = {name: count for name, count in value.items() if name not in read} or None
             if value is not None and key not in self._read[""]:
                 rest[key] = value
         return Extras(origin=NAME, fields=rest) if rest else None

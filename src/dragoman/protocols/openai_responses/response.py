@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import (
     Compaction,
@@ -126,11 +126,14 @@ def cancelled() -> Failure:
 
 def _again(item: Fields, calls: CallsSeen) -> bool:
     """Whether an item is a function call that was said before, under the same id (S15)."""
-    if item.value.get("type") != FUNCTION_CALL or not item.value.get("call_id"):
+    said = item.value
+    if said.get("type") != FUNCTION_CALL or not said.get("call_id"):
         return False
-    said = [item.value.get(key) for key in ("call_id", "name", "arguments")]
-    call_id, name, arguments = [value if isinstance(value, str) else "" for value in said]
-    return calls.again(call_id, name, arguments)
+    return calls.again(_word(said.get("call_id")), _word(said.get("name")), _word(said.get("arguments")))
+
+
+def _word(value: JsonValue) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> Stop:

@@ -54,7 +54,8 @@ def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage |
             apart=apart,
             priced=not PRICED.isdisjoint(usage.value),
         )
-        counts = replace(counts, input=everything, cache_write=once)
+        if everything != counts.input or once != counts.cache_write:
+            counts = replace(counts, input=everything, cache_write=once)
     return replace(counts, extras=Extras(origin=NAME, fields=beyond)) if beyond else counts
 
 
