@@ -32,6 +32,8 @@ def spelled(usage: JsonObject) -> JsonObject:
     """Counts with numbers where a server writes their text; the same object where none does."""
     others: JsonObject = {}
     for key, value in usage.items():
+        if type(value) is int:
+            continue
         if isinstance(value, dict):
             inner = spelled(value)
             if inner is not value:

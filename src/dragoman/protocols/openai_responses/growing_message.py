@@ -42,7 +42,9 @@ class GrowingMessage(GrowingItem):
         piece = self._growing.get(position) if type(position) is int else None
         if piece is None or piece.index is None:
             piece = self._open(position, _TEXT)
-        piece.add(delta)
+        # As `piece.add` does it, without one call more for every event.
+        piece.pieces.append(delta)
+        piece.length += len(delta)
         logprobs = event.get("logprobs")
         text = TextDelta(delta, logprobs) if logprobs and type(logprobs) is list else TextDelta(delta)
         self.telling.out.append(PartGrew(piece.index or 0, text))

@@ -31,13 +31,13 @@ class GrowingReasoning(GrowingItem):
         """More of a summary."""
         delta, position = event.get("delta"), event.get("summary_index")
         if delta and type(delta) is str:
-            self._grow(position if type(position) is int else 0, delta, ThinkingKind.SUMMARY)
+            self._grow(position if type(position) is int else 0, delta, _SUMMARY)
 
     def text_delta(self, event: JsonObject) -> None:
         """More of the reasoning itself."""
         delta = event.get("delta")
         if delta and type(delta) is str:
-            self._grow(_downwards(event.get("content_index")), delta, ThinkingKind.FULL)
+            self._grow(_downwards(event.get("content_index")), delta, _FULL)
 
     def summary_done(self, event: JsonObject) -> None:
         """A whole summary."""
@@ -165,6 +165,8 @@ class GrowingReasoning(GrowingItem):
         self.telling.out.append(PartGrew(self._index, TextDelta(delta)))
 
 
+# Members of an enumeration are looked up slowly; these are asked for with every delta.
+_SUMMARY, _FULL = ThinkingKind.SUMMARY, ThinkingKind.FULL
 # What an announcement may already hold.
 _TOLD = ("summary", "content", "encrypted_content")
 

@@ -56,6 +56,7 @@ class StreamDecoder:
         self._unknowns = self._telling.unknowns
         self._items = GrowingItems(self._telling)
         self._by_id = self._items.by_id
+        self._by_index = self._items.by_index
         self._started = False
         self._over = False
         # What a relayed stream would need to break off in order: its last number, response and finished items.
@@ -89,7 +90,12 @@ class StreamDecoder:
                 if not _is_known(event):
                     self._unknowns.members(event, EVENT_MEMBERS)
                 name = event.get("item_id")
-                item = self._by_id.get(name) if type(name) is str else None
+                if type(name) is str:
+                    item = self._by_id.get(name)
+                else:
+                    # Some servers name none.
+                    index = event.get("output_index")
+                    item = self._by_index.get(index) if type(index) is int else None
                 if type(item) is not route[0] or item.done:
                     self._begin({})
                     item = self._items.of_event(event, route[0], route[1])
