@@ -10,6 +10,7 @@ from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from dragoman.model.events import (
+    ArgumentsDelta,
     Ended,
     Event,
     Failed,
@@ -461,8 +462,20 @@ class SlowDecoder(ChatStreamDecoder):
 TEXT = st.sampled_from(["", "a", "<think>", "</think>", "b "])
 FRAGMENTS: st.SearchStrategy[JsonValue] = st.lists(
     st.fixed_dictionaries(
-        {"index": st.integers(0, 1), "function": st.fixed_dictionaries({"arguments": st.sampled_from(["", "{", "}"])})},
-        optional={"id": st.just("a"), "name": st.just("f")},
+        {
+            "index": st.integers(0, 1),
+            "function": st.fixed_dictionaries(
+                {"arguments": st.sampled_from(["", "{", '"a":1', "}", "} ", " "])},
+                optional={"name": st.sampled_from([None, "", "f", 0]), "more": st.just(1)},
+            ),
+        },
+        optional={
+            "id": st.sampled_from([None, "", "a", "b", 0]),
+            "name": st.just("f"),
+            "type": st.just("function"),
+            "custom": st.sampled_from([None, {}]),
+            "more": st.just(1),
+        },
     ),
     max_size=2,
 )
@@ -472,7 +485,17 @@ DELTA: st.SearchStrategy[JsonValue] = st.one_of(
     st.fixed_dictionaries({"reasoning": TEXT}),
     st.fixed_dictionaries({"tool_calls": FRAGMENTS}),
     st.fixed_dictionaries({"": TEXT}),
-    st.fixed_dictionaries({}, optional={"content": TEXT, "reasoning_content": TEXT, "refusal": TEXT, "role": TEXT}),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "content": st.none() | TEXT,
+            "reasoning_content": st.none() | TEXT,
+            "refusal": st.none() | TEXT,
+            "role": TEXT,
+            "tool_calls": st.none() | FRAGMENTS,
+            "more": st.just(1),
+        },
+    ),
     st.just({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}}]}),
 )
 CHUNK = st.builds(
@@ -499,3 +522,15 @@ def test_a_delta_that_continues_takes_the_short_way() -> None:
     decoder = ChatStreamDecoder(ask(F), mint(), Ledger())
     decoder.feed(Frame(None, encode(chunk({"content": "a"}))))
     assert decoder._next(chunk({"content": "b"})) == PartGrew(0, TextDelta("b"))
+    beside: JsonObject = {"role": "assistant", "content": "c", "reasoning_content": None, "tool_calls": []}
+    assert decoder._next(chunk(beside)) == PartGrew(0, TextDelta("c"))
+    assert decoder._next(chunk({**beside, "refusal": "no"})) is None
+
+
+def test_arguments_that_continue_take_the_short_way() -> None:
+    decoder = ChatStreamDecoder(ask(F), mint(), Ledger())
+    decoder.feed(Frame(None, encode(fragment(0, id="x", name="f", arguments='{"a"'))))
+    grew = PartGrew(0, ArgumentsDelta(":1"))
+    assert decoder._next(fragment(0, arguments=":1")) == grew
+    assert decoder._next(fragment(0, id=None, type="function", name="", arguments=":1")) == grew
+    assert decoder._next(fragment(0, id="y", type="function", name="f", arguments=":1")) is None

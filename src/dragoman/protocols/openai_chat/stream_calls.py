@@ -45,6 +45,7 @@ _NAME = "/choices/0/delta/tool_calls/0/function/name"
 _DIGITS = 10
 # No value begins with these.
 _INSIDE = ("}", "]", ":", ",")
+_NOTHING = (None, "")
 
 
 class CallAssembly:
@@ -70,10 +71,12 @@ class CallAssembly:
 
     def next(self, fragment: JsonValue) -> PartGrew | None:
         """The one event of a fragment that only brings more arguments, exactly as `take` tells it; None for others."""
-        if type(fragment) is not dict or len(fragment) != 2:
+        if type(fragment) is not dict:
             return None
         inner, index = fragment.get("function"), fragment.get("index")
-        if type(inner) is not dict or len(inner) != 1 or type(index) is not int:
+        if type(inner) is not dict or type(index) is not int:
+            return None
+        if (len(fragment) != 2 or len(inner) != 1) and not _only_continues(fragment, inner):
             return None
         call, more = self._owners.by_index.get(index), inner.get("arguments")
         if type(more) is not str or not more or call is None:
@@ -357,6 +360,13 @@ class CallAssembly:
             if call.unwrapper.bent:
                 self._ledger.approximated(Feature.ARGUMENTS, ("parts", call.told), BENT)
         events.append(PartEnded(call.told))
+
+
+def _only_continues(fragment: JsonObject, inner: JsonObject) -> bool:
+    """Whether a fragment is no opening, though it has an empty id, an empty name or a type."""
+    if fragment.get("id") not in _NOTHING or inner.get("name") not in _NOTHING or fragment.get("custom"):
+        return False
+    return fragment.keys() <= _KNOWN and inner.keys() <= _INNER
 
 
 def _word(value: JsonValue, key: str) -> str:

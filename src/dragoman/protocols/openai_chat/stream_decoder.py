@@ -128,6 +128,15 @@ _SAID_IN: dict[str, _Run] = {
 }
 
 
+def _says_one(delta: JsonObject) -> bool:
+    """Whether only one member of a delta says anything; some servers write the role and nulls into every one."""
+    spoken = 0
+    for key, value in delta.items():
+        if value and key != "role":
+            spoken += 1
+    return spoken == 1 and delta.keys() <= _USUAL
+
+
 class ChatStreamDecoder:
     """Reads one stream."""
 
@@ -227,7 +236,9 @@ class ChatStreamDecoder:
             return None
         get = choice.get
         delta = get("delta")
-        if type(delta) is not dict or len(delta) != 1 or get("finish_reason", absent) is not None:
+        if type(delta) is not dict or get("finish_reason", absent) is not None:
+            return None
+        if len(delta) != 1 and not _says_one(delta):
             return None
         if get("logprobs", absent) is not None or get("index", absent):
             return None
