@@ -240,7 +240,7 @@ class ChatStreamDecoder:
             return None
         if len(delta) != 1 and not _says_one(delta):
             return None
-        if get("logprobs", absent) is not None or get("index", absent):
+        if get("logprobs", absent) is not None or get("index", absent) or self._place:
             return None
         text = delta.get(self._continued) if self._continued else None
         if text is None:
