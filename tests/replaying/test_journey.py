@@ -194,7 +194,7 @@ def test_explained_by_what_the_answer_is() -> None:
     assert explained(_difference("texts", "\n\na", "a")) is None
     assert explained(_difference("texts", "a b", "a", home)) is None
     relay = "openai-chat > openai-chat"
-    assert explained(_difference("relays", r"b'data: [DONE]\n'", r"b'data: [DONE]\n\n'", relay)) is not None
+    assert explained(_difference("relays", r"b'xdata: [DONE]\n'", r"b'data: [DONE]\n\n'", relay)) is not None
     assert explained(_difference("relays", r"b'data: [DONE]\n'", r"b'data: [DONE]'", relay)) is None
     seals = _difference("second seals", "['s']", "[]", "openai-responses > anthropic-messages")
     assert explained(seals) is None
