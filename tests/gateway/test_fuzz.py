@@ -52,9 +52,13 @@ def fuzz() -> Iterator[FuzzedHouse]:
         yield house
 
 
+# What is no error of ours: a model that refuses to sum up what is to be compacted.
+UNSAID = b"the provider gave no summary of the conversation"
+
+
 def check(fuzz: FuzzedHouse, protocol: str, answer: Answer, *, native: bool = False) -> None:
     """A reply in the client's own words, no error of ours, and nothing said about it elsewhere."""
-    assert answer.status < 500, answer
+    assert answer.status < 500 or (answer.status == 502 and UNSAID in answer.body), answer
     check_reply(protocol, answer, native=native)
     fuzz.check_silence()
 

@@ -41,6 +41,10 @@ def encode_cap(request: Request, writing: Writing) -> int:
     """The output cap, which this protocol demands (D1)."""
     if request.prewarm:
         writing.ledger.approximated(Feature.PREWARM, ("prewarm",), "asked for by an output cap of 0")
+        if request.max_tokens:
+            writing.ledger.dropped(
+                Feature.MAX_TOKENS, ("max_tokens",), "a request that only warms the cache says nothing"
+            )
         return 0
     if request.max_tokens is not None:
         return request.max_tokens

@@ -82,7 +82,11 @@ class _Reading:
             return usual
         for key in (*details, ""):
             owner = self._usage.get(key) if key else self._usage
-            if not isinstance(owner, dict) or owner.keys().isdisjoint(names):
+            if not isinstance(owner, dict):
+                if owner is not None and key not in self.unread:
+                    self.unread.append(key)
+                continue
+            if owner.keys().isdisjoint(names):
                 continue
             for name in names:
                 value = owner.get(name)

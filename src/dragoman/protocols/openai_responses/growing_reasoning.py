@@ -114,7 +114,8 @@ class GrowingReasoning(GrowingItem):
         matches = paired(numbered, told, (in_place, fits, _any))
         for (position, text), match in zip(numbered, matches, strict=True):
             if match is None:
-                self._complete(_downwards(position) if full else position, text, kind)
+                # Nobody told it, though another may have said the same words.
+                self._complete(_downwards(position) if full else position, text, kind, again=True)
             elif match[1].fits(text):
                 self._complete(match[0], text, kind)
             else:
@@ -137,11 +138,11 @@ class GrowingReasoning(GrowingItem):
     def _said(self) -> str:
         return "".join([piece.text for piece in self._pieces.values()])
 
-    def _complete(self, key: int, whole: JsonValue, kind: ThinkingKind) -> None:
+    def _complete(self, key: int, whole: JsonValue, kind: ThinkingKind, *, again: bool = False) -> None:
         if type(whole) is not str:
             return
         piece = self._pieces.get(key)
-        if piece is None and self._says(whole):
+        if piece is None and not again and self._says(whole):
             return
         missing = whole if piece is None else "" if len(whole) <= piece.length else piece.missing(whole)
         if missing:
