@@ -55,11 +55,13 @@ def inclusive(
         ledger.approximated(Feature.USAGE, ("usage", "cache_write"), "the same tokens as those read; counted once")
         return total_input, 0
     cached = (read or 0) + (written or 0)
-    if cached > total_input or (apart and cached):
+    if cached > total_input or (apart and cached >= _BLOCK):
         ledger.approximated(Feature.USAGE, ("usage", "input"), "cached tokens were not in the total and are added")
         return total_input + cached, written
     return total_input, written
 
 
+# Caches hold blocks of many tokens: a total that is off by a few says nothing about them.
+_BLOCK = 16
 # Members by which OpenRouter's counts are known (https://openrouter.ai/docs/use-cases/usage-accounting).
 PRICED = frozenset({"cost", "cost_details", "is_byok"})
