@@ -446,3 +446,13 @@ def test_item_18_an_error_in_place_of_a_stream_is_one(client: str) -> None:
     body = b'{"type":"error","error":{"type":"overloaded_error","message":"too busy"}}'
     assert b"too busy" in translator.feed(body) + translator.close()
     assert translator.failure is not None and translator.failure.message == "too busy"
+
+
+def test_item_7_calls_that_nobody_can_put_together_are_relayed_as_they_came() -> None:
+    pieces = [("a", '{"x":'), ("b", "1}")]
+    calls = [{"index": n, "id": i, "function": {"name": "f", "arguments": a}} for n, (i, a) in enumerate(pieces)]
+    chunks = [{"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls]
+    said = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+    said += b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
+    translator = StreamTranslator(source="openai-chat", target="openai-chat")
+    assert translator.feed(said) + translator.close() == said

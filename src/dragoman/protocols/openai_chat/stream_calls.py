@@ -55,6 +55,8 @@ class CallAssembly:
         self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns, next_index: Callable[[], int]
     ) -> None:
         self._table = asked.table
+        # A client of the server's own protocol gets every byte, and puts calls together by itself.
+        self._home = asked.request.origin in ("", NAME)
         self._target = asked.target
         self._mint = mint
         self._ledger = ledger
@@ -217,7 +219,8 @@ class CallAssembly:
         bare = any(call.name and not call.ended and call.said.silent for call in self._owners.calls)
         for index in tuple(self._twins):
             self._end_twin(index, events)
-        self._check_pieces()
+        if not self._home:
+            self._check_pieces()
         for call in self._owners.calls:
             if call.told < 0 and call.name:
                 self._announce(call, events)
