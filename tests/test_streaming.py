@@ -10,6 +10,7 @@ from anthropic._streaming import SSEDecoder as AnthropicDecoder
 from openai._streaming import SSEDecoder as OpenaiDecoder
 
 from dragoman import StreamTranslator, WireError, translate_request, translate_response
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import PROTOCOLS
 from tests.sdk.providers import Turn
@@ -448,11 +449,84 @@ def test_item_18_an_error_in_place_of_a_stream_is_one(client: str) -> None:
     assert translator.failure is not None and translator.failure.message == "too busy"
 
 
-def test_item_7_calls_that_nobody_can_put_together_are_relayed_as_they_came() -> None:
-    pieces = [("a", '{"x":'), ("b", "1}")]
-    calls = [{"index": n, "id": i, "function": {"name": "f", "arguments": a}} for n, (i, a) in enumerate(pieces)]
+def call_fragments(*calls: JsonObject) -> bytes:
     chunks = [{"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls]
     said = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
-    said += b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
-    translator = StreamTranslator(source="openai-chat", target="openai-chat")
-    assert translator.feed(said) + translator.close() == said
+    return (
+        said + b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
+    )
+
+
+def opened(index: int, call_id: str, arguments: str, name: str = "f") -> JsonObject:
+    return {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
+
+
+def events_of(*events: JsonObject) -> bytes:
+    return b"".join(b"event: %b\ndata:%b\n\n" % (str(one["type"]).encode(), json.dumps(one).encode()) for one in events)
+
+
+def input_delta(index: int, text: str) -> JsonObject:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": "input_json_delta", "partial_json": text}}
+
+
+def tool_start(index: int, call_id: str) -> JsonObject:
+    block: JsonObject = {"type": "tool_use", "id": call_id, "name": "f", "input": {}}
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+MESSAGE_START: JsonObject = {
+    "type": "message_start",
+    "message": {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": {}},
+}
+MESSAGE_ENDS: tuple[JsonObject, ...] = (
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
+    {"type": "message_stop"},
+)
+ITEM: JsonObject = {"type": "function_call", "id": "i", "call_id": "a", "name": "f", "arguments": ""}
+# Whose arguments are put where they belong; the others nobody can put together.
+CONTINUED = "a call that begins with the rest of another's"
+DOUBTFUL: dict[str, tuple[str, bytes]] = {
+    CONTINUED: (CHAT, call_fragments(opened(0, "a", '{"x":'), opened(1, "b", "1}"))),
+    "two values for one call": (CHAT, call_fragments(opened(0, "a", '{"x":1}'), opened(0, "a", '{"x":2}'))),
+    "arguments of no call": (
+        CHAT,
+        call_fragments({"index": 0, "function": {"arguments": '{"x":2}'}}, opened(1, "a", "")),
+    ),
+    "two values for one block": (
+        MESSAGES,
+        events_of(
+            MESSAGE_START, tool_start(0, "a"), input_delta(0, '{"x":1}'), input_delta(0, '{"x":2}'), *MESSAGE_ENDS
+        ),
+    ),
+    "arguments at the index of no block": (
+        MESSAGES,
+        events_of(MESSAGE_START, tool_start(0, "a"), tool_start(1, "b"), input_delta(7, '{"x":2}'), *MESSAGE_ENDS),
+    ),
+    "arguments that end differently": (
+        RESPONSES,
+        events_of(
+            {"type": "response.created", "response": {"id": "r", "output": []}},
+            {"type": "response.output_item.added", "output_index": 0, "item": ITEM},
+            {"type": "response.function_call_arguments.delta", "item_id": "i", "output_index": 0, "delta": '{"x":1}'},
+            {"type": "response.output_item.done", "output_index": 0, "item": {**ITEM, "arguments": '{"x":2}'}},
+            {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}},
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("cut", [1, 1_000_000], ids=["byte by byte", "at once"])
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_item_7_calls_that_nobody_can_put_together_are_relayed_as_they_came(case: str, cut: int) -> None:
+    protocol, said = DOUBTFUL[case]
+    translator = StreamTranslator(source=protocol, target=protocol)
+    out = b"".join(translator.feed(said[at : at + cut]) for at in range(0, len(said), cut))
+    assert out + translator.close() == said
+
+
+@pytest.mark.parametrize("case", [case for case in DOUBTFUL if case != CONTINUED])
+def test_item_7_such_calls_are_never_told_to_others(case: str) -> None:
+    protocol, said = DOUBTFUL[case]
+    translator = StreamTranslator(source=protocol, target=CHAT if protocol != CHAT else MESSAGES)
+    told = translator.feed(said) + translator.close()
+    assert translator.failure is not None and b'"error"' in told

@@ -22,6 +22,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from dragoman.errors import DragomanError, WireError
 from dragoman.model.events import (
     Ended,
@@ -81,6 +83,8 @@ class StreamTranslator:
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
         asked = asked_by(request, outer)
+        if outer is inner and not collect:
+            asked = replace(asked, relayed=True)
         seed = (request.body if request is not None else b"") + source.encode()
         # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
         minted = mint or derived_mint(seed + b" written")

@@ -46,7 +46,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     `render_turn` writes parts of an assistant turn as the provider's own blocks, to be sealed (V1); `origin` is the
     protocol the provider speaks, which the events of a stream do not tell. `answer_id` is the id of the answer where it
-    was given away before; `summarises` says that the answer is the summary that stands for a compaction (K1).
+    was given away before; `summarises` says that the answer is the summary that stands for a compaction (K1), and
+    `relayed` that its bytes go on as they came: the client puts calls together by itself, and no doubt of ours counts.
     """
 
     request: Request
@@ -57,6 +58,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     origin: str = ""
     answer_id: str = ""
     summarises: bool = False
+    relayed: bool = False
 
 
 class Mint(Struct, frozen=True, kw_only=True):

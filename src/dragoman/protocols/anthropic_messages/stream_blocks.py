@@ -242,7 +242,7 @@ class _CallBlock(Block):
     takes = frozenset({"input_json_delta"})
 
     def open(self) -> list[Event]:
-        self._said = ArgumentsSaid()
+        self._said = ArgumentsSaid(free=self.reading.asked.relayed)
         # What was told, while nothing but its end, or a brace, can keep more from being told as it comes.
         self._quick: list[str] | None = None
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
@@ -312,8 +312,8 @@ class _CallBlock(Block):
         return events
 
 
-class _AgainBlock(Block):
-    """A call under an id that another one had: nothing if it says the same, a call of its own if it does not (N2)."""
+class _GatheredBlock(Block):
+    """A call whose input is put together before anything is told of it."""
 
     __slots__ = ("_pieces",)
     takes = frozenset({"input_json_delta"})
@@ -325,6 +325,10 @@ class _AgainBlock(Block):
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
         self._pieces.append(text_of(delta, "partial_json"))
         return []
+
+
+class _AgainBlock(_GatheredBlock):
+    """A call under an id that another one had: nothing if it says the same, a call of its own if it does not (N2)."""
 
     def close(self) -> list[Event]:
         name, said = self.reading.calls[text_of(self.start, "id")]
@@ -335,19 +339,8 @@ class _AgainBlock(Block):
         return [*block.open(), *(event for piece in self._pieces for event in block.say(piece)), *block.close()]
 
 
-class _HostedBlock(Block):
+class _HostedBlock(_GatheredBlock):
     """A call that the provider runs: told whole once its input is complete."""
-
-    __slots__ = ("_pieces",)
-    takes = frozenset({"input_json_delta"})
-
-    def open(self) -> list[Event]:
-        self._pieces: list[str] = []
-        return []
-
-    def grow(self, kind: str, delta: JsonObject) -> list[Event]:
-        self._pieces.append(text_of(delta, "partial_json"))
-        return []
 
     def close(self) -> list[Event]:
         text = "".join(self._pieces)

@@ -253,7 +253,8 @@ class MessagesStreamDecoder:
         waiting = [block for block in self._blocks.values() if "input_json_delta" in block.takes]
         if len(waiting) == 1:
             return waiting[0]
-        if text_of(delta, "partial_json").strip() and any(said.silent for _, said in self._reading.calls.values()):
+        silent = not self._reading.asked.relayed and any(said.silent for _, said in self._reading.calls.values())
+        if silent and text_of(delta, "partial_json").strip():
             # A call without arguments may have been run already, and with the wrong ones.
             raise WireError("/index", "the index of an open call", "another")
         return None

@@ -55,8 +55,7 @@ class CallAssembly:
         self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns, next_index: Callable[[], int]
     ) -> None:
         self._table = asked.table
-        # A client of the server's own protocol gets every byte, and puts calls together by itself.
-        self._home = asked.request.origin in ("", NAME)
+        self._relayed = asked.relayed
         self._target = asked.target
         self._mint = mint
         self._ledger = ledger
@@ -126,7 +125,7 @@ class CallAssembly:
             call = self._open(index, given, custom, fragment, events)
         else:
             if name and given and index is not None and self._is_twin(call, index, arguments):
-                self._twins[index] = (call, ArgumentsSaid())
+                self._twins[index] = (call, ArgumentsSaid(free=self._relayed))
                 self._twin_said(index, arguments, events)
                 arguments = ""
             self._owners.follow(call, index, given)
@@ -219,7 +218,7 @@ class CallAssembly:
         bare = any(call.name and not call.ended and call.said.silent for call in self._owners.calls)
         for index in tuple(self._twins):
             self._end_twin(index, events)
-        if not self._home:
+        if not self._relayed:
             self._check_pieces()
         for call in self._owners.calls:
             if call.told < 0 and call.name:
@@ -246,7 +245,7 @@ class CallAssembly:
 
     def _lose(self, call: Call, bare: bool) -> None:
         """A call that never got a name: nobody can run it."""
-        if bare and not call.said.silent:
+        if bare and not self._relayed and not call.said.silent:
             # They may well be the arguments that another call is without.
             raise WireError(_ARGUMENTS, "the name of the call they are for", "none")
         if call.extras is not None:
@@ -273,6 +272,8 @@ class CallAssembly:
         self._owners.loose = ""
         rest: JsonObject = {key: value for key, value in fragment.items() if key not in _KNOWN and value is not None}
         call = Call(index, given, custom, Extras(origin=NAME, fields=rest) if rest else None)
+        if self._relayed:
+            call.said = ArgumentsSaid(free=True)
         self._owners.calls.append(call)
         self._latest.append(call)
         self._owners.open_calls[call] = None
@@ -294,7 +295,7 @@ class CallAssembly:
             # Some servers say all of it so far each time.
             whole = name.startswith(call.name) and not declared(call.name + name)
             call.name = name if whole or declared(name) else call.name + name
-        elif declared(name) or declared(call.name + name):
+        elif not self._relayed and (declared(name) or declared(call.name + name)):
             # It was told before its name was whole: a tool that nobody meant must not be run.
             raise WireError(_NAME, "the name that the call has already", "another")
 

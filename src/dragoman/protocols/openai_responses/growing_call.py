@@ -115,7 +115,7 @@ class GrowingCall(GrowingItem):
     def repeat(self, body: JsonObject) -> None:
         """Report what the call says beside itself; fail if it is the same call with other arguments."""
         self._report(body)
-        if body.get("call_id") == self.call_id and not self.fits(body):
+        if body.get("call_id") == self.call_id and not self.telling.asked.relayed and not self.fits(body):
             raise _differs(_arguments(body))
 
     def _report(self, body: JsonObject) -> None:
@@ -161,7 +161,7 @@ class GrowingCall(GrowingItem):
         if type(whole) is not str or not whole:
             return
         missing = _says_more(self._piece.text, whole) if self._piece.pieces else whole
-        if missing is None:
+        if missing is None and not self.telling.asked.relayed:
             raise _differs(whole)
         if missing:
             self._grow(missing)
