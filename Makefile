@@ -15,7 +15,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check laws golden docs server clients attack bench bench-gateway clean
+.PHONY: help setup run test check core laws golden docs server clients attack bench bench-gateway clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ check: $(STAMP) $(WITH_CLIENTS) ## format, lint, types, import contracts, tests:
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PYTEST) $(if $(WITH_CLIENTS),,--ignore=tests/clients)
+
+core: $(STAMP) ## the quick loop: the tests of the translation itself, without a gateway or a process
+	$(PYTEST) tests/model tests/wire tests/rules tests/protocols tests/golden
 
 laws: $(STAMP) ## the properties that hold for every protocol
 	$(PYTEST) tests/laws

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 # What every client is asked to do, unless it has no such feature.

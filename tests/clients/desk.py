@@ -24,7 +24,8 @@ from msgspec import Struct
 from dragoman.config.keys import new_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.clients.installing import INSTALLERS, NODE, PACKAGES, PLACE, installed
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES, check_request
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.sdk.oracles import check_request
 from tests.server.process import Process
 
 # Generous: several clients start at once on a busy machine.

@@ -18,7 +18,7 @@ from tests.clients.desk import Desk, Received
 from tests.clients.evidence import proofs
 from tests.clients.installing import NODE, PACKAGES
 from tests.media import png
-from tests.sdk.oracles import CHAT
+from tests.sdk.names import CHAT
 
 PLACE = Path(__file__).parent / "node"
 PICTURE = base64.b64encode(png()).decode()

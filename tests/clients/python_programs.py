@@ -18,7 +18,7 @@ from tests.clients.cells import PROTOCOLS, Client
 from tests.clients.desk import Desk, Received, python_of
 from tests.clients.evidence import proofs
 from tests.clients.node_programs import PICTURE, Outcome
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 PLACE = Path(__file__).parent / "python"
 # This very Python: the SDKs that the project itself is tested with.

@@ -15,7 +15,7 @@ from tests.clients.cells import Claim, Client
 from tests.clients.desk import LOCAL_MODEL, Desk, Done, Received, npm_program
 from tests.clients.evidence import entries, proofs
 from tests.media import png
-from tests.sdk.oracles import CHAT, MESSAGES
+from tests.sdk.names import CHAT, MESSAGES
 
 CLIENT = Client(
     name="Claude Code",

@@ -25,7 +25,7 @@ from tests.clients.desk import LOCAL_MODEL, PATIENCE, Desk, Done, Received, npm_
 from tests.clients.evidence import entries, proofs
 from tests.clients.tap import tapped
 from tests.media import png
-from tests.sdk.oracles import CHAT, RESPONSES
+from tests.sdk.names import CHAT, RESPONSES
 
 CLIENT = Client(
     name="Codex",

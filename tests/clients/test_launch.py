@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.desk import Desk
-from tests.sdk.oracles import CHAT, MESSAGES
+from tests.sdk.names import CHAT, MESSAGES
 from tests.server.process import ROOT
 
 SAID = "all is well"

@@ -7,7 +7,7 @@ import pytest
 from tests.clients.cells import Claim, Client
 from tests.clients.desk import Desk
 from tests.clients.node_programs import PROVES, SCRIPTS, Outcome, Programs, conversation, prove_thinking
-from tests.sdk.oracles import MESSAGES, RESPONSES
+from tests.sdk.names import MESSAGES, RESPONSES
 
 OPENAI = Client(name="OpenAI SDK for Node", package="openai", more=("streaming", "stored state"))
 ANTHROPIC = Client(

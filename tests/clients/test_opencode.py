@@ -25,7 +25,7 @@ from tests.clients.cells import PROTOCOLS, Claim, Client
 from tests.clients.desk import NOWHERE, PATIENCE, Desk, Received, npm_program
 from tests.clients.evidence import proofs
 from tests.media import png
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 CLIENT = Client(name="OpenCode", package="opencode-ai", more=("edit a file", "subagent", "compaction"))
 # Its provider packages, by the protocol that each of them speaks; all are part of the program.

@@ -20,7 +20,7 @@ from tests.clients.python_programs import (
     requests,
     statuses,
 )
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 BY_TOOL = ("structured output by tool",)
 NO_REASONING = "it neither shows reasoning of Chat Completions nor sends it back"

@@ -8,7 +8,7 @@ from tests.clients.cells import Claim, Client
 from tests.clients.desk import Desk
 from tests.clients.evidence import proofs
 from tests.clients.node_programs import CITY, PROVES, SCRIPTS, Outcome, Programs, conversation, prove_thinking
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 CLIENT = Client(name="Vercel AI SDK", package="ai", more=("streaming",))
 ANTHROPIC, STATELESS, STORED = "@ai-sdk/anthropic", "@ai-sdk/openai", "@ai-sdk/openai, stored"

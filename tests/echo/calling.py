@@ -7,7 +7,7 @@ import json
 
 from dragoman.echo.flight import EchoFlight, open_echo
 from dragoman.http.flight import Call
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 Json = dict[str, object]
 

@@ -20,7 +20,8 @@ from tests.echo.calling import (
     streamed,
     text_of,
 )
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES, check_answer, check_request, check_stream
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.sdk.oracles import check_answer, check_request, check_stream
 
 TOOLS = ("weather", "news")
 # `slow` says the same as `text`; how it says it is the flight's business. The others do not end well.

@@ -13,7 +13,7 @@ from dragoman.echo.embeddings import EMBEDDING_MODEL, embed
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.echo.calling import asked, message_of
-from tests.sdk.oracles import CHAT, MESSAGES
+from tests.sdk.names import CHAT, MESSAGES
 
 URL = "echo:/embeddings"
 

@@ -12,7 +12,8 @@ from dragoman.errors import BadAnswer, TimedOut, Truncated
 from dragoman.http.flight import Flight
 from dragoman.streaming import StreamTranslator
 from tests.echo.calling import LIMIT, PATIENCE, PROTOCOLS, collected, fly, pieces, question, text_of
-from tests.sdk.oracles import CHAT, MESSAGES, check_stream
+from tests.sdk.names import CHAT, MESSAGES
+from tests.sdk.oracles import check_stream
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:

@@ -9,7 +9,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Audio, Document, FileRef, Image, Inline, Part, Passages, PlainText, Text, Url
 from dragoman.model.request import Request
 from dragoman.protocols.registry import codec_of
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 
 def request(protocol: str, **members: object) -> Request:

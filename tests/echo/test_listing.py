@@ -8,7 +8,7 @@ from openai.types import Model
 
 from dragoman.echo.listing import listed, one_listed
 from dragoman.echo.models import echo_models
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 
 def test_a_messages_client_can_read_the_list() -> None:

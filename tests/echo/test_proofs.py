@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dragoman.echo.proofs import encrypted, opened, sealed, signature
 from dragoman.model.parts import Thinking
 from tests.echo.calling import PROTOCOLS, Json, answered, asked, blocks_of, message_of, next_turn, question, text_of
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

@@ -25,7 +25,7 @@ from tests.echo.calling import (
     question,
     text_of,
 )
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 BASES = {MESSAGES: "echo:/v1", CHAT: "echo:", RESPONSES: "echo:"}
 

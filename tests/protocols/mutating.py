@@ -19,7 +19,7 @@ from dragoman.errors import RefusedError, WireError
 from dragoman.translate import LossLine, translate_request
 from tests.golden.story import read
 from tests.sdk.annotations import faults
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.sdk.stories import FILES, MODELS, NAMES
 
 Path = tuple[str | int, ...]

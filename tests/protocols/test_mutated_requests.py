@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import WireError
 from dragoman.translate import translate_failure, translate_request
 from tests.protocols.mutating import Case, cases, is_at_its_place, is_carried, is_fault, is_reported, tell
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 _WORD = "a word of tuning: newer versions know more of them, and an empty one is none"
 _OWN = "the inside of a tool's own output is told as JSON text, whatever it is"

@@ -9,9 +9,9 @@ import pytest
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.ids import ANTHROPIC, ANY, CHAT, MISTRAL_LIKE, RESPONSES, IdRule, call_id
-from tests.sdk import oracles
+from tests.sdk import names
 
-A, C, R = oracles.MESSAGES, oracles.CHAT, oracles.RESPONSES
+A, C, R = names.MESSAGES, names.CHAT, names.RESPONSES
 LONG = "c" * 65
 
 

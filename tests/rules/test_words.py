@@ -12,7 +12,8 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.words import Words
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import translate_request, translate_response
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES, check_answer, check_stream
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.sdk.oracles import check_answer, check_stream
 
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 PAIRS = [(provider, client) for provider in PROTOCOLS for client in PROTOCOLS if provider != client]

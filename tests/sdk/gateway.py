@@ -12,7 +12,8 @@ from dragoman.streaming import StreamTranslator
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.clients import EVENT_STREAM
 from tests.sdk.digging import Object
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES, check_request
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.sdk.oracles import check_request
 from tests.sdk.providers import Turn, answer, stream
 
 PATHS = {"/v1/messages": MESSAGES, "/v1/chat/completions": CHAT, "/v1/responses": RESPONSES}

@@ -20,22 +20,19 @@ from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import BaseModel, ValidationError
 
 from tests.sdk.annotations import MISSING, UNKNOWN, Fault, faults
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.sdk.open_responses import response_faults
 from tests.sdk.streams import Told, check_stream
 
 __all__ = [
-    "CHAT",
     "IN_ANSWERS",
     "IN_REQUESTS",
-    "MESSAGES",
-    "RESPONSES",
     "Told",
     "check_answer",
     "check_request",
     "check_stream",
 ]
 
-MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 Allowed = dict[tuple[str, str], str]
 
 _OLDER_CLAUDE = "sampling left the types with API version 2026-10-21; older models still take it"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sdk.digging import Object, dig, dig_object, dig_objects, dig_text
 from tests.sdk.gateway import Gateway
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.sdk.providers import ENCRYPTED, SIGNATURE, Call, Turn
 from tests.sdk.users import PIXEL, QUESTION, RESULTS, SCHEMA, TOOLS, USERS
 

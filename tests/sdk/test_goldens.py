@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.sdk.digging import Object, dig_object, dig_objects, dig_text
-from tests.sdk.oracles import CHAT, MESSAGES, check_answer, check_request, check_stream
+from tests.sdk.names import CHAT, MESSAGES
+from tests.sdk.oracles import check_answer, check_request, check_stream
 from tests.sdk.stories import FILES, Outcome, outcomes
 
 

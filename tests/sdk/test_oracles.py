@@ -10,16 +10,8 @@ from openai.types.responses.response_create_params import ResponseCreateParams
 
 from tests.sdk.annotations import UNKNOWN, Fault, faults
 from tests.sdk.digging import Object, dig_object
-from tests.sdk.oracles import (
-    CHAT,
-    IN_ANSWERS,
-    IN_REQUESTS,
-    MESSAGES,
-    RESPONSES,
-    check_answer,
-    check_request,
-    check_stream,
-)
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.sdk.oracles import IN_ANSWERS, IN_REQUESTS, check_answer, check_request, check_stream
 from tests.sdk.samples import SAMPLES, as_stream
 
 HELLO: Object = {"role": "user", "content": "hi"}

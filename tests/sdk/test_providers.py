@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES, check_answer, check_stream
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.sdk.oracles import check_answer, check_stream
 from tests.sdk.providers import Call, Turn, answer, stream
 
 CALLS = (Call("call_1", "get_weather", '{"city":"Paris"}'), Call("call_2", "get_time"))

@@ -14,7 +14,8 @@ from dragoman.streaming import StreamTranslator
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.clients import replay
 from tests.sdk.digging import Object, dig, dig_object, dig_objects, dig_text
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES, check_answer, check_stream
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.sdk.oracles import check_answer, check_stream
 from tests.sdk.providers import Call, Turn, answer, stream
 from tests.sdk.samples import SAMPLES, VECTORS, as_stream, events_of
 

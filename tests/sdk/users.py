@@ -14,7 +14,7 @@ from openai.types.responses.response_input_item_param import FunctionCallOutput
 
 from tests.sdk.clients import Handler, anthropic_client, openai_client
 from tests.sdk.digging import Object
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 QUESTION = "How is the weather in Paris, what time is it, and what does it look like?"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, ChatCo
 from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
 
 from tests.sdk.clients import Handler, anthropic_client, openai_client
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.servers.reading import Heard, of_completion, of_message, of_response
 from tests.servers.recordings import Recording
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.servers.recordings import Counts, Says, Turn
 
 # What an end is called by each protocol (mapping.md §17); a refusal that is said ends as any text does.

@@ -12,7 +12,7 @@ from _pytest.mark import ParameterSet
 from dragoman.translate import LossLine
 from tests.sdk.clients import BASE
 from tests.sdk.gateway import PATHS
-from tests.sdk.oracles import CHAT, MESSAGES, RESPONSES
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.servers.gateway import Gateway
 from tests.servers.programs import PROGRAMS, QUESTION
 from tests.servers.reading import check
