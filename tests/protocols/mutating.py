@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from anthropic.types.beta.message_create_params import MessageCreateParams
 from msgspec import Struct
@@ -145,6 +146,8 @@ def tell(protocol: str, body: object) -> tuple[Told, ...]:
     return tuple(_told(protocol, text, target) for target in NAMES if target != protocol)
 
 
+# Every mutation of a request is compared with that same request.
+@lru_cache(maxsize=64)
 def _told(protocol: str, text: str, target: str) -> Told:
     try:
         out = translate_request(text, source=protocol, target=target, model=MODELS[target])
@@ -155,15 +158,21 @@ def _told(protocol: str, text: str, target: str) -> Told:
 
 def is_fault(case: Case) -> bool:
     """Whether the vendor's types see a fault that was not there before; null is none where absence is none."""
-    before = _faults(case.protocol, case.body)
+    before = _faults_before(case.protocol, case.request)
     if not _faults(case.protocol, case.mutated) - before:
         return False
-    missed = isinstance(case.path[-1], str) and _faults(case.protocol, case.without) - before
-    return case.mutation != "null" or bool(missed)
+    if case.mutation != "null":
+        return True
+    return isinstance(case.path[-1], str) and bool(_faults(case.protocol, case.without) - before)
 
 
-def _faults(protocol: str, body: object) -> set[str]:
-    return {str(fault) for fault in faults(TYPES[protocol], body, models=False)}
+@lru_cache(maxsize=1)
+def _faults_before(protocol: str, request: str) -> frozenset[str]:
+    return _faults(protocol, json.loads(request))
+
+
+def _faults(protocol: str, body: object) -> frozenset[str]:
+    return frozenset(str(fault) for fault in faults(TYPES[protocol], body, models=False))
 
 
 def is_at_its_place(error: WireError | RefusedError, case: Case) -> bool:

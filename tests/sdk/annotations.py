@@ -78,20 +78,13 @@ def faults(annotation: object, value: object, path: str = "", models: bool = Tru
 
 def _union_faults(annotation: object, value: object, path: str, models: bool) -> list[Fault]:
     """The faults against the branch that fits best: objects are told apart by their literal members first."""
-    branches = [branch for branch in map(_bare, typing.get_args(annotation)) if models or not _is_model(branch)]
-    branches = [
-        inner
-        for branch in branches
-        for inner in (typing.get_args(branch) if typing.get_origin(branch) is typing.Union else (branch,))
-        if models or not _is_model(_bare(inner))
-    ]
+    branches, objects = _branches(annotation, models)
     if isinstance(value, dict):
-        objects = [branch for branch in branches if _members(_bare(branch)) is not None]
-        meant = objects if len(objects) == 1 else [branch for branch in objects if _is_meant(_bare(branch), value)]
+        meant = objects if len(objects) == 1 else tuple(one for one in objects if _is_meant(_bare(one), value))
         if objects and not meant and not any(_takes_any_object(branch) for branch in branches):
             told = {name: value[name] for name in ("type", "role", "object") if name in value}
             return [Fault(path, WRONG, f"no branch of the union is told by {told or sorted(value)}")]
-        branches = meant + [branch for branch in branches if branch not in objects]
+        branches = meant + tuple(branch for branch in branches if branch not in objects)
     tried = [faults(branch, value, path, models) for branch in branches]
     if not tried:
         return [_wrong(path, _name(annotation), value)]
@@ -99,17 +92,38 @@ def _union_faults(annotation: object, value: object, path: str, models: bool) ->
     return min(tried, key=lambda found: (any(fault.path == path for fault in found), len(found)))
 
 
+@cache
+def _branches(annotation: object, models: bool) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """The branches of a union and of the unions in it; and those of them that are objects."""
+    outer = [branch for branch in map(_bare, typing.get_args(annotation)) if models or not _is_model(branch)]
+    branches = tuple(
+        inner
+        for branch in outer
+        for inner in (typing.get_args(branch) if typing.get_origin(branch) is typing.Union else (branch,))
+        if models or not _is_model(_bare(inner))
+    )
+    return branches, tuple(branch for branch in branches if _members(_bare(branch)) is not None)
+
+
 def _is_meant(annotation: object, value: Mapping[str, object]) -> bool:
     """Whether no literal member says that another branch is meant."""
-    for name, member in (_members(annotation) or {}).items():
-        inner = _bare(member.annotation)
-        if typing.get_origin(inner) is not typing.Literal:
-            continue
-        if name in value and value[name] not in typing.get_args(inner):
+    for name, words, demanded in _literals(annotation):
+        if name in value and value[name] not in words:
             return False
-        if name not in value and member.required and name == "type":
+        if name not in value and demanded and name == "type":
             return False
     return True
+
+
+@cache
+def _literals(annotation: object) -> tuple[tuple[str, tuple[object, ...], bool], ...]:
+    """The members of an object type that have a list of words, and whether each is required."""
+    bare = ((name, _bare(member.annotation), member.required) for name, member in (_members(annotation) or {}).items())
+    return tuple(
+        (name, typing.get_args(inner), required)
+        for name, inner, required in bare
+        if typing.get_origin(inner) is typing.Literal
+    )
 
 
 def _takes_any_object(annotation: object) -> bool:
