@@ -1,0 +1,143 @@
+"""VirtualLoop: time jumps, threads are waited for, and what would hang fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from tests.virtual_time import Stuck, run, virtual_loop
+
+
+def test_time_jumps_to_the_next_timer() -> None:
+    async def dialogue() -> tuple[float, float]:
+        await asyncio.sleep(600)
+        first = virtual_loop().time()
+        await asyncio.sleep(3 * 86400)
+        return first, virtual_loop().time()
+
+    began = time.monotonic()
+    assert run(dialogue()) == (600, 600 + 3 * 86400)
+    assert time.monotonic() - began < 5
+
+
+def test_time_stands_still_while_something_is_ready() -> None:
+    async def dialogue() -> float:
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        return virtual_loop().time()
+
+    assert run(dialogue(), start=7.0) == 7.0
+
+
+def test_timers_fire_in_their_order() -> None:
+    async def dialogue() -> list[tuple[str, float]]:
+        said: list[tuple[str, float]] = []
+        loop = virtual_loop()
+
+        def say(name: str) -> None:
+            said.append((name, loop.time()))
+
+        for name, delay in (("late", 2.5), ("soon", 0.1), ("later", 30.0)):
+            loop.call_later(delay, say, name)
+        await asyncio.sleep(60)
+        return said
+
+    assert run(dialogue()) == [("soon", 0.1), ("late", 2.5), ("later", 30.0)]
+
+
+def test_a_timeout_is_virtual() -> None:
+    async def dialogue() -> float:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(virtual_loop().create_future(), 120)
+        return virtual_loop().time()
+
+    assert run(dialogue()) == 120
+
+
+def test_an_executor_is_waited_for_and_time_stands_meanwhile() -> None:
+    gate = threading.Event()
+
+    async def dialogue() -> tuple[str, float, list[float]]:
+        loop = virtual_loop()
+        fired: list[float] = []
+        loop.call_later(1.0, lambda: fired.append(loop.time()))
+        work = loop.run_in_executor(None, lambda: "done" if gate.wait(20) else "late")
+        threading.Timer(0.05, gate.set).start()
+        return await work, loop.time(), list(fired)
+
+    assert run(dialogue()) == ("done", 0.0, [])
+
+
+def test_work_that_nobody_waits_for_any_more_holds_time_as_well() -> None:
+    gate, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        gate.wait(20)
+        done.set()
+
+    async def dialogue() -> bool:
+        virtual_loop().run_in_executor(None, work).cancel()
+        threading.Timer(0.05, gate.set).start()
+        await asyncio.sleep(5)
+        return done.is_set()
+
+    assert run(dialogue())
+
+
+def test_an_error_of_a_thread_arrives() -> None:
+    def fail() -> None:
+        raise ValueError("said in a thread")
+
+    async def dialogue() -> None:
+        await asyncio.to_thread(fail)
+
+    with pytest.raises(ValueError, match="said in a thread"):
+        run(dialogue())
+
+
+def test_a_held_future_is_waited_for() -> None:
+    async def dialogue() -> tuple[int, float]:
+        loop = virtual_loop()
+        future: asyncio.Future[int] = loop.create_future()
+        loop.hold(future)
+        loop.call_later(1.0, future.set_result, -1)
+        threading.Timer(0.05, loop.call_soon_threadsafe, (future.set_result, 3)).start()
+        return await future, loop.time()
+
+    assert run(dialogue()) == (3, 0.0)
+
+
+def test_a_watched_thread_is_waited_for_and_may_end_without_a_word() -> None:
+    busy = threading.Event()
+
+    async def dialogue() -> tuple[bool, float]:
+        loop = virtual_loop()
+        loop.watch(busy.is_set)
+        busy.set()
+        threading.Timer(0.05, busy.clear).start()
+        await asyncio.sleep(10)
+        return busy.is_set(), loop.time()
+
+    assert run(dialogue()) == (False, 10.0)
+
+
+def test_what_would_wait_for_ever_fails() -> None:
+    async def dialogue() -> None:
+        await virtual_loop().create_future()
+
+    with pytest.raises(Stuck, match="no timer is set"):
+        run(dialogue())
+
+
+def test_a_thread_that_never_comes_back_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.virtual_time.PATIENCE", 0.05)
+
+    async def dialogue() -> None:
+        virtual_loop().watch(lambda: True)
+        await asyncio.sleep(1)
+
+    with pytest.raises(Stuck, match="did not come back"):
+        run(dialogue())
