@@ -62,6 +62,7 @@ def hang(duty, *others):
     return work(duty, *others)
 
 serving._work = hang
+serving.LOOK_EVERY, serving._GRACE, serving._FIRST_PAUSE = 0.1, 0.5, 0.05
 settings = Settings(server=Server(workers=2), storage=Storage(keep=False), timeouts=Timeouts(lame_duck=0, drain=3600))
 duty, listener = Duty(read=lambda: settings, log=Log(json=True)), bind("127.0.0.1", 0)
 limits = {"longest_start": float(sys.argv[1]), "last_moments": 1.0}

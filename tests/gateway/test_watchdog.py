@@ -17,9 +17,19 @@ import pytest
 from tests.server.process import PATIENCE, Lines, clean_environment, port_in
 from tests.server.workers import running_workers
 
-# A gateway with a short patience, in which a signal makes the loop stand still at a place that can be found again.
+# A gateway with a short patience, in which a signal makes the loop stand still at a place that can be found again. It
+# says when a loop turns and when the supervisor has looked, so that nobody has to wait longer than for that.
 FREEZING = """
-import asyncio, os, signal, sys, time
+import asyncio, mmap, os, signal, sys, time
+
+# A clock for everybody here that can be put forward: whoever slept finds it so.
+with open("slept", "wb") as clock:
+    clock.write(bytes(8))
+slept = mmap.mmap(os.open("slept", os.O_RDONLY), 8, prot=mmap.PROT_READ)
+real = time.monotonic_ns
+time.monotonic_ns = lambda: real() + int.from_bytes(slept[:8], "little")
+time.monotonic = lambda: time.monotonic_ns() / 1e9
+
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.binding import bind
 from dragoman.gateway.configuration import Duty
@@ -36,7 +46,7 @@ def hold_the_interpreter():
         pass
 
 # Each worker among several, too.
-from dragoman.gateway import serving
+from dragoman.gateway import serving, watchdog
 unblocked = serving._unblocked
 
 def begun():
@@ -44,6 +54,18 @@ def begun():
     asyncio.get_running_loop().add_signal_handler(signal.SIGURG, stand_still)
 
 serving._unblocked = begun
+serving.LOOK_EVERY, serving._GRACE, serving._FIRST_PAUSE, watchdog._GRACE = 0.1, 0.5, 0.05, 0.7
+turn, look = watchdog.Watchdog._turn, serving.Supervisor._end_still
+
+def turned(self):
+    turn(self)
+    print(f"{os.getpid()} turned", flush=True)
+
+def looked(self, now):
+    look(self, now)
+    print("looked", flush=True)
+
+watchdog.Watchdog._turn, serving.Supervisor._end_still = turned, looked
 
 def greet():
     print(f"it listens on http://127.0.0.1:{listener.getsockname()[1]},", flush=True)
@@ -78,8 +100,22 @@ class Freezing:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self.pid = self._process.pid
+        self._clock = directory / "slept"
         self.out, self.log = Lines(self._process.stdout), Lines(self._process.stderr)
         self.port = port_in(self.out.wait(" listens on "))
+
+    def turn(self, *workers: int, times: int) -> None:
+        """Wait until the loop of each of these processes has turned so often again, and the supervisor has looked."""
+        words = [f"{pid} turned" for pid in workers]
+        # A single worker has no supervisor.
+        words += ["looked"] if workers != (self.pid,) else []
+        said = self.out.all()
+        for word in words:
+            self.out.wait(word, sum(word in line for line in said) + times)
+
+    def put_clock_forward(self, seconds: int) -> None:
+        with self._clock.open("r+b") as clock:
+            clock.write((seconds * 10**9).to_bytes(8, "little"))
 
     def wait(self) -> int:
         status = self._process.wait(PATIENCE)
@@ -119,8 +155,8 @@ def test_a_single_worker_whose_loop_stands_still_ends_itself_and_says_where(
 
 def test_a_loop_that_turns_is_left_alone(tmp_path: Path) -> None:
     with freezing(tmp_path) as process:
-        # Several times its patience.
-        time.sleep(3.0)
+        # More than its patience; a turn comes four times in that.
+        process.turn(process.pid, times=6)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait() == 0
         assert process.log.all() == []
@@ -131,9 +167,10 @@ def test_one_that_was_stopped_on_a_terminal_goes_on(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGTSTP)
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
-        time.sleep(2.0)
+        # Longer than its patience, which the system counts and not a clock that can be put forward.
+        time.sleep(1.9)
         os.kill(process.pid, signal.SIGCONT)
-        time.sleep(1.5)
+        process.turn(process.pid, times=3)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait() == 0
 
@@ -159,7 +196,8 @@ def test_a_reader_of_the_log_that_does_not_read_cannot_keep_it_alive(tmp_path: P
         assert process.stdout is not None
         try:
             with process.stdout:
-                process.stdout.readline()
+                while b" listens on " not in process.stdout.readline():
+                    assert process.poll() is None
                 os.kill(process.pid, signal.SIGUSR1)
                 assert process.wait(PATIENCE) == status
         finally:
@@ -182,8 +220,8 @@ def test_a_worker_that_stands_still_is_replaced_while_the_other_serves(tmp_path:
         assert _asked(process.port).startswith(b"HTTP/1.1 200")
         both = running_workers(process.pid, 2, without={frozen})
         assert both > workers - {frozen}
-        # Neither of them is taken for another that stands still.
-        time.sleep(4.0)
+        # Neither of them is taken for another that stands still, for longer than one would be left to.
+        process.turn(*both, times=7)
         assert running_workers(process.pid, 2) == both
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait() == 0
@@ -209,10 +247,10 @@ def test_whoever_slept_itself_blames_nobody(tmp_path: Path, number: signal.Signa
         workers = running_workers(process.pid, 2)
         for pid in (process.pid, *workers):
             os.kill(pid, number)
-        time.sleep(6.0)
+        process.put_clock_forward(6)
         for pid in (process.pid, *workers):
             os.kill(pid, signal.SIGCONT)
-        time.sleep(1.5)
+        process.turn(*workers, times=3)
         assert running_workers(process.pid, 2) == workers
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait() == 0
