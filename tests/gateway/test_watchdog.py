@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import faulthandler
 import os
 import signal
 import socket
@@ -10,12 +12,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from dragoman.gateway.shared import Page
+from dragoman.gateway.watchdog import Watchdog
 from tests.server.process import PATIENCE, Lines, clean_environment, port_in
 from tests.server.workers import running_workers
+from tests.virtual_time import run, virtual_loop
 
 # A gateway with a short patience, in which a signal makes the loop stand still at a place that can be found again. It
 # says when a loop turns and when the supervisor has looked, so that nobody has to wait longer than for that.
@@ -160,6 +166,31 @@ def test_a_loop_that_turns_is_left_alone(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait() == 0
         assert process.log.all() == []
+
+
+def test_a_loop_that_turns_puts_off_its_end_long_before_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, hours = 15.0, 4 * 3600.0
+    put_off: list[tuple[float, float]] = []
+
+    def later(seconds: float, *, exit: bool, file: int) -> None:
+        assert exit
+        put_off.append((virtual_loop().time(), seconds))
+
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", later)
+    monkeypatch.setattr(signal, "setitimer", lambda which, seconds: None)
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+
+    async def main() -> None:
+        watchdog = Watchdog(Page(1), 0, limit)
+        watchdog.start()
+        await asyncio.sleep(hours)
+        watchdog.stop()
+
+    run(main())
+    assert {seconds for _, seconds in put_off} == {limit}
+    times = [0.0, *(when for when, _ in put_off), hours]
+    assert max(later - sooner for sooner, later in pairwise(times)) < limit / 4
 
 
 def test_one_that_was_stopped_on_a_terminal_goes_on(tmp_path: Path) -> None:
