@@ -29,6 +29,7 @@ from dragoman.http.request import Request, Target
 from dragoman.model.failure import Failure
 from dragoman.store import Store
 from dragoman.store.responses import Kept
+from tests import virtual_time
 from tests.gateway.harness import CHAT, whole
 from tests.gateway.keeping_house import ECHO, FAILING, SLOW, create, error_in, keeping, told
 from tests.gateway.keeping_house import ended as until_ended
@@ -137,7 +138,7 @@ def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended() -> No
         assert names(store.responses.chain(ALICE, "resp_1")) == ["q", "a"]
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_an_exchange_that_ends_without_an_answer_is_a_failure_with_the_reason_that_it_gave() -> None:
@@ -155,7 +156,7 @@ def test_an_exchange_that_ends_without_an_answer_is_a_failure_with_the_reason_th
         assert store.events.after("resp_1", 0) == [(1, b"event: response.failed\ndata: Slow down.\n\n")]
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_an_exchange_that_breaks_is_a_failure_too() -> None:
@@ -171,7 +172,7 @@ def test_an_exchange_that_breaks_is_a_failure_too() -> None:
         assert b"foresaw" not in run.kept().body
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
@@ -194,7 +195,7 @@ def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
         assert store.events.after("resp_1", 0) == [(1, b"one\n\n"), (2, b"two\n\n")]
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
@@ -214,7 +215,7 @@ def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
         assert store.conversations.lease(ALICE, "conv_1", "resp_2")
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +231,7 @@ def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.Mo
         assert run.kept().status == "cancelled"
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is_free() -> None:
@@ -282,7 +283,7 @@ def test_a_promise_that_meets_a_busy_store_is_renewed_shortly(tmp_path: Path, mo
                     await asyncio.sleep(0.01)
             await run.background.finish(0.0)
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_an_end_from_outside_gives_way_to_one_that_came_first() -> None:
@@ -307,7 +308,7 @@ def test_no_more_run_than_may() -> None:
         assert told.value.status == 503
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
@@ -329,7 +330,7 @@ def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
         await other.background.finish(0.0)
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,7 +351,7 @@ def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pyt
         assert "could not be looked after" in run.log.getvalue()
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_each_run_has_a_line_of_its_own_in_the_log_and_is_counted() -> None:
@@ -491,7 +492,7 @@ def test_the_end_of_a_stream_is_told_when_it_is_kept(pieces: list[bytes]) -> Non
         assert (run.kept().status, _told(store)) == ("completed", CREATED + COMPLETED)
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 @pytest.mark.parametrize("pieces", [[CREATED + COMPLETED], [CREATED, COMPLETED]], ids=["in one piece", "in two"])
@@ -517,7 +518,7 @@ def test_a_stream_whose_conversation_another_has_taken_has_one_end(pieces: list[
         assert [event["sequence_number"] for event in events] == [0, 1, 2]
 
     with opened() as store:
-        asyncio.run(main(store))
+        virtual_time.run(main(store))
 
 
 def test_a_stream_whose_provider_answers_as_a_whole_is_told() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
 from dragoman.config.settings import Storage
-from tests.gateway.harness import CHAT, RESPONSES, House, whole
+from tests.gateway.harness import CHAT, PATIENCE, RESPONSES, House, whole
 from tests.gateway.keeping_house import (
     ALICE,
     BOB,
@@ -136,19 +139,27 @@ def test_responses_in_a_conversation_know_what_was_said_and_add_to_it(house: Hou
     assert len(_said(house, conversation)) == 5
 
 
-def test_a_response_in_the_background_has_its_conversation_alone_until_it_ends(house: House) -> None:
-    conversation = _made(house)
-    made = create(house, model=SLOW, input="word " * 30, conversation=conversation, background=True)
-    body = {"model": SLOW, "input": "x", "conversation": conversation}
-    locked = error_in(house.post("/v1/responses", body))
-    assert locked[:3] == (409, "conversation", "conversation_locked")
-    assert conversation in locked[3]
-    added = error_in(house.post(f"/v1/conversations/{conversation}/items", {"items": [WORDS]}))
-    assert added[:3] == (409, "conversation", "conversation_locked")
-    assert ended(house, made["id"])["status"] == "completed"
-    assert len(_said(house, conversation)) == 2
-    create(house, conversation=conversation)
-    assert len(_said(house, conversation)) == 4
+def test_a_response_in_the_background_has_its_conversation_alone_until_it_ends() -> None:
+    go_on = threading.Event()
+
+    async def wait() -> None:
+        assert await asyncio.to_thread(go_on.wait, PATIENCE)
+
+    reply = tells(CHAT)
+    with keeping([structs.replace(reply, steps=(wait, *reply.steps))]) as house:
+        conversation = _made(house)
+        made = create(house, model="chat/served", input="x", conversation=conversation, background=True)
+        body = {"model": "chat/served", "input": "x", "conversation": conversation}
+        locked = error_in(house.post("/v1/responses", body))
+        assert locked[:3] == (409, "conversation", "conversation_locked")
+        assert conversation in locked[3]
+        added = error_in(house.post(f"/v1/conversations/{conversation}/items", {"items": [WORDS]}))
+        assert added[:3] == (409, "conversation", "conversation_locked")
+        go_on.set()
+        assert ended(house, made["id"])["status"] == "completed"
+        assert len(_said(house, conversation)) == 2
+        create(house, conversation=conversation)
+        assert len(_said(house, conversation)) == 4
 
 
 def test_a_cancelled_response_leaves_its_conversation_as_it_was_and_free(house: House) -> None:

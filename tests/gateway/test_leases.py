@@ -16,6 +16,7 @@ from dragoman.gateway.leases import Leases
 from dragoman.gateway.logs import Log
 from dragoman.store import Store
 from dragoman.store.conversations import LEASE
+from tests import virtual_time
 from tests.store.opened import ALICE, Clock, opened
 
 SHORT = 0.02
@@ -51,7 +52,7 @@ def test_a_lease_is_renewed_as_long_as_it_is_held() -> None:
             assert leases._timer is None
             leases.close()
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_what_another_one_took_is_not_taken_back() -> None:
@@ -68,7 +69,7 @@ def test_what_another_one_took_is_not_taken_back() -> None:
             assert not store.conversations.lease(ALICE, "c1", "r3")
             leases.close()
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_release_that_meets_a_busy_store_is_repeated(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_release_that_meets_a_busy_store_is_repeated(tmp_path: Path) -> None:
             assert log.getvalue() == ""
             leases.close()
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_store_that_fails_is_told_and_not_tried_for_ever() -> None:
@@ -103,7 +104,7 @@ def test_a_store_that_fails_is_told_and_not_tried_for_ever() -> None:
             assert not leases._over
             leases.close()
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_process_that_ends_lets_go_of_everything() -> None:
@@ -114,7 +115,7 @@ def test_a_process_that_ends_lets_go_of_everything() -> None:
             leases.close()
             assert store.conversations.lease(ALICE, "c1", "r2")
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_what_is_held_here_is_taken_by_nobody_here_though_it_ran_out(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_what_is_held_here_is_taken_by_nobody_here_though_it_ran_out(tmp_path: P
             assert not store.conversations.lease(ALICE, "c1", "r3")
             leases.close()
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_what_was_let_go_while_the_store_was_busy_is_free_for_the_next_one(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_what_was_let_go_while_the_store_was_busy_is_free_for_the_next_one(tmp_p
             assert leases.take(ALICE, "c1", "r2")
             leases.close()
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_lease_outlasts_a_wait_for_the_store_and_a_renewal() -> None:

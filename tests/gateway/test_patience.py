@@ -18,6 +18,7 @@ from dragoman.gateway.logs import Log
 from dragoman.gateway.patience import Patience
 from dragoman.store import Store
 from dragoman.store.responses import Item
+from tests import virtual_time
 from tests.store.opened import ALICE, item, kept, opened
 
 
@@ -64,7 +65,7 @@ def test_a_busy_store_is_tried_again_while_others_go_on(tmp_path: Path) -> None:
             assert await asyncio.gather(*writing) == [True] * 5
             assert not patience.waited_for and not patience.failed
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_one_at_a_time_tries_and_the_others_stand_in_line(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_one_at_a_time_tries_and_the_others_stand_in_line(tmp_path: Path) -> Non
             await asyncio.gather(*writing)
             assert done == [0, 1, 2]
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_store_that_stays_busy_has_failed_and_what_is_to_be_kept_is_refused(
@@ -111,7 +112,7 @@ def test_a_store_that_stays_busy_has_failed_and_what_is_to_be_kept_is_refused(
             await patience.write(partial(store.responses.add, ALICE, kept("r1")), answer=lambda: 9)
             assert not patience.failed
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_full_disk_is_a_failure_until_there_is_room_again() -> None:
@@ -129,7 +130,7 @@ def test_a_full_disk_is_a_failure_until_there_is_room_again() -> None:
             for table in ("responses", "items"):
                 assert store._db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_to_look_something_up_says_nothing_about_writing() -> None:
@@ -148,7 +149,7 @@ def test_to_look_something_up_says_nothing_about_writing() -> None:
             assert "no such table" in patience.write_now(partial(store.responses.delete, ALICE, "r1"), _nothing)
             assert patience.failed
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_what_nobody_waits_for_is_repeated_until_the_store_takes_it(
@@ -171,7 +172,7 @@ def test_what_nobody_waits_for_is_repeated_until_the_store_takes_it(
             patience.write_later(partial(store.responses.note, ALICE, "r3", "chat"))
             assert store.responses.known("r3")
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["busy", "free again"])
@@ -187,7 +188,7 @@ def test_what_is_left_at_the_end_is_tried_once_more(tmp_path: Path, free: bool) 
             patience.close()
             assert (store.responses.known("r1"), "could not be" in log.getvalue()) == (free, not free)
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_what_a_store_that_fails_was_left_to_do_is_told_to_the_log() -> None:
@@ -200,7 +201,7 @@ def test_what_a_store_that_fails_was_left_to_do_is_told_to_the_log() -> None:
             assert "no such table" in log.getvalue()
             assert patience._timer is None
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 @pytest.mark.parametrize("table", ["responses", "items"])
@@ -220,7 +221,7 @@ def test_a_store_that_fails_for_answers_is_not_tried_with_anything_else(table: s
             store._db.execute("DROP TRIGGER t")
             await patience.check(store)
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_store_is_tried_with_as_much_as_failed() -> None:
@@ -238,4 +239,4 @@ def test_a_store_is_tried_with_as_much_as_failed() -> None:
             store._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
             await patience.check(store)
 
-    asyncio.run(main())
+    virtual_time.run(main())

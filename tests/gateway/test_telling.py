@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from dragoman.config.settings import Limits, Settings, Timeouts
+from dragoman.gateway import watch
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -506,6 +507,13 @@ def test_a_stop_string_that_is_emulated_ends_the_providers_call(streaming: bool)
         assert dig(ending, "delta", "stop_sequence") == "three"
 
 
+@pytest.fixture
+def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection whose answer is whole is not waited for as long as it is outside of tests."""
+    monkeypatch.setattr(watch, "_LINGER", 0.05)
+
+
+@pytest.mark.usefixtures("soon_over")
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_a_provider_that_does_not_close_after_its_end_does_not_keep_the_client(client: str, provider: str) -> None:
     with running([stream(*frames(provider), 30.0)]) as house:
@@ -514,6 +522,7 @@ def test_a_provider_that_does_not_close_after_its_end_does_not_keep_the_client(c
         assert comes_true(lambda: house.provider.hung_up == 1, 5.0)
 
 
+@pytest.mark.usefixtures("soon_over")
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_nor_does_it_keep_a_client_that_does_not_stream(client: str, provider: str) -> None:
     with running([stream(*frames(provider), 30.0)]) as house:
