@@ -27,6 +27,23 @@ class Held:
     """Something that must not be left behind."""
 
 
+class Busy:
+    """Work that says when it begins, and goes on until it is told to end."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self._begun = threading.Semaphore(0)
+
+    def __call__(self) -> bool:
+        self._begun.release()
+        return self.go_on.wait(PATIENCE)
+
+    async def has_begun(self, times: int = 1) -> None:
+        """Wait until it has begun once more, or so often."""
+        for _ in range(times):
+            assert await asyncio.to_thread(self._begun.acquire, timeout=PATIENCE)
+
+
 def _failing(held: Held) -> None:
     raise WireError("", "something else", type(held).__name__)
 
@@ -69,10 +86,9 @@ def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest
     monkeypatch.setattr(large_work, "_threads", large_work._Threads())
 
     async def main() -> None:
-        go_on = threading.Event()
-        wait = partial(go_on.wait, PATIENCE)
+        wait = Busy()
         busy = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(2)]
-        await asyncio.sleep(0.2)
+        await wait.has_begun(2)
         waiting = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(ClientError) as told:
@@ -80,7 +96,7 @@ def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest
         assert told.value.status == 503
         paid = asyncio.ensure_future(beside_loop(wait, LARGE, paid=True))
         await asyncio.sleep(0.1)
-        go_on.set()
+        wait.go_on.set()
         assert all(await asyncio.gather(*busy, *waiting, paid))
 
     asyncio.run(main())
@@ -88,14 +104,14 @@ def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest
 
 def test_what_is_given_up_in_the_line_is_not_done() -> None:
     async def main() -> None:
-        go_on = threading.Event()
+        wait = Busy()
         done: list[int] = []
-        busy = [asyncio.ensure_future(beside_loop(partial(go_on.wait, PATIENCE), LARGE)) for _ in range(2)]
+        busy = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(2)]
         given_up = asyncio.ensure_future(beside_loop(partial(done.append, 1), LARGE))
-        await asyncio.sleep(0.05)
+        await wait.has_begun(2)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-        go_on.set()
+        wait.go_on.set()
         await asyncio.gather(*busy)
         await beside_loop(partial(done.append, 2), LARGE)
         assert done == [2]
@@ -108,10 +124,9 @@ def test_who_goes_away_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(large_work, "_threads", large_work._Threads())
 
     async def main() -> None:
-        go_on = threading.Event()
-        wait = partial(go_on.wait, PATIENCE)
+        wait = Busy()
         busy = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(2)]
-        await asyncio.sleep(0.2)
+        await wait.has_begun(2)
         for _ in range(4):
             gone = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(3)]
             await asyncio.sleep(0)
@@ -120,7 +135,7 @@ def test_who_goes_away_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPat
             await asyncio.gather(*gone, return_exceptions=True)
         waiting = asyncio.ensure_future(beside_loop(wait, LARGE))
         await asyncio.sleep(0)
-        go_on.set()
+        wait.go_on.set()
         assert all(await asyncio.gather(*busy, waiting))
 
     asyncio.run(main())
@@ -131,10 +146,9 @@ def test_what_runs_and_waits_is_bounded_in_bytes_until_it_has_ended(monkeypatch:
     monkeypatch.setattr(large_work, "_threads", large_work._Threads())
 
     async def main() -> None:
-        go_on = threading.Event()
-        wait = partial(go_on.wait, PATIENCE)
+        wait = Busy()
         running = [asyncio.ensure_future(beside_loop(wait, LARGE)) for _ in range(2)]
-        await asyncio.sleep(0.2)
+        await wait.has_begun(2)
         waiting = asyncio.ensure_future(beside_loop(wait, 100 * LARGE))
         await asyncio.sleep(0)
         with pytest.raises(ClientError) as told:
@@ -148,7 +162,7 @@ def test_what_runs_and_waits_is_bounded_in_bytes_until_it_has_ended(monkeypatch:
         await asyncio.sleep(0)
         with pytest.raises(ClientError):
             await beside_loop(wait, LARGE)
-        go_on.set()
+        wait.go_on.set()
         assert all(await asyncio.gather(running[1], other))
         # One that is larger than all that may wait has its turn, too, and leaves nothing behind, even if it fails.
         for _ in range(3):
@@ -160,8 +174,8 @@ def test_what_runs_and_waits_is_bounded_in_bytes_until_it_has_ended(monkeypatch:
     asyncio.run(main())
 
 
-def _late(go_on: threading.Event, held: Held) -> Held:
-    go_on.wait(PATIENCE)
+def _late(wait: Busy, held: Held) -> Held:
+    wait()
     return held
 
 
@@ -181,17 +195,20 @@ def test_nothing_is_left_for_the_collector(way: str) -> None:
             with suppress(WireError):
                 await beside_loop(partial(_failing, held), LARGE)
         else:
-            go_on = threading.Event()
-            work = asyncio.ensure_future(beside_loop(partial(_late, go_on, held), LARGE))
-            await asyncio.sleep(0.05)
+            wait = Busy()
+            work = asyncio.ensure_future(beside_loop(partial(_late, wait, held), LARGE))
+            await wait.has_begun()
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            go_on.set()
+            wait.go_on.set()
             del work
         del held
-        # The threads let go of what they had when they have turned to something else.
-        for _ in range(3):
-            await beside_loop(int, LARGE)
+        # The threads let go of what they had when both of them have turned to something else.
+        other = Busy()
+        turned = [asyncio.ensure_future(beside_loop(other, LARGE)) for _ in range(2)]
+        await other.has_begun(2)
+        other.go_on.set()
+        await asyncio.gather(*turned)
         return known
 
     asyncio.run(asyncio.sleep(0))
