@@ -323,18 +323,21 @@ def test_item_4_an_error_made_to_slow_the_search_down_takes_time_in_proportion_t
         redactor.clean(body)
         return time.thread_time() - start
 
+    # The quickest of three tries counts; the first that is quick enough saves the others.
     for unit in HOSTILE:
-        assert min(seconds(unit, 100_000) for _ in range(3)) < 0.1, unit
-        assert min(seconds(unit, 80_000) for _ in range(3)) < 8 * min(seconds(unit, 20_000) for _ in range(3)) + 0.005
+        assert any(seconds(unit, 100_000) < 0.1 for _ in range(3)), unit
+        short = min(seconds(unit, 20_000) for _ in range(3))
+        assert any(seconds(unit, 80_000) < 8 * short + 0.005 for _ in range(3)), unit
 
 
 def test_what_is_searched_of_an_error_shrinks_with_the_number_of_keys() -> None:
     many = redactor(*(f"sk-{number:03}-0123456789abcdef" for number in range(50)))
     assert redactor(KEY).longest == 256 * 1024
     assert many.longest == 16 * 1024
-    taken = []
-    for _ in range(3):
+
+    def seconds() -> float:
         begun = time.thread_time()
         many.clean(b"sk-0" * (many.longest // 4))
-        taken.append(time.thread_time() - begun)
-    assert min(taken) < 0.1
+        return time.thread_time() - begun
+
+    assert any(seconds() < 0.1 for _ in range(3))
