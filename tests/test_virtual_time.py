@@ -124,6 +124,26 @@ def test_a_watched_thread_is_waited_for_and_may_end_without_a_word() -> None:
     assert run(dialogue()) == (False, 10.0)
 
 
+def test_quiet_comes_when_all_is_done_that_takes_no_time() -> None:
+    async def dialogue() -> tuple[list[int], float]:
+        loop, done = virtual_loop(), []
+
+        async def steps() -> None:
+            for step in range(5):
+                await (asyncio.sleep(0) if step % 2 else asyncio.to_thread(int))
+                done.append(step)
+            await asyncio.sleep(1)
+            done.append(-1)
+
+        working = asyncio.ensure_future(steps())
+        await loop.quiet()
+        found = list(done)
+        working.cancel()
+        return found, loop.time()
+
+    assert run(dialogue()) == ([0, 1, 2, 3, 4], 0.0)
+
+
 def test_what_would_wait_for_ever_fails() -> None:
     async def dialogue() -> None:
         await virtual_loop().create_future()

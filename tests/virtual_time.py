@@ -38,6 +38,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now = start
         self._held = 0
         self._watched: list[Callable[[], bool]] = []
+        self._quiet: list[asyncio.Future[None]] = []
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="virtual")
         super().__init__(_Selector(self))
 
@@ -61,8 +62,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Whether a thread is under way that may come back."""
         return self._held > 0 or any(busy() for busy in self._watched)
 
-    def jump(self, seconds: float) -> None:
-        """Move the clock, for the selector: timers that come due are called next."""
+    async def quiet(self) -> None:
+        """Wait until all has happened that happens without time: nothing is ready, and no thread is under way."""
+        waiter: asyncio.Future[None] = self.create_future()
+        self._quiet.append(waiter)
+        await waiter
+
+    def idle(self, seconds: float | None) -> None:
+        """Go on where nothing else can, for the selector: to whoever waits for quiet, or to the next timer."""
+        waiters, self._quiet = self._quiet, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if waiters:
+            return
+        if seconds is None:
+            raise Stuck("nothing is ready, no timer is set and no thread is under way: this would wait for ever")
         self._now += seconds
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
@@ -108,9 +123,7 @@ class _Selector(selectors.DefaultSelector):
                 return ready
             if time.monotonic() - waited_from > PATIENCE:
                 raise Stuck(f"a thread has been under way for {PATIENCE:.0f} s of real time and did not come back")
-        if timeout is None:
-            raise Stuck("nothing is ready, no timer is set and no thread is under way: this would wait for ever")
-        self._loop.jump(timeout)
+        self._loop.idle(timeout)
         return []
 
 
