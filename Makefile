@@ -15,7 +15,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check core laws golden docs server clients attack bench bench-gateway clean
+.PHONY: help setup run test check core laws golden playbooks docs server clients attack bench bench-gateway clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ laws: $(STAMP) ## the properties that hold for every protocol
 
 golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 	REWRITE_GOLDEN=1 $(BIN)/pytest tests/golden
+
+playbooks: $(STAMP) ## rewrite the recorded dialogues; the diff is the review
+	REWRITE_PLAYBOOKS=1 $(BIN)/pytest tests/playbooks
 
 docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/mapping_page.py

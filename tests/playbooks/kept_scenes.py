@@ -1,0 +1,132 @@
+"""The dialogues about what is kept: stored responses, conversations, a busy store, and what runs in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.config.settings import Timeouts
+from tests.gateway.harness import PROTOCOLS, RESPONSES
+from tests.playbooks.bodies import FULL, brief, parts, whole
+from tests.playbooks.kinds import Kind, Pair, Setup, Steps, asked, briefly, opened, streamed, told
+from tests.playbooks.steps import (
+    EVENTS,
+    Step,
+    answers,
+    asks,
+    drains,
+    ends,
+    frees_store,
+    hangs_up,
+    holds_store,
+    passes,
+    says,
+    stops,
+)
+
+# Responses clients, whose answers are kept.
+KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
+KEPT = Setup(kept=True)
+# Keep-alives come sooner than a busy store is given up.
+LIVELY = Setup(kept=True, timeouts=Timeouts(keep_alive=4.0))
+OPEN = "/v1/responses"
+
+
+def _chained(client: str, provider: str) -> Steps:
+    return [
+        asked(client, provider),
+        *told(whole(provider, FULL[provider])),
+        asks(OPEN, {**brief(client, provider), "previous_response_id": "$resp", "input": [_result()]}),
+        *told(whole(provider)),
+        asks("/v1/responses/$resp"),
+        asks("/v1/responses/$resp/input_items"),
+        asks("/v1/responses/$resp", method="DELETE"),
+        briefly(client, provider, previous_response_id="$resp"),
+    ]
+
+
+def _result() -> dict[str, object]:
+    return {"type": "function_call_output", "call_id": "call_0123456789", "output": "sunny"}
+
+
+def _in_conversation(client: str, provider: str) -> Steps:
+    return [
+        asks("/v1/conversations", {"metadata": {"topic": "weather"}}),
+        briefly(client, provider, stream=True, conversation="$conv"),
+        briefly(client, provider, conversation="$conv", client_name="other client"),
+        *streamed(provider),
+        briefly(client, provider, conversation={"id": "$conv"}),
+        *told(whole(provider)),
+        asks("/v1/conversations/$conv/items"),
+    ]
+
+
+def _held(*then: Step, stream: bool) -> Callable[[str, str], Steps]:
+    """An answer that is to be kept while the store is busy."""
+
+    def steps(client: str, provider: str) -> Steps:
+        if stream:
+            return [*opened(client, provider), holds_store, says(parts(provider)[2]), ends(), *then]
+        return [briefly(client, provider), holds_store, *told(whole(provider)), *then]
+
+    return steps
+
+
+def _background(*then: Step, stream: bool = False) -> Callable[[str, str], Steps]:
+    """A response that runs by itself, as far as its first words."""
+
+    def steps(client: str, provider: str) -> Steps:
+        opening, words, rest = parts(provider)
+        begun = [briefly(client, provider, background=True, stream=stream), *([] if stream else [asks_state])]
+        said = [answers(200, EVENTS), says(opening + words), passes(1)]
+        return [*begun, *said, *(then or (says(rest), ends(), passes(1), asks_state))]
+
+    return steps
+
+
+asks_state = asks("/v1/responses/$resp", client="other client")
+asks_cancel = asks("/v1/responses/$resp/cancel", method="POST", client="third client")
+listens = asks("/v1/responses/$resp?stream=true", client="other client")
+
+
+KINDS: dict[str, Kind] = {
+    "stored": Kind(steps=_chained, pairs=KEEPING, setup=KEPT),
+    "stored_stream": Kind(steps=lambda c, p: [*opened(c, p), says(parts(p)[2]), ends()], pairs=KEEPING, setup=KEPT),
+    "stored_elsewhere": Kind(
+        steps=lambda c, p: [briefly(c, p), *told(whole(p)), briefly(c, p, previous_response_id="$resp")],
+        pairs=KEEPING[2:],
+    ),
+    "conversation": Kind(steps=_in_conversation, pairs=KEEPING[1:], setup=KEPT),
+    "settling": Kind(steps=_held(passes(9), frees_store, passes(1), stream=True), pairs=KEEPING[1:], setup=LIVELY),
+    "settling_whole": Kind(steps=_held(passes(2), frees_store, passes(1), stream=False), pairs=KEEPING[1:], setup=KEPT),
+    "unsettled": Kind(steps=_held(passes(11), stream=True), pairs=KEEPING[1:], setup=LIVELY),
+    "unsettled_whole": Kind(steps=_held(passes(11), stream=False), pairs=KEEPING[1:], setup=KEPT),
+    "settling_cancelled": Kind(
+        steps=_held(passes(1), hangs_up(), passes(1), frees_store, passes(1), stream=True),
+        pairs=KEEPING[1:],
+        setup=KEPT,
+    ),
+    "settling_freed_and_cancelled": Kind(
+        steps=_held(passes(1), frees_store, hangs_up(), stream=True), pairs=KEEPING[1:], setup=KEPT
+    ),
+    "settling_stopped": Kind(steps=_held(passes(1), drains, stops, stream=True), pairs=KEEPING[1:], setup=KEPT),
+    "background": Kind(steps=_background(), pairs=KEEPING[:2], setup=KEPT),
+    "background_nowhere": Kind(steps=lambda c, p: [briefly(c, p, background=True)], pairs=KEEPING[2:], setup=KEPT),
+    "background_elsewhere": Kind(
+        steps=lambda c, p: [briefly(c, p, background=True), *told(whole(p)), asks_state, *told(whole(p))],
+        pairs=KEEPING[2:],
+    ),
+    "background_stream": Kind(steps=_background(stream=True), pairs=KEEPING[1:2], setup=KEPT),
+    "background_listened": Kind(
+        steps=_background(hangs_up(), listens, passes(1), asks_cancel, passes(1), stream=True),
+        pairs=KEEPING[1:2],
+        setup=KEPT,
+    ),
+    "background_cancelled": Kind(steps=_background(asks_cancel, passes(3), asks_state), pairs=KEEPING[1:2], setup=KEPT),
+    # In which order several connections are closed is open.
+    "background_stopped": Kind(
+        steps=_background(hangs_up("other client"), drains, stops), pairs=KEEPING[1:2], setup=KEPT
+    ),
+    "compacted": Kind(
+        steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), *told(whole(p))], pairs=KEEPING[1:], setup=KEPT
+    ),
+}

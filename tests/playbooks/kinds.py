@@ -1,0 +1,96 @@
+"""Kinds of dialogue, the pairs that play them, how the gateway is set up for them, and how most of them begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.config.settings import Key, Limits, Settings, Storage, Timeouts
+from dragoman.providers.provider import Endpoint, Provider
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
+from tests.gateway.says import NAMES, PAIRS
+from tests.playbooks.bodies import brief, parts, question
+from tests.playbooks.steps import CLIENT_KEY, EVENTS, JSON, Step, answers, asks, ends, says
+
+Pair: TypeAlias = tuple[str, str]
+Steps: TypeAlias = list[Step]
+
+# One of each client and each provider, none of them at home; with a relay; and all relays.
+AWAY: tuple[Pair, ...] = ((MESSAGES, CHAT), (CHAT, RESPONSES), (RESPONSES, MESSAGES))
+SOME: tuple[Pair, ...] = (*AWAY, (CHAT, CHAT))
+HOME: tuple[Pair, ...] = tuple((name, name) for name in PROTOCOLS)
+
+
+class Setup(Struct, frozen=True, kw_only=True):
+    """How the gateway is configured, where that is not the usual."""
+
+    provider_keys: tuple[str, ...] = ("sk-provider-0123456789abcdef",)
+    keyed: bool = False
+    # Whether there is a file to keep things in, and then no provider that keeps them.
+    kept: bool = False
+    counts: bool = False
+    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
+
+    def settings(self) -> Settings:
+        """One provider for each protocol."""
+        bases = {MESSAGES: "http://messages.test", CHAT: "http://chat.test/v1", RESPONSES: "http://responses.test/v1"}
+        providers = {
+            NAMES[name]: Provider(
+                name=NAMES[name],
+                endpoints=(Endpoint(protocol=name, base_url=base),),
+                keys=self.provider_keys,
+                models=("served",),
+                stores=not self.kept,
+                counts_tokens=self.counts,
+            )
+            for name, base in bases.items()
+        }
+        keys = (Key(name="client", digest=sha256(CLIENT_KEY.encode()).digest()),) if self.keyed else ()
+        return Settings(
+            providers=providers,
+            keys=keys,
+            limits=self.limits,
+            timeouts=self.timeouts,
+            storage=Storage(path="state.db" if self.kept else ""),
+        )
+
+
+USUAL = Setup()
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """What happens between any client and any provider."""
+
+    steps: Callable[[str, str], Steps]
+    pairs: tuple[Pair, ...] = PAIRS
+    setup: Setup = USUAL
+
+
+def asked(client: str, provider: str, *, stream: bool = False) -> Step:
+    """A question with tools and a wish for reasoning."""
+    return asks(PATHS[client], question(client, provider, stream=stream))
+
+
+def briefly(client: str, provider: str, *, stream: bool = False, client_name: str = "client", **more: object) -> Step:
+    """The least that can be asked, and `more`."""
+    return asks(PATHS[client], brief(client, provider, stream=stream, **more), client=client_name)
+
+
+def opened(client: str, provider: str) -> Steps:
+    """A stream of which something was said."""
+    opening, words, _ = parts(provider)
+    return [briefly(client, provider, stream=True), answers(200, EVENTS), says(opening), says(words)]
+
+
+def told(data: bytes, status: int = 200, headers: dict[str, str] = JSON) -> Steps:
+    """The provider tells all at once."""
+    return [answers(status, headers), says(data), ends()]
+
+
+def streamed(provider: str) -> Steps:
+    """The provider streams to the end."""
+    return [answers(200, EVENTS), *map(says, parts(provider)), ends()]
