@@ -66,6 +66,12 @@ def lossy(client: str, provider: str) -> Object:
     return {**brief(client, provider), **unsaid[client]}
 
 
+def stopping(client: str, provider: str, *, stream: bool = False) -> Object:
+    """A question whose answer is to end before a word, at providers that know no such wish."""
+    wish = "stop_sequences" if client == MESSAGES else "stop"
+    return {**brief(client, provider, stream=stream), wish: ["sunny"]}
+
+
 def reminding(client: str) -> Object:
     """A second turn that brings the sealed reasoning of the first, for a provider of the same protocol."""
     hello: Object = {"role": "user", "content": "Hello."}
@@ -90,9 +96,11 @@ _SEAL_WORDS = {
 }
 
 
-def seal_refused(provider: str) -> bytes:
-    """A provider's refusal of sealed reasoning."""
+def seal_refused(provider: str, *, inside: bool = False) -> bytes:
+    """A provider's refusal of sealed reasoning, as a whole answer or inside a stream."""
     code = "invalid_encrypted_content" if provider == RESPONSES else None
+    if inside:
+        return error_frame(provider, "invalid_request_error", _SEAL_WORDS[provider], code)
     return error(provider, "invalid_request_error", _SEAL_WORDS[provider], code)
 
 

@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 from dragoman.config.settings import Timeouts
 from tests.gateway.harness import PROTOCOLS, RESPONSES
-from tests.playbooks.bodies import FULL, brief, parts, whole
+from tests.playbooks.bodies import FULL, brief, error, parts, whole
 from tests.playbooks.kinds import Kind, Pair, Setup, Steps, asked, briefly, opened, streamed, told
 from tests.playbooks.steps import (
+    CLIENT_KEY,
     EVENTS,
+    OTHER_KEY,
     Step,
     answers,
     asks,
+    cuts,
     drains,
     ends,
     frees_store,
@@ -60,15 +63,50 @@ def _in_conversation(client: str, provider: str) -> Steps:
     ]
 
 
-def _held(*then: Step, stream: bool) -> Callable[[str, str], Steps]:
-    """An answer that is to be kept while the store is busy."""
+def _held(*then: Step, stream: bool, ended: bool = True) -> Callable[[str, str], Steps]:
+    """An answer that is to be kept while the store is busy; `ended` if the provider is done with it."""
 
     def steps(client: str, provider: str) -> Steps:
         if stream:
-            return [*opened(client, provider), holds_store, says(parts(provider)[2]), ends(), *then]
+            last = [says(parts(provider)[2]), *([ends()] if ended else [])]
+            return [*opened(client, provider), holds_store, *last, *then]
         return [briefly(client, provider), holds_store, *told(whole(provider)), *then]
 
     return steps
+
+
+def _failing(client: str, provider: str) -> Steps:
+    """A store that did not take an answer is tried before the next one is asked for."""
+    return [
+        *_held(passes(11), stream=False)(client, provider),
+        briefly(client, provider),
+        passes(2),
+        frees_store,
+        briefly(client, provider),
+        *told(whole(provider)),
+    ]
+
+
+def _noted(client: str, provider: str) -> Steps:
+    """Whose a response is that its provider keeps is known, though its client went away."""
+    mine, others = {"authorization": f"Bearer {CLIENT_KEY}"}, {"authorization": f"Bearer {OTHER_KEY}"}
+    opening, words, _ = parts(provider)
+    return [
+        asks(OPEN, brief(client, provider, stream=True), **mine),
+        answers(200, EVENTS),
+        says(opening),
+        says(words),
+        hangs_up(),
+        asks(OPEN, brief(client, provider, previous_response_id="$resp"), **others),
+        asks(OPEN, brief(client, provider, previous_response_id="$resp"), **mine),
+        *told(whole(provider)),
+    ]
+
+
+def _background_held(client: str, provider: str) -> Steps:
+    rest = says(parts(provider)[2])
+    then = (holds_store, rest, ends(), passes(3), asks_state, frees_store, passes(1), asks_state)
+    return _background(*then)(client, provider)
 
 
 def _background(*then: Step, stream: bool = False) -> Callable[[str, str], Steps]:
@@ -109,6 +147,15 @@ KINDS: dict[str, Kind] = {
         steps=_held(passes(1), frees_store, hangs_up(), stream=True), pairs=KEEPING[1:], setup=KEPT
     ),
     "settling_stopped": Kind(steps=_held(passes(1), drains, stops, stream=True), pairs=KEEPING[1:], setup=KEPT),
+    "settling_more": Kind(
+        steps=_held(says(b": tick\n\n"), passes(1), frees_store, passes(1), stream=True, ended=False),
+        pairs=KEEPING[1:],
+        setup=KEPT,
+    ),
+    "settling_whole_cancelled": Kind(steps=_held(passes(1), hangs_up(), stream=False), pairs=KEEPING[1:], setup=KEPT),
+    "settling_whole_stopped": Kind(steps=_held(passes(1), drains, stops, stream=False), pairs=KEEPING[1:], setup=KEPT),
+    "unsettled_twice": Kind(steps=_failing, pairs=KEEPING[1:], setup=KEPT),
+    "noted": Kind(steps=_noted, pairs=KEEPING[2:], setup=Setup(kept=True, stores=True, keyed=True)),
     "background": Kind(steps=_background(), pairs=KEEPING[:2], setup=KEPT),
     "background_nowhere": Kind(steps=lambda c, p: [briefly(c, p, background=True)], pairs=KEEPING[2:], setup=KEPT),
     "background_elsewhere": Kind(
@@ -121,10 +168,17 @@ KINDS: dict[str, Kind] = {
         pairs=KEEPING[1:2],
         setup=KEPT,
     ),
+    "background_settling": Kind(steps=_background_held, pairs=KEEPING[1:2], setup=KEPT),
+    "background_cut": Kind(steps=_background(cuts(), passes(1), asks_state), pairs=KEEPING[1:2], setup=KEPT),
     "background_cancelled": Kind(steps=_background(asks_cancel, passes(3), asks_state), pairs=KEEPING[1:2], setup=KEPT),
     # In which order several connections are closed is open.
     "background_stopped": Kind(
         steps=_background(hangs_up("other client"), drains, stops), pairs=KEEPING[1:2], setup=KEPT
+    ),
+    "compact_refused": Kind(
+        steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), *told(error(p, "api_error", "oh"), 500)],
+        pairs=KEEPING[1:],
+        setup=KEPT,
     ),
     "compacted": Kind(
         steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), *told(whole(p))], pairs=KEEPING[1:], setup=KEPT

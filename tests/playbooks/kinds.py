@@ -13,7 +13,7 @@ from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, PAIRS
 from tests.playbooks.bodies import brief, parts, question
-from tests.playbooks.steps import CLIENT_KEY, EVENTS, JSON, Step, answers, asks, ends, says
+from tests.playbooks.steps import CLIENT_KEY, EVENTS, JSON, OTHER_KEY, Step, answers, asks, ends, says
 
 Pair: TypeAlias = tuple[str, str]
 Steps: TypeAlias = list[Step]
@@ -29,9 +29,12 @@ class Setup(Struct, frozen=True, kw_only=True):
 
     provider_keys: tuple[str, ...] = ("sk-provider-0123456789abcdef",)
     keyed: bool = False
-    # Whether there is a file to keep things in, and then no provider that keeps them.
+    # Whether there is a file to keep things in; and whether Responses providers keep them.
     kept: bool = False
+    stores: bool = False
     counts: bool = False
+    # When providers stream: "asked", "always" or "never".
+    streams: str = "asked"
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
 
@@ -44,12 +47,14 @@ class Setup(Struct, frozen=True, kw_only=True):
                 endpoints=(Endpoint(protocol=name, base_url=base),),
                 keys=self.provider_keys,
                 models=("served",),
-                stores=not self.kept,
+                stores=self.stores or not self.kept,
+                streams=self.streams,
                 counts_tokens=self.counts,
             )
             for name, base in bases.items()
         }
-        keys = (Key(name="client", digest=sha256(CLIENT_KEY.encode()).digest()),) if self.keyed else ()
+        known = {"client": CLIENT_KEY, "other": OTHER_KEY} if self.keyed else {}
+        keys = tuple(Key(name=name, digest=sha256(key.encode()).digest()) for name, key in known.items())
         return Settings(
             providers=providers,
             keys=keys,

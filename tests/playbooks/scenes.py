@@ -24,6 +24,7 @@ from tests.playbooks.bodies import (
     paused,
     reminding,
     seal_refused,
+    stopping,
     whole,
 )
 from tests.playbooks.kinds import AWAY, HOME, SOME, Kind, Setup, Steps, asked, briefly, opened, streamed, told
@@ -44,6 +45,7 @@ from tests.playbooks.steps import (
     says,
     stops,
     stops_reading,
+    will_stop,
 )
 
 LIMITED = {**JSON, "retry-after": "7", "x-request-id": "req_of_the_provider"}
@@ -86,17 +88,17 @@ def _silent(client: str, provider: str) -> Steps:
     ]
 
 
-def _pausing(*, stream: bool, told_as_stream: bool) -> Callable[[str, str], Steps]:
+def _pausing(*then: Step, stream: bool, told_as_stream: bool) -> Callable[[str, str], Steps]:
     kind = EVENTS if told_as_stream else JSON
 
     def steps(client: str, provider: str) -> Steps:
         tools: dict[str, object] = {"web_search_options": {}} if client == CHAT else {"tools": [{"type": "web_search"}]}
         if client == MESSAGES:
             tools = {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}
-        turns = ("pause_turn",) if client == provider else ("pause_turn", "end_turn")
-        answered = [told(paused(stop, streamed=told_as_stream), 200, kind) for stop in turns]
         body = {**brief(client, provider, stream=stream), "model": "messages/claude-opus-5", **tools}
-        return [asks(PATHS[client], body), *(step for turn in answered for step in turn)]
+        first, second = (told(paused(stop, streamed=told_as_stream), 200, kind) for stop in ("pause_turn", "end_turn"))
+        # A pause that is relayed is the client's own business.
+        return [asks(PATHS[client], body), *first, *(then or (() if client == provider else second))]
 
     return steps
 
@@ -123,6 +125,20 @@ def _again(client: str, provider: str) -> Steps:
         *told(seal_refused(provider), 400),
         *told(whole(provider)),
     ]
+
+
+def _again_inside(client: str, provider: str) -> Steps:
+    return [
+        asks(PATHS[client], brief(client, provider, stream=True) | reminding(client)),
+        *told(seal_refused(provider, inside=True), 200, EVENTS),
+        *streamed(provider),
+    ]
+
+
+def _mislabelled(client: str, provider: str) -> Steps:
+    """A stream that its content type does not call one."""
+    said = b"".join(frames(provider))
+    return [briefly(client, provider), *told(said), briefly(client, provider, stream=True), *told(said)]
 
 
 def _other(*then: Step) -> Callable[[str, str], Steps]:
@@ -159,6 +175,30 @@ KINDS: dict[str, Kind] = {
         steps=lambda c, p: [briefly(c, p, stream=True), *streamed(p)[:-1], passes(2)],
         pairs=SOME,
     ),
+    "hung_up_unended": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), *streamed(p)[:-1], hangs_up(), passes(2)],
+        pairs=SOME,
+    ),
+    "after_the_end": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), *streamed(p)[:-1], says(b": bye\n\n"), passes(2)],
+        pairs=(*SOME, (MESSAGES, MESSAGES)),
+    ),
+    "mislabelled": Kind(steps=_mislabelled, pairs=SOME),
+    "always_streamed": Kind(
+        steps=lambda c, p: [briefly(c, p), *streamed(p)], pairs=SOME, setup=Setup(streams="always")
+    ),
+    "never_streamed": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), *told(whole(p))], pairs=SOME, setup=Setup(streams="never")
+    ),
+    "stop_watched": Kind(
+        steps=lambda c, p: [
+            asks(PATHS[c], stopping(c, p)),
+            *told(whole(p)),
+            asks(PATHS[c], stopping(c, p, stream=True)),
+            *streamed(p),
+        ],
+        pairs=((MESSAGES, RESPONSES), (CHAT, RESPONSES)),
+    ),
     # Pauses.
     **{
         f"paused_{name}": Kind(
@@ -171,6 +211,13 @@ KINDS: dict[str, Kind] = {
             ("collected", False, True),
         )
     },
+    "pause_refused": Kind(
+        steps=_pausing(*told(error(MESSAGES, "overloaded_error", "no"), 529), stream=True, told_as_stream=True),
+        pairs=((CHAT, MESSAGES), (RESPONSES, MESSAGES)),
+    ),
+    "pause_cancelled": Kind(
+        steps=_pausing(hangs_up(), stream=True, told_as_stream=True), pairs=((CHAT, MESSAGES), (RESPONSES, MESSAGES))
+    ),
     # Refusals.
     "refused": Kind(
         steps=lambda c, p: [briefly(c, p, stream=True), *told(error(p, "rate_limit_error", "slower"), 429, LIMITED)]
@@ -186,6 +233,16 @@ KINDS: dict[str, Kind] = {
         setup=Setup(provider_keys=("sk-first-0123456789abcdef", "sk-second-0123456789abcdef")),
     ),
     "reasoning_refused": Kind(steps=_again, pairs=HOME),
+    "reasoning_refused_inside": Kind(steps=_again_inside, pairs=HOME),
+    "refused_with_200": Kind(
+        steps=lambda c, p: [briefly(c, p), *told(error(p, "overloaded_error", "too many ask"))], pairs=SOME
+    ),
+    "redirected": Kind(steps=lambda c, p: [briefly(c, p), *told(b"", 302, {"location": "/"})], pairs=SOME[:1]),
+    "too_large": Kind(
+        steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)), *opened(c, p), says(parts(p)[2])],
+        pairs=SOME,
+        setup=Setup(limits=Limits(answer=300)),
+    ),
     "unreachable": Kind(steps=lambda c, p: [is_unreachable, briefly(c, p)], pairs=SOME),
     "error_first": Kind(
         steps=lambda c, p: [briefly(c, p, stream=True), answers(200, EVENTS), says(overloaded(p)), ends()]
@@ -209,8 +266,10 @@ KINDS: dict[str, Kind] = {
         steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), cuts()],
         pairs=SOME,
     ),
+    "cut_collected": Kind(steps=lambda c, p: [briefly(c, p), *streamed(p)[:-2], cuts()], pairs=SOME),
     "cut_before_head": Kind(steps=lambda c, p: [briefly(c, p), cuts(head=False)], pairs=SOME),
     "silent": Kind(steps=_silent),
+    "silent_whole": Kind(steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), passes(121)], pairs=SOME),
     "silent_from_the_start": Kind(steps=lambda c, p: [briefly(c, p, stream=True), passes(301)], pairs=SOME),
     "too_long": Kind(
         steps=lambda c, p: [*opened(c, p), passes(8), says(b": tick\n\n"), passes(8)],
@@ -219,11 +278,25 @@ KINDS: dict[str, Kind] = {
     ),
     # Clients that go away or read slowly, and a gateway that stops.
     "cancelled_before_head": Kind(steps=lambda c, p: [briefly(c, p), hangs_up()], pairs=SOME),
-    "cancelled": Kind(steps=lambda c, p: [*opened(c, p), hangs_up()], pairs=SOME),
+    "cancelled": Kind(steps=lambda c, p: [*opened(c, p), hangs_up()]),
+    "cancelled_whole": Kind(steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), hangs_up()], pairs=SOME),
     "slow_reader": Kind(steps=_slow_reader, pairs=SOME),
     "drained": Kind(steps=lambda c, p: [*opened(c, p), drains, says(parts(p)[2]), ends()], pairs=SOME),
     "stopped_waiting": Kind(steps=lambda c, p: [briefly(c, p, stream=True), drains, stops], pairs=SOME),
-    "stopped": Kind(steps=lambda c, p: [*opened(c, p), drains, passes(30), stops], pairs=SOME),
+    "stopped": Kind(steps=lambda c, p: [*opened(c, p), drains, passes(30), stops]),
+    "stopped_whole": Kind(
+        steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), drains, stops], pairs=SOME
+    ),
+    "stops_soon": Kind(
+        steps=lambda c, p: [
+            briefly(c, p, stream=True),
+            will_stop,
+            *streamed(p),
+            briefly(c, p),
+            *told(whole(p)),
+        ],
+        pairs=SOME[:1],
+    ),
     # What is asked beside conversations.
     "counted": Kind(
         steps=lambda c, p: [
@@ -231,6 +304,14 @@ KINDS: dict[str, Kind] = {
             *told(b'{"input_tokens": 14}'),
         ],
         pairs=((MESSAGES, MESSAGES), (MESSAGES, RESPONSES), (RESPONSES, MESSAGES)),
+        setup=Setup(counts=True),
+    ),
+    "counted_by_nobody": Kind(
+        steps=lambda c, p: [
+            asks("/v1/messages/count_tokens", brief(c, p)),
+            *told(error(p, "not_found_error", "nothing there"), 404),
+        ],
+        pairs=((MESSAGES, MESSAGES), (MESSAGES, RESPONSES)),
         setup=Setup(counts=True),
     ),
     "estimated": Kind(steps=lambda c, p: [asks("/v1/messages/count_tokens", brief(c, p))], pairs=((MESSAGES, CHAT),)),

@@ -17,7 +17,7 @@ Step: TypeAlias = Callable[[Stage], Awaitable[None] | None]
 
 JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream"}
-CLIENT_KEY = "sk-client-0123456789abcdef"
+CLIENT_KEY, OTHER_KEY = "sk-client-0123456789abcdef", "sk-other-0123456789abcdef"
 # What stands in a request for the id that the client was last told.
 _REFERENCES = re.compile(rb"\$(resp|conv)")
 
@@ -129,6 +129,13 @@ def frees_store(stage: Stage) -> None:
     """The other process is done."""
     stage.does("the other process lets go of the store")
     stage.release()
+
+
+def will_stop(stage: Stage) -> None:
+    """The gateway serves on, and tells that it will not for long."""
+    stage.does("the gateway is to stop soon")
+    stage.app.lame_duck = True
+    stage.server.close_after_replies()
 
 
 def drains(stage: Stage) -> None:
