@@ -109,9 +109,9 @@ def error(provider: str, kind: str, words: str, code: str | None = None) -> byte
     return json.dumps(error_body(provider, kind, words, code)).encode()
 
 
-def overloaded(provider: str) -> bytes:
+def overloaded(provider: str, words: str = "too many ask") -> bytes:
     """An error inside a provider's stream."""
-    return error_frame(provider, "overloaded_error", "too many ask", "server_is_overloaded")
+    return error_frame(provider, "overloaded_error", words, "server_is_overloaded")
 
 
 def whole(provider: str, turn: Turn | None = None) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dragoman.config.settings import Timeouts
 from tests.gateway.harness import PROTOCOLS, RESPONSES
-from tests.playbooks.bodies import FULL, brief, error, parts, whole
+from tests.playbooks.bodies import FULL, brief, error, frames, parts, reminding, seal_refused, whole
 from tests.playbooks.kinds import Kind, Pair, Setup, Steps, asked, briefly, opened, streamed, told
 from tests.playbooks.steps import (
     CLIENT_KEY,
@@ -31,6 +31,8 @@ KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(kept=True)
 # Keep-alives come sooner than a busy store is given up.
 LIVELY = Setup(kept=True, timeouts=Timeouts(keep_alive=4.0))
+# Providers keep what they answered, and the gateway notes whose it is.
+NOTING = Setup(kept=True, stores=True, keyed=True)
 OPEN = "/v1/responses"
 
 
@@ -130,10 +132,27 @@ KINDS: dict[str, Kind] = {
     "stored": Kind(steps=_chained, pairs=KEEPING, setup=KEPT),
     "stored_stream": Kind(steps=lambda c, p: [*opened(c, p), says(parts(p)[2]), ends()], pairs=KEEPING, setup=KEPT),
     "stored_elsewhere": Kind(
-        steps=lambda c, p: [briefly(c, p), *told(whole(p)), briefly(c, p, previous_response_id="$resp")],
+        steps=lambda c, p: [
+            briefly(c, p),
+            *told(whole(p)),
+            briefly(c, p, previous_response_id="$resp"),
+            *told(whole(p)),
+        ],
         pairs=KEEPING[2:],
     ),
     "conversation": Kind(steps=_in_conversation, pairs=KEEPING[1:], setup=KEPT),
+    "conversation_held": Kind(
+        steps=lambda c, p: [*_in_conversation(c, p)[:2], passes(100), *streamed(p)], pairs=KEEPING[1:2], setup=KEPT
+    ),
+    "stored_reasoning_refused": Kind(
+        steps=lambda c, p: [
+            asks(OPEN, brief(c, p, stream=True) | reminding(c)),
+            *told(seal_refused(p, inside=True), 200, EVENTS)[:-1],
+            *streamed(p),
+        ],
+        pairs=KEEPING[2:],
+        setup=KEPT,
+    ),
     "settling": Kind(steps=_held(passes(9), frees_store, passes(1), stream=True), pairs=KEEPING[1:], setup=LIVELY),
     "settling_whole": Kind(steps=_held(passes(2), frees_store, passes(1), stream=False), pairs=KEEPING[1:], setup=KEPT),
     "unsettled": Kind(steps=_held(passes(11), stream=True), pairs=KEEPING[1:], setup=LIVELY),
@@ -155,7 +174,26 @@ KINDS: dict[str, Kind] = {
     "settling_whole_cancelled": Kind(steps=_held(passes(1), hangs_up(), stream=False), pairs=KEEPING[1:], setup=KEPT),
     "settling_whole_stopped": Kind(steps=_held(passes(1), drains, stops, stream=False), pairs=KEEPING[1:], setup=KEPT),
     "unsettled_twice": Kind(steps=_failing, pairs=KEEPING[1:], setup=KEPT),
-    "noted": Kind(steps=_noted, pairs=KEEPING[2:], setup=Setup(kept=True, stores=True, keyed=True)),
+    "stored_mislabelled": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), *told(b"".join(frames(p)))], pairs=KEEPING[1:], setup=KEPT
+    ),
+    "stored_told_whole": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), *told(whole(p))], pairs=KEEPING[1:], setup=KEPT
+    ),
+    "stored_collected": Kind(steps=lambda c, p: [briefly(c, p), *streamed(p)], pairs=KEEPING[1:], setup=KEPT),
+    "stored_cut": Kind(steps=lambda c, p: [*opened(c, p), cuts()], pairs=KEEPING[1:], setup=KEPT),
+    "stored_cancelled": Kind(steps=lambda c, p: [*opened(c, p), hangs_up()], pairs=KEEPING[1:], setup=KEPT),
+    "unstored": Kind(
+        steps=lambda c, p: [briefly(c, p, store=False), *told(whole(p)), asks("/v1/responses/$resp")],
+        pairs=KEEPING[:2],
+        setup=KEPT,
+    ),
+    "noted_late": Kind(
+        steps=lambda c, p: [holds_store, *_noted(c, p)[:5], passes(1), frees_store, passes(1)],
+        pairs=KEEPING[2:],
+        setup=NOTING,
+    ),
+    "noted": Kind(steps=_noted, pairs=KEEPING[2:], setup=NOTING),
     "background": Kind(steps=_background(), pairs=KEEPING[:2], setup=KEPT),
     "background_nowhere": Kind(steps=lambda c, p: [briefly(c, p, background=True)], pairs=KEEPING[2:], setup=KEPT),
     "background_elsewhere": Kind(
@@ -164,7 +202,7 @@ KINDS: dict[str, Kind] = {
     ),
     "background_stream": Kind(steps=_background(stream=True), pairs=KEEPING[1:2], setup=KEPT),
     "background_listened": Kind(
-        steps=_background(hangs_up(), listens, passes(1), asks_cancel, passes(1), stream=True),
+        steps=_background(hangs_up(), listens, passes(20), asks_cancel, passes(1), stream=True),
         pairs=KEEPING[1:2],
         setup=KEPT,
     ),

@@ -33,6 +33,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     kept: bool = False
     stores: bool = False
     counts: bool = False
+    # Whether relayed Chat streams are asked for their usage.
+    ask_usage: bool = False
     # When providers stream: "asked", "always" or "never".
     streams: str = "asked"
     limits: Limits = Limits()
@@ -50,6 +52,7 @@ class Setup(Struct, frozen=True, kw_only=True):
                 stores=self.stores or not self.kept,
                 streams=self.streams,
                 counts_tokens=self.counts,
+                ask_usage=self.ask_usage,
             )
             for name, base in bases.items()
         }

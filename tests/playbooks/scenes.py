@@ -49,6 +49,8 @@ from tests.playbooks.steps import (
 )
 
 LIMITED = {**JSON, "retry-after": "7", "x-request-id": "req_of_the_provider"}
+# Words of a provider that must not reach anybody.
+SECRET = f"not with {Setup().provider_keys[0]}"
 
 
 class Scene(Struct, frozen=True, kw_only=True):
@@ -130,9 +132,27 @@ def _again(client: str, provider: str) -> Steps:
 def _again_inside(client: str, provider: str) -> Steps:
     return [
         asks(PATHS[client], brief(client, provider, stream=True) | reminding(client)),
-        *told(seal_refused(provider, inside=True), 200, EVENTS),
+        # That call is hung up on.
+        *told(seal_refused(provider, inside=True), 200, EVENTS)[:-1],
         *streamed(provider),
     ]
+
+
+def _again_with_200(client: str, provider: str) -> Steps:
+    return [
+        asks(PATHS[client], brief(client, provider) | reminding(client)),
+        *told(seal_refused(provider)),
+        *told(whole(provider)),
+    ]
+
+
+def _overflowing(client: str, provider: str) -> Steps:
+    """A client that compacts its conversation only if it hears of that in the stream."""
+    body = brief(client, provider, stream=True)
+    words = error(
+        provider, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum", "context_length_exceeded"
+    )
+    return [asks(PATHS[client], body, originator="codex_cli_rs"), *told(words, 400)]
 
 
 def _mislabelled(client: str, provider: str) -> Steps:
@@ -190,12 +210,24 @@ KINDS: dict[str, Kind] = {
     "never_streamed": Kind(
         steps=lambda c, p: [briefly(c, p, stream=True), *told(whole(p))], pairs=SOME, setup=Setup(streams="never")
     ),
+    "usage_withheld": Kind(
+        steps=lambda c, p: [
+            briefly(c, p, stream=True),
+            *streamed(p),
+            briefly(c, p, stream=True, stream_options={"include_usage": True}),
+            *streamed(p),
+        ],
+        pairs=((CHAT, CHAT),),
+        setup=Setup(ask_usage=True),
+    ),
     "stop_watched": Kind(
         steps=lambda c, p: [
             asks(PATHS[c], stopping(c, p)),
             *told(whole(p)),
             asks(PATHS[c], stopping(c, p, stream=True)),
-            *streamed(p),
+            *streamed(p)[:-1],
+            asks(PATHS[c], stopping(c, p)),
+            *streamed(p)[:-1],
         ],
         pairs=((MESSAGES, RESPONSES), (CHAT, RESPONSES)),
     ),
@@ -211,6 +243,10 @@ KINDS: dict[str, Kind] = {
             ("collected", False, True),
         )
     },
+    "paused_then_streamed": Kind(
+        steps=_pausing(*told(paused("end_turn", streamed=True), 200, EVENTS), stream=False, told_as_stream=False),
+        pairs=((CHAT, MESSAGES), (RESPONSES, MESSAGES)),
+    ),
     "pause_refused": Kind(
         steps=_pausing(*told(error(MESSAGES, "overloaded_error", "no"), 529), stream=True, told_as_stream=True),
         pairs=((CHAT, MESSAGES), (RESPONSES, MESSAGES)),
@@ -228,24 +264,61 @@ KINDS: dict[str, Kind] = {
             briefly(c, p),
             *told(error(p, "rate_limit_error", "slower"), 429, LIMITED),
             *told(whole(p)),
+            briefly(c, p),
+            *told(whole(p)),
+            passes(8),
+            briefly(c, p),
+            *told(whole(p)),
         ],
         pairs=SOME,
         setup=Setup(provider_keys=("sk-first-0123456789abcdef", "sk-second-0123456789abcdef")),
     ),
     "reasoning_refused": Kind(steps=_again, pairs=HOME),
+    "reasoning_refused_with_200": Kind(steps=_again_with_200, pairs=HOME),
+    "key_unknown": Kind(
+        steps=lambda c, p: [briefly(c, p), *told(error(p, "authentication_error", "who?"), 401)], pairs=SOME
+    ),
+    "overflow": Kind(steps=_overflowing, pairs=((RESPONSES, CHAT), (RESPONSES, RESPONSES))),
+    "unreadable": Kind(
+        steps=lambda c, p: [
+            briefly(c, p),
+            *told(b"<html>"),
+            briefly(c, p),
+            *told(b"data: {]\n\n", 200, EVENTS)[:-1],
+            briefly(c, p, stream=True),
+            *told(b"data: {]\n\n", 200, EVENTS)[:-1],
+        ],
+        pairs=SOME,
+    ),
     "reasoning_refused_inside": Kind(steps=_again_inside, pairs=HOME),
     "refused_with_200": Kind(
         steps=lambda c, p: [briefly(c, p), *told(error(p, "overloaded_error", "too many ask"))], pairs=SOME
     ),
+    "secret": Kind(
+        steps=lambda c, p: [
+            briefly(c, p),
+            *told(error(p, "api_error", SECRET), 500),
+            briefly(c, p, stream=True),
+            *told(overloaded(p, SECRET), 200, EVENTS),
+            *opened(c, p),
+            says(overloaded(p, SECRET)),
+            ends(),
+        ],
+        pairs=SOME,
+    ),
     "redirected": Kind(steps=lambda c, p: [briefly(c, p), *told(b"", 302, {"location": "/"})], pairs=SOME[:1]),
     "too_large": Kind(
-        steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)), *opened(c, p), says(parts(p)[2])],
+        steps=lambda c, p: [briefly(c, p), *told(whole(p)), *opened(c, p), says(parts(p)[2]), ends()],
         pairs=SOME,
-        setup=Setup(limits=Limits(answer=300)),
+        setup=Setup(limits=Limits(answer=200)),
     ),
     "unreachable": Kind(steps=lambda c, p: [is_unreachable, briefly(c, p)], pairs=SOME),
     "error_first": Kind(
         steps=lambda c, p: [briefly(c, p, stream=True), answers(200, EVENTS), says(overloaded(p)), ends()]
+    ),
+    "error_collected": Kind(
+        steps=lambda c, p: [briefly(c, p), *streamed(p)[:-2], says(overloaded(p))],
+        pairs=SOME,
     ),
     "error_inside": Kind(steps=lambda c, p: [*opened(c, p), says(overloaded(p)), ends()], pairs=SOME),
     "empty": Kind(
@@ -280,6 +353,7 @@ KINDS: dict[str, Kind] = {
     "cancelled_before_head": Kind(steps=lambda c, p: [briefly(c, p), hangs_up()], pairs=SOME),
     "cancelled": Kind(steps=lambda c, p: [*opened(c, p), hangs_up()]),
     "cancelled_whole": Kind(steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), hangs_up()], pairs=SOME),
+    "dead_reader": Kind(steps=lambda c, p: [*_slow_reader(c, p)[:4], passes(130)], pairs=SOME),
     "slow_reader": Kind(steps=_slow_reader, pairs=SOME),
     "drained": Kind(steps=lambda c, p: [*opened(c, p), drains, says(parts(p)[2]), ends()], pairs=SOME),
     "stopped_waiting": Kind(steps=lambda c, p: [briefly(c, p, stream=True), drains, stops], pairs=SOME),
