@@ -25,7 +25,7 @@ def test_time_jumps_to_the_next_timer() -> None:
 
 def test_time_stands_still_while_something_is_ready() -> None:
     async def dialogue() -> float:
-        for _ in range(1000):
+        for _ in range(500):
             await asyncio.sleep(0)
         return virtual_loop().time()
 
@@ -149,6 +149,17 @@ def test_what_would_wait_for_ever_fails() -> None:
         await virtual_loop().create_future()
 
     with pytest.raises(Stuck, match="no timer is set"):
+        run(dialogue())
+
+
+def test_what_goes_in_circles_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.virtual_time.MOST_TURNS", 100)
+
+    async def dialogue() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(Stuck, match="time does not pass"):
         run(dialogue())
 
 

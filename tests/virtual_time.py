@@ -8,8 +8,8 @@
 
 When nothing is ready the loop jumps to the next timer. Work in threads is really waited for, and time stands still
 meanwhile: `run_in_executor` is known by itself; whoever else comes back by `call_soon_threadsafe` is announced by
-`hold` (one future) or `watch` (anything that can say whether it is busy). Where nothing can ever happen, `Stuck` is
-raised out of the loop. Real sockets are not waited for.
+`hold` (one future) or `watch` (anything that can say whether it is busy). Where nothing can ever happen, or
+the same for ever, `Stuck` is raised out of the loop. Real sockets are not waited for.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ T = TypeVar("T")
 # Seconds of real time: how long threads are waited for, and how often one is looked at that may end without a word.
 PATIENCE = 30.0
 _GLANCE = 0.01
+# How many turns the loop may take without coming to rest.
+MOST_TURNS = 100_000
 
 
 class Stuck(Exception):
-    """Nothing can happen any more: no callback is ready, no timer is set, and no thread is under way."""
+    """Nothing new can happen: nothing is ready, no timer is set and no thread under way; or it goes in circles."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -108,6 +110,7 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
         self._loop = loop
+        self._turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         waited_from = time.monotonic()
@@ -116,6 +119,11 @@ class _Selector(selectors.DefaultSelector):
             busy = self._loop.busy()
             ready = super().select(0)
             if ready or timeout == 0:
+                self._turns += 1
+                if self._turns > MOST_TURNS:
+                    # What is left to do is to clear up, which takes turns again.
+                    self._turns = 0
+                    raise Stuck(f"something is ready at every one of {MOST_TURNS} turns, and time does not pass")
                 return ready
             if not busy:
                 break
@@ -123,6 +131,7 @@ class _Selector(selectors.DefaultSelector):
                 return ready
             if time.monotonic() - waited_from > PATIENCE:
                 raise Stuck(f"a thread has been under way for {PATIENCE:.0f} s of real time and did not come back")
+        self._turns = 0
         self._loop.idle(timeout)
         return []
 
