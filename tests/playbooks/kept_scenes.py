@@ -105,6 +105,20 @@ def _noted(client: str, provider: str) -> Steps:
     ]
 
 
+def _noted_again(client: str, provider: str) -> Steps:
+    """Of a response that was refused for its reasoning nobody has heard; the one after it is noted."""
+    mine = {"authorization": f"Bearer {CLIENT_KEY}"}
+    again = [part.replace(b"resp_0123456789", b"resp_9876543210") for part in parts(provider)]
+    return [
+        asks(OPEN, brief(client, provider, stream=True) | reminding(client), **mine),
+        answers(200, EVENTS),
+        says(parts(provider)[0] + seal_refused(provider, inside=True)),
+        answers(200, EVENTS),
+        *map(says, again),
+        ends(),
+    ]
+
+
 def _background_held(client: str, provider: str) -> Steps:
     rest = says(parts(provider)[2])
     then = (holds_store, rest, ends(), passes(3), asks_state, frees_store, passes(1), asks_state)
@@ -193,6 +207,7 @@ KINDS: dict[str, Kind] = {
         pairs=KEEPING[2:],
         setup=NOTING,
     ),
+    "noted_again": Kind(steps=_noted_again, pairs=KEEPING[2:], setup=NOTING),
     "noted": Kind(steps=_noted, pairs=KEEPING[2:], setup=NOTING),
     "background": Kind(steps=_background(), pairs=KEEPING[:2], setup=KEPT),
     "background_nowhere": Kind(steps=lambda c, p: [briefly(c, p, background=True)], pairs=KEEPING[2:], setup=KEPT),
