@@ -26,7 +26,7 @@ T = TypeVar("T")
 PATIENCE = 30.0
 _GLANCE = 0.01
 # How many turns the loop may take without coming to rest.
-MOST_TURNS = 100_000
+MOST_TURNS = 20_000
 
 
 class Stuck(Exception):
