@@ -126,7 +126,7 @@ class Demand(Struct, frozen=True, kw_only=True):
 class Request(Struct, frozen=True, kw_only=True):
     """A request, as it was said; `origin` is the protocol it was said in.
 
-    `spellings` names the members whose older or vendor spelling the client used, for the way home.
+    `spellings` names the members whose older spelling the client used, for answers that repeat them.
     """
 
     origin: str

@@ -7,12 +7,11 @@ import pytest
 from dragoman import translate_request
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.losses import Ledger
 from dragoman.model.parts import Image, Inline, Text, ToolCall, ToolResult, Url
 from dragoman.model.tools import ChoiceMode, FunctionTool
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.wire.json import decode
-from tests.protocols.openai_chat.room import A, C, R, dig, target
+from dragoman.wire.json import decode, decode_object
+from tests.protocols.openai_chat.room import A, C, R, dig, objects
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 READ: JsonObject = {"name": "read_file", "description": "Reads.", "input_schema": SCHEMA}
@@ -149,13 +148,10 @@ def test_item_11_a_block_in_the_wrong_place_is_refused_there(role: str, block: J
     assert refused.value.path == path
 
 
-def test_item_11_at_home_it_is_said_as_this_protocol_says_it() -> None:
-    body = CODEC.encode_request(CODEC.decode_request(ASKED), target(), Ledger()).body
-    assert dig(body, "tools", 0, "function", "parameters") == SCHEMA
-    assert dig(body, "messages", 2, "tool_calls", 0, "id") == "toolu_1"
-    assert dig(body, "messages", 3) == {
-        "role": "tool",
-        "tool_call_id": "toolu_1",
-        "content": "hello",
-    }
-    assert dig(body, "messages", 4) == {"role": "user", "content": "Well?"}
+def test_item_11_elsewhere_it_is_said_as_that_protocol_says_it() -> None:
+    body = decode_object(translate_request(ASKED, source=C, target=R).body)
+    assert dig(body, "tools", 0, "parameters") == SCHEMA
+    said = [item for item in objects(body, "input") if item["type"] in ("function_call", "function_call_output")]
+    assert [item["call_id"] for item in said] == ["toolu_1", "toolu_1"]
+    assert said[1]["output"] == "hello"
+    assert dig(objects(body, "input")[-1], "content") == [{"type": "input_text", "text": "Well?"}]

@@ -7,9 +7,11 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Response
-from dragoman.protocols.openai_responses import CODEC
+from dragoman.protocols.openai_responses import CODEC, NAME
+from dragoman.translate import translate_request
 from dragoman.wire.json import decode_object, encode
-from tests.protocols.openai_responses.asking import MINT, asked_here, response_body, target
+from tests.protocols.holding import unheld
+from tests.protocols.openai_responses.asking import MINT, asked_here, response_body
 
 TEXT: JsonObject = {"type": "input_text", "text": "x"}
 REQUESTS: dict[str, JsonObject] = {
@@ -76,12 +78,13 @@ REQUESTS: dict[str, JsonObject] = {
 
 
 @pytest.mark.parametrize("body", REQUESTS.values(), ids=REQUESTS.keys())
-def test_a_request_comes_back(body: JsonObject) -> None:
-    ledger = Ledger()
-    wire = decode_object(encode(body))
-    encoded = CODEC.encode_request(CODEC.decode_request(wire), target(), ledger)
-    assert decode_object(encode(encoded.body)) == wire
-    assert ledger.losses == ()
+def test_a_request_goes_on_as_it_came_and_is_read_whole(body: JsonObject) -> None:
+    said = encode(body)
+    went = translate_request(said, source=NAME, target=NAME, strict=True)
+    assert (went.body, went.losses) == (said, ())
+    wire = decode_object(said)
+    missing = unheld(wire, CODEC.decode_request(wire))
+    assert missing == []
 
 
 def test_an_answer_comes_back() -> None:

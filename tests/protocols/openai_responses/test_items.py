@@ -22,7 +22,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Role
 from dragoman.protocols.openai_responses import NAME
-from dragoman.protocols.openai_responses.items import InputReader, encode_home_items, read_plain
+from dragoman.protocols.openai_responses.items import InputReader, encode_thinking, read_plain
 from dragoman.rules.seals import to_envelope
 from dragoman.wire.fields import Fields
 from tests.protocols.openai_responses.asking import MESSAGES, decoded
@@ -47,7 +47,6 @@ def test_pitfall_162_the_phase_of_a_message_stays_with_it() -> None:
     message = one(item)
     assert message.extras is not None
     assert message.extras.fields == {"phase": "commentary"}
-    assert encode_home_items((message,)) == [item]
 
 
 def test_pitfall_026_a_result_may_lack_its_call_id() -> None:
@@ -67,7 +66,7 @@ def test_pitfall_210_a_reasoning_item_may_lack_its_summary() -> None:
     seal = Seal(origin=NAME, kind="item", body=item)
     message = one(item)
     assert message.parts == (Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal, id="rs_1"),)
-    assert encode_home_items((message,)) == [item]
+    assert encode_thinking(message.parts[0]) == item
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def test_an_envelope_gives_back_what_another_issuer_sealed() -> None:
     }
     message = one(item)
     assert message.parts == (Thinking(text="t", kind=ThinkingKind.SUMMARY, seal=seal, id="rs_1"),)
-    assert encode_home_items((message,)) == [item]
+    assert encode_thinking(message.parts[0]) == item
 
 
 def test_a_free_text_call_and_its_output_keep_their_form() -> None:
@@ -127,12 +126,13 @@ def test_items_that_only_home_knows_are_kept_whole(kind: str, role: Role) -> Non
     item: JsonObject = {"type": kind, "id": "x_1", "anything": [1]}
     message = one(item)
     assert (message.role, message.parts) == (role, (Foreign(origin=NAME, kind=kind, body=item),))
-    assert encode_home_items((message,)) == [item]
 
 
 def test_an_unknown_part_alone_in_a_message_stays_in_it() -> None:
     item: JsonObject = {"type": "message", "role": "user", "content": [{"type": "input_video", "url": "u"}]}
-    assert encode_home_items((one(item),)) == [item]
+    message = one(item)
+    body: JsonObject = {"type": "input_video", "url": "u"}
+    assert (message.role, message.parts) == (Role.USER, (Foreign(origin=NAME, kind="input_video", body=body),))
 
 
 def test_a_lane_reads_what_the_full_reader_reads() -> None:

@@ -12,6 +12,7 @@ from dragoman.model.parts import (
     CacheMark,
     Citation,
     Document,
+    Extras,
     FileRef,
     Foreign,
     Image,
@@ -56,9 +57,19 @@ ROUND: list[tuple[JsonObject, Part]] = [
 
 
 @pytest.mark.parametrize(("body", "part"), ROUND)
-def test_parts_are_read_and_go_home(body: JsonObject, part: Part) -> None:
+def test_parts_are_read(body: JsonObject, part: Part) -> None:
     assert decode_part(Fields(body)) == part
-    assert encode_home(part, assistant=False) == body
+
+
+def test_parts_of_an_answer_are_written_as_they_were() -> None:
+    mark = CacheMark(origin=NAME, ttl="30m")
+    written: JsonObject = {"type": "output_text", "text": "x", "annotations": []}
+    assert encode_home(Text(text="x")) == written
+    marked: JsonObject = {**written, "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}}
+    assert encode_home(Text(text="x", cache=mark)) == marked
+    assert encode_home(Refusal(text="no")) == {"type": "refusal", "refusal": "no"}
+    body: JsonObject = {"type": "brand_new", "x": 1}
+    assert encode_home(Foreign(origin=NAME, kind="brand_new", body=body)) == body
 
 
 @pytest.mark.parametrize("body", [{"type": "input_file"}, {"type": "input_image", "image_url": "data:image/png"}])
@@ -71,7 +82,8 @@ def test_pitfall_169_a_pdf_that_comes_as_a_picture_is_a_document() -> None:
     body: JsonObject = {"type": "input_image", "image_url": "data:application/pdf;base64,AAEC"}
     part = decode_part(Fields(body))
     assert isinstance(part, Document)
-    assert encode_home(part, assistant=False) == body
+    assert part.source == Inline(media_type="application/pdf", data="AAEC")
+    assert part.extras == Extras(origin=NAME, fields=body)
 
 
 def abroad(part: Part, **changes: bool) -> tuple[JsonObject | None, list[str]]:

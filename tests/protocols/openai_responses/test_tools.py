@@ -54,9 +54,16 @@ GRAMMAR: JsonObject = {"type": "grammar", "syntax": "lark", "definition": "start
         ({"type": "tool_search"}, ToolSearchTool()),
     ],
 )
-def test_a_declaration_is_read_and_goes_home(body: JsonObject, tool: ToolSpec) -> None:
+def test_a_declaration_is_read_and_told_back(body: JsonObject, tool: ToolSpec) -> None:
     assert decoded({"tools": [body]}).tools == (tool,)
-    assert encode_home_tools((tool,)) == [body]
+    assert encode_home_tools((tool,)) == [with_nulls(body)]
+
+
+def with_nulls(body: JsonObject) -> JsonObject:
+    """A declaration as answers repeat it."""
+    if body["type"] != "function":
+        return body
+    return {"description": None, "parameters": None, "strict": None, **body}
 
 
 @pytest.mark.parametrize(
@@ -97,11 +104,13 @@ def test_pitfall_156_the_members_of_a_namespace_are_tools() -> None:
         ("note", space),
         ("lookup", None),
     ]
-    assert encode_home_tools(tools) == [body, {"type": "function", "name": "lookup"}]
+    lookup: JsonObject = {"type": "function", "name": "lookup"}
+    told: JsonObject = {**body, "tools": [with_nulls(lookup), {"type": "custom", "name": "note"}]}
+    assert encode_home_tools(tools) == [told, with_nulls(lookup)]
 
 
 def test_an_echo_names_the_members_of_functions_even_where_they_are_null() -> None:
-    assert encode_home_tools((FunctionTool(name="f"),), echo=True) == [
+    assert encode_home_tools((FunctionTool(name="f"),)) == [
         {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None}
     ]
 

@@ -1,7 +1,7 @@
 """Anthropic Messages: https://platform.claude.com/docs/en/api/messages.
 
 Belongs here: everything that only this wire says. Does not: other protocols, I/O, abilities of models (`rules`).
-Requests and answers that were said in this protocol are encoded as they were; those of others by the `_abroad` modules.
+Requests of other protocols are written by the `_abroad` modules; its own go on as they came.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dragoman.protocols.anthropic_messages.relay import (
     without_reasoning,
     without_telemetry,
 )
-from dragoman.protocols.anthropic_messages.request import decode_request, encode_request
+from dragoman.protocols.anthropic_messages.request import decode_request
+from dragoman.protocols.anthropic_messages.request_abroad import encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
 from dragoman.protocols.anthropic_messages.settling import settle_thinking
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, UPSTREAM

@@ -1,4 +1,4 @@
-"""Requests: decoding, and encoding of what was said in this protocol; `request_abroad` writes the others."""
+"""Requests of this protocol, decoded; `request_abroad` writes those of others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.losses import Ledger
-from dragoman.model.parts import Extras, Foreign, Text
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Extras, Text
 from dragoman.model.request import (
     CacheOptions,
     Demand,
@@ -26,21 +25,15 @@ from dragoman.protocols.anthropic_messages.parts import (
     decode_blocks,
     decode_cache,
     decode_content,
-    encode_cache,
-    encode_content,
     reader,
 )
-from dragoman.protocols.anthropic_messages.request_abroad import encode_foreign_request, encode_management
+from dragoman.protocols.anthropic_messages.request_abroad import encode_management
 from dragoman.protocols.anthropic_messages.shapes import COMPACT_EDIT, NAME
-from dragoman.protocols.anthropic_messages.steering import SETTINGS, collect_updates, decode_steering, with_last_effort
+from dragoman.protocols.anthropic_messages.steering import collect_updates, decode_steering, with_last_effort
 from dragoman.protocols.anthropic_messages.tools import (
     decode_choice,
     decode_tools,
-    encode_home_choice,
-    encode_home_tools,
 )
-from dragoman.protocols.codec import Encoded, Target
-from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.fields import Fields, Path
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -320,95 +313,3 @@ def _demands(fields: Fields) -> tuple[Demand, ...]:
             Demand(feature=Feature.UNKNOWN_FIELD, member="safeguards", note="this provider runs no check of tool calls")
         )
     return tuple(demands)
-
-
-def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
-    """Write a request for a Messages provider."""
-    if request.origin == NAME:
-        return Encoded(body=_encode_home(request, target.model), table=ToolTable())
-    return encode_foreign_request(request, target, ledger)
-
-
-def _encode_home(request: Request, model: str) -> JsonObject:
-    """The request as it was said."""
-    body: JsonObject = {"model": model}
-    if request.max_tokens is not None or request.prewarm:
-        body["max_tokens"] = request.max_tokens or 0
-    if request.instructions:
-        body["system"] = encode_content(request.instructions)
-    body["messages"] = [_encode_message(message) for message in request.messages]
-    tools, servers = encode_home_tools(request.tools)
-    _put(body, "tools", tools or None)
-    _put(body, "mcp_servers", servers or None)
-    _put(body, "tool_choice", encode_home_choice(request.tool_choice, request.parallel_calls))
-    _encode_home_scalars(request, body)
-    extras = request.extras.fields if request.extras is not None else {}
-    for key, value in extras.items():
-        known = body.get(key)
-        body[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
-    return body
-
-
-def _encode_home_scalars(request: Request, body: JsonObject) -> None:
-    sampling, reasoning = request.sampling, request.reasoning
-    if request.stream:
-        body["stream"] = True
-    if request.stop:
-        body["stop_sequences"] = list(request.stop)
-    _put(body, "temperature", sampling.temperature)
-    _put(body, "top_p", sampling.top_p)
-    _put(body, "top_k", sampling.top_k)
-    _put(body, "thinking", _encode_home_thinking(reasoning))
-    config: JsonObject = {}
-    _put(config, "effort", reasoning.effort)
-    if request.output is not None:
-        _encode_home_format(request.output, config, body)
-    _put(body, "output_config", config or None)
-    _put(body, "metadata", {"user_id": request.end_user} if request.end_user is not None else None)
-    _put(body, "service_tier", request.service_tier)
-    _put(body, "speed", request.speed)
-    if request.cache is not None:
-        encode_cache(request.cache.automatic, body)
-    if request.compact_at is not None:
-        body["context_management"] = encode_management(request.compact_at)
-
-
-def _put(body: JsonObject, key: str, value: JsonValue) -> None:
-    if value is not None:
-        body[key] = value
-
-
-def _encode_home_thinking(reasoning: Reasoning) -> JsonObject | None:
-    if reasoning.mode is None:
-        return None
-    thinking: JsonObject = {"type": reasoning.mode.value}
-    _put(thinking, "budget_tokens", reasoning.budget)
-    _put(thinking, "display", reasoning.display)
-    if reasoning.extras is not None:
-        thinking.update(reasoning.extras.fields)
-    return thinking
-
-
-def _encode_home_format(output: OutputFormat, config: JsonObject, body: JsonObject) -> None:
-    shape: JsonObject = {"type": "json_schema", "schema": output.schema}
-    if output.extras is not None:
-        shape.update(output.extras.fields)
-    if shape.pop(_OLDER, None) is not None:
-        body["output_format"] = shape
-    else:
-        config["format"] = shape
-
-
-def _encode_message(message: Message) -> JsonObject:
-    encoded: JsonObject = {"role": message.role.value}
-    settings = [part for part in message.parts if isinstance(part, Foreign) and part.kind == SETTINGS]
-    said = tuple([part for part in message.parts if part not in settings]) if settings else message.parts
-    if said or not settings:
-        encoded["content"] = encode_content(said)
-    for part in settings:
-        encoded["output_config"] = part.body
-    if message.transient:
-        encoded["clear_at"] = "next_user_message"
-    if message.extras is not None:
-        encoded.update(message.extras.fields)
-    return encoded

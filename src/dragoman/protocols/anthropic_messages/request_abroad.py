@@ -41,7 +41,7 @@ _LONG = ("12h", "24h")
 _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 
 
-def encode_foreign_request(said: Request, target: Target, ledger: Ledger) -> Encoded:
+def encode_request(said: Request, target: Target, ledger: Ledger) -> Encoded:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
     refuse_demands(said)
     request = effective(said)

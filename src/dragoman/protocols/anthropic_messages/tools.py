@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Extras
 from dragoman.model.tools import (
     ChoiceMode,
@@ -27,12 +27,11 @@ from dragoman.model.tools import (
     WebSearchTool,
 )
 from dragoman.protocols.anthropic_messages import vendor
-from dragoman.protocols.anthropic_messages.parts import decode_cache, encode_cache, reader
+from dragoman.protocols.anthropic_messages.parts import decode_cache, reader
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.wire.fields import Fields
 
 _MODES = {"auto": ChoiceMode.AUTO, "any": ChoiceMode.REQUIRED, "none": ChoiceMode.NONE, "tool": ChoiceMode.NAMED}
-_WORDS = {mode: word for word, mode in _MODES.items()}
 
 
 def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
@@ -273,59 +272,3 @@ def _hosted_kind(name: str, tools: tuple[ToolSpec, ...]) -> str | None:
         elif tool.extras is not None and tool.extras.fields.get("name") == name:
             return name
     return None
-
-
-def encode_home_tools(tools: tuple[ToolSpec, ...]) -> tuple[JsonList, JsonList]:
-    """The tools of a request that was said in this protocol, and its tool servers."""
-    declarations: JsonList = []
-    servers: list[tuple[int, JsonObject]] = []
-    for tool in tools:
-        if isinstance(tool, ForeignTool):
-            declarations.append(tool.body)
-        elif isinstance(tool, McpTool):
-            declared = tool.extras.fields if tool.extras is not None else {}
-            toolset, server, position = declared.get("toolset"), declared.get("server"), declared.get("position")
-            if isinstance(toolset, dict):
-                declarations.append(toolset)
-            if isinstance(server, dict) and isinstance(position, int):
-                servers.append((position, server))
-        elif tool.extras is not None and "type" in tool.extras.fields:
-            declarations.append(tool.extras.fields)
-        elif isinstance(tool, FunctionTool) and tool.namespace is None:
-            declarations.append(_encode_function(tool))
-    return declarations, [server for _, server in sorted(servers, key=lambda pair: pair[0])]
-
-
-def _encode_function(tool: FunctionTool) -> JsonObject:
-    declaration: JsonObject = {"name": tool.name}
-    if tool.description is not None:
-        declaration["description"] = tool.description
-    if tool.parameters is not None:
-        declaration["input_schema"] = tool.parameters
-    if tool.strict is not None:
-        declaration["strict"] = tool.strict
-    if tool.examples:
-        declaration["input_examples"] = list(tool.examples)
-    if tool.deferred is not None:
-        declaration["defer_loading"] = tool.deferred
-    if tool.callers is not None:
-        declaration["allowed_callers"] = list(tool.callers)
-    encode_cache(tool.cache, declaration)
-    if tool.extras is not None:
-        declaration.update(tool.extras.fields)
-    return declaration
-
-
-def encode_home_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject | None:
-    """The choice of a request that was said in this protocol."""
-    if choice is None:
-        return None
-    word = "tool" if choice.mode is ChoiceMode.HOSTED else _WORDS[choice.mode]
-    encoded: JsonObject = {"type": word}
-    if choice.tool is not None:
-        encoded["name"] = choice.tool.name
-    if parallel is not None:
-        encoded["disable_parallel_tool_use"] = not parallel
-    if choice.extras is not None:
-        encoded.update(choice.extras.fields)
-    return encoded

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.parts import Part
-from dragoman.model.request import Message, Role
 from dragoman.protocols.codec import Codec
+from dragoman.protocols.openai_chat.abroad import encode_request
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
-from dragoman.protocols.openai_chat.messages import encode_assistant_home
+from dragoman.protocols.openai_chat.messages import encode_turn
 from dragoman.protocols.openai_chat.relay import (
     ask_usage,
     plain_end,
@@ -18,7 +16,7 @@ from dragoman.protocols.openai_chat.relay import (
     withhold_usage,
     without_reasoning,
 )
-from dragoman.protocols.openai_chat.request import decode_request, encode_request, recognises
+from dragoman.protocols.openai_chat.request import decode_request, recognises
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
 from dragoman.protocols.openai_chat.settling import settle_thinking
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
@@ -28,11 +26,6 @@ from dragoman.protocols.openai_chat.usage import usage_of
 from dragoman.wire.sse import comment
 
 __all__ = ["CODEC", "NAME"]
-
-
-def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
-    """The parts of an assistant turn as the one message they make."""
-    return [encode_assistant_home(Message(role=Role.ASSISTANT, parts=parts), 0, {})]
 
 
 CODEC = Codec(

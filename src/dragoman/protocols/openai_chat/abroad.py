@@ -60,7 +60,12 @@ def _put(body: JsonObject, key: str, value: JsonValue) -> None:
         body[key] = value
 
 
-class Abroad:
+def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
+    """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
+    return _Writer(request, target, ledger).encode()
+
+
+class _Writer:
     """One request of another protocol on its way to a provider of this one."""
 
     def __init__(self, request: Request, target: Target, ledger: Ledger) -> None:

@@ -16,12 +16,10 @@ from dragoman.protocols.openai_chat.reasoning import (
 )
 from dragoman.protocols.openai_chat.shapes import (
     ANTHROPIC,
-    BLOCKS,
     CONTENT,
     DETAIL_ENCRYPTED,
     FORMAT_ANTHROPIC,
     FORMAT_RESPONSES,
-    ITEMS,
     NAME,
     RESPONSES,
     THINKING_PARTS,
@@ -49,12 +47,12 @@ def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
     found = echo.parts()
     loose: list[JsonObject] = []
     for block in beside.blocks:
-        signed = _signed_block(block, BLOCKS, said)
+        signed = _signed_block(block)
         if signed is None:
             loose.append(block)
         else:
             found.append(signed)
-    found += [_item(item, said) for item in beside.items if _is_proven(item)]
+    found += [_item(item) for item in beside.items if _is_proven(item)]
     unproven = [item for item in beside.items if not _is_proven(item)]
     parts: list[Part] = list(found)
     rest = Structured(details=echo.loose, blocks=loose, items=unproven, opaque=beside.opaque)
@@ -73,14 +71,14 @@ def thinking_in_content(parts: tuple[Part, ...]) -> list[Part]:
 def _from_content(part: Foreign) -> Part:
     if part.kind not in THINKING_PARTS:
         return part
-    signed = _signed_block(part.body, CONTENT, None)
+    signed = _signed_block(part.body)
     if signed is not None:
         return signed
     text = block_text(part.body)
     return sealed_text(Said(CONTENT, text), text, Structured(parts=[part.body]))
 
 
-def _signed_block(block: JsonObject, where: str, said: Said | None) -> Thinking | None:
+def _signed_block(block: JsonObject) -> Thinking | None:
     """A block of Messages that its issuer signed, as clients keep it in this protocol; None if it proves nothing."""
     kind, text = block.get("type"), block.get("thinking")
     if kind not in THINKING_PARTS:
@@ -95,15 +93,14 @@ def _signed_block(block: JsonObject, where: str, said: Said | None) -> Thinking 
     # A client's word for it: nothing but what such a block has goes on.
     body: JsonObject = {key: value for key, value in block.items() if key in _BLOCK}
     seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=body)
-    mark: JsonObject = {where: None} if said is None else {where: None, said.field: None}
-    return Thinking(text=text or "", kind=shown, seal=seal, extras=Extras(origin=NAME, fields=mark))
+    return Thinking(text=text or "", kind=shown, seal=seal)
 
 
 def _is_proven(item: JsonObject) -> bool:
     return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
 
 
-def _item(item: JsonObject, said: Said | None) -> Thinking:
+def _item(item: JsonObject) -> Thinking:
     """A reasoning item of Responses, as clients keep it in this protocol."""
     token = item["encrypted_content"]
     sealed = from_envelope(token) if isinstance(token, str) else None
@@ -111,10 +108,9 @@ def _item(item: JsonObject, said: Said | None) -> Thinking:
     shown = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
     if sealed is not None:
         return Thinking(text=text, kind=shown, seal=sealed)
-    mark: JsonObject = {ITEMS: None} if said is None else {ITEMS: None, said.field: None}
     body: JsonObject = {key: value for key, value in item.items() if key in _ITEM}
     seal = Seal(origin=RESPONSES, kind="item", body=body)
-    return Thinking(text=text, kind=shown, seal=seal, extras=Extras(origin=NAME, fields=mark))
+    return Thinking(text=text, kind=shown, seal=seal)
 
 
 class _Echo:

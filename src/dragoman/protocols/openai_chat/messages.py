@@ -1,7 +1,7 @@
-"""Messages, both ways at home: one wire message is one `Message`.
+"""Messages of a client, decoded: one wire message is one `Message`; and an assistant's turn written as this wire does.
 
-Legacy calls (`function_call`, role `function`) have no ids; they get one made of name and position (T4), by which the
-way home knows them again.
+Legacy calls (`function_call`, role `function`) have no ids; they get one made of name and position (T4), by which they
+are known again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dragoman.protocols.openai_chat.parts import (
     unmodelled,
 )
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_home
-from dragoman.protocols.openai_chat.shapes import ERROR_PREFIX, NAME
+from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules import ids
 from dragoman.rules.unwrap import InputUnwrapper, wrap_input
 from dragoman.wire.fields import Fields, render_path
@@ -179,7 +179,7 @@ class MessageDecoder:
         result = ToolResult(call_id=waiting.popleft() if waiting else "", parts=decode_content(message))
         extras = unmodelled(message)
         if not result.call_id:
-            # Nothing but the name says what this was; the role is kept for the way home.
+            # Nothing but the name says what this was; the role is kept beside it.
             extras = Extras(origin=NAME, fields={**(extras.fields if extras is not None else {}), "role": "function"})
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
 
@@ -285,69 +285,32 @@ def decode_legacy_call(call: Fields, position: int, *, lenient: bool = False) ->
     )
 
 
-def encode_messages_home(messages: tuple[Message, ...]) -> JsonList:
-    """The messages of a request of this protocol, as they were said."""
-    written: JsonList = []
-    legacy: dict[str, str] = {}
-    for position, message in enumerate(messages):
-        if message.role is Role.ASSISTANT:
-            written.append(encode_assistant_home(message, position, legacy))
-            continue
-        one: JsonObject | None = None
-        for result in message.parts:
-            if isinstance(result, ToolResult):
-                one = _result_home(result, legacy)
-                written.append(one)
-        rest: list[Part] = [part for part in message.parts if not isinstance(part, ToolResult)]
-        if rest or one is None:
-            one = {"role": message.role.value, "content": encode_content_home(rest)}
-            written.append(one)
-        if message.name is not None:
-            one["name"] = message.name
-        merge_extras(one, message.extras)
-    return written
-
-
-def _result_home(result: ToolResult, legacy: dict[str, str]) -> JsonObject:
-    failed: list[Part] = [Text(text=ERROR_PREFIX.strip())] if result.is_error else []
-    content = encode_content_home([*failed, *result.parts])
-    if result.call_id in legacy:
-        return {"role": "function", "name": legacy[result.call_id], "content": content}
-    one: JsonObject = {"role": "tool", "content": content}
-    if result.call_id:
-        one["tool_call_id"] = result.call_id
-    return merge_extras(one, result.extras)
-
-
-def encode_assistant_home(message: Message, position: int, legacy: dict[str, str]) -> JsonObject:
-    """An assistant message as it was said; legacy calls are noted by id for the results that follow."""
-    one: JsonObject = {"role": "assistant", "content": None}
-    if message.name is not None:
-        one["name"] = message.name
+def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
+    """The parts of an assistant turn as the one message they make."""
+    message: JsonObject = {"role": "assistant", "content": None}
     content: list[Part] = []
     calls: JsonList = []
     thinking: list[Thinking] = []
-    for part in message.parts:
+    for part in parts:
         if isinstance(part, Thinking) and not content_parts(part):
             thinking.append(part)
             continue
         if isinstance(part, ToolCall):
-            if part.call_id == ids.legacy_call_id(part.name, position):
-                legacy[part.call_id] = part.name
+            if part.call_id == ids.legacy_call_id(part.name, 0):
                 function: JsonObject = {"name": part.name, "arguments": part.arguments}
-                one["function_call"] = merge_extras(function, part.extras)
+                message["function_call"] = merge_extras(function, part.extras)
             else:
                 calls.append(encode_call_home(part))
         elif isinstance(part, Refusal) and part.extras is None:
-            one["refusal"] = part.text
+            message["refusal"] = part.text
         else:
             content.append(part)
-    write_home(thinking, message.turn, one)
+    write_home(thinking, message)
     if content:
-        one["content"] = encode_content_home(content)
+        message["content"] = encode_content_home(content)
     if calls:
-        one["tool_calls"] = calls
-    return merge_extras(one, message.extras)
+        message["tool_calls"] = calls
+    return [message]
 
 
 def encode_call_home(part: ToolCall) -> JsonObject:

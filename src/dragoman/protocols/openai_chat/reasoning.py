@@ -255,24 +255,13 @@ def _without_index(entry: JsonObject) -> JsonObject:
     return {key: value for key, value in entry.items() if key != "index"} if "index" in entry else entry
 
 
-def write_home(thinking: list[Thinking], turn: Seal | None, message: JsonObject) -> None:
-    """Write a client's echo as it was: each spelling in its member, details with their issuers' formats."""
+def write_home(thinking: list[Thinking], message: JsonObject) -> None:
+    """Write an answer's reasoning as it was: each spelling in its member, details with their issuers' formats."""
     entries: JsonList = []
     own: list[Thinking] = []
     foreign: list[str] = []
-    field = REASONING_FIELDS[0]
     for part in thinking:
         seal = part.seal
-        mark = mark_of(part)
-        if mark is not None and CONTENT not in mark and seal is not None:
-            # What its issuer signed, in the member where it stood; the text may have stood beside it.
-            member = BLOCKS if BLOCKS in mark else ITEMS
-            known = message.setdefault(member, [])
-            if isinstance(known, list):
-                known.append(dict(seal.body))
-            field = next((name for name in REASONING_FIELDS if name in mark), field)
-            foreign += [part.text] if part.text and field in mark else []
-            continue
         if seal is not None and seal.origin == NAME:
             own.append(part)
         elif part.text:
@@ -280,24 +269,11 @@ def write_home(thinking: list[Thinking], turn: Seal | None, message: JsonObject)
         entries.extend(encode_details(part))
     write_echo(own, message, home=True)
     if foreign and not any(name in message for name in REASONING_FIELDS):
-        message[field] = "\n\n".join(foreign)
-    if turn is not None:
-        entries.append(turn_entry(turn))
+        message[REASONING_FIELDS[0]] = "\n\n".join(foreign)
     if entries:
         message[DETAILS] = [
             {"index": index, **entry} if isinstance(entry, dict) else entry for index, entry in enumerate(entries)
         ]
-
-
-def mark_of(part: Thinking) -> JsonObject | None:
-    """Where another issuer's reasoning stood in a client's message; null loses nothing abroad."""
-    extras = part.extras
-    if extras is None or extras.origin != NAME or _MARKS.isdisjoint(extras.fields):
-        return None
-    return extras.fields
-
-
-_MARKS = frozenset({BLOCKS, ITEMS, CONTENT})
 
 
 def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = False) -> None:
@@ -338,12 +314,9 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = Fa
 def content_parts(part: Thinking) -> list[JsonObject]:
     """The content parts in which reasoning stood in its place; none if it stood elsewhere."""
     seal = part.seal
-    if seal is None:
+    if seal is None or seal.origin != NAME or seal.kind != "text":
         return []
-    if seal.origin == NAME and seal.kind == "text":
-        return [one for one in _objects(seal.body.get("parts")) if one.get("type") in THINKING_PARTS]
-    mark = mark_of(part)
-    return [dict(seal.body)] if mark is not None and CONTENT in mark else []
+    return [one for one in _objects(seal.body.get("parts")) if one.get("type") in THINKING_PARTS]
 
 
 def _objects(value: JsonValue) -> list[JsonObject]:

@@ -1,12 +1,11 @@
-"""Requests, both ways: decoded faithfully, written back as they were said; those of others are written `abroad`."""
+"""Requests of this protocol, decoded faithfully; those of others are written `abroad`."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.losses import Ledger
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.request import (
     CacheOptions,
@@ -17,11 +16,9 @@ from dragoman.model.request import (
     Request,
     Sampling,
 )
-from dragoman.model.tools import FunctionTool, ToolSpec, WebSearchTool
-from dragoman.protocols.codec import Encoded, Target
-from dragoman.protocols.openai_chat.abroad import Abroad
-from dragoman.protocols.openai_chat.messages import MessageDecoder, encode_messages_home
-from dragoman.protocols.openai_chat.parts import merge_extras, unmodelled
+from dragoman.model.tools import ToolSpec
+from dragoman.protocols.openai_chat.messages import MessageDecoder
+from dragoman.protocols.openai_chat.parts import unmodelled
 from dragoman.protocols.openai_chat.shapes import NAME, OTHER_SAMPLING
 from dragoman.protocols.openai_chat.tools import (
     decode_choice,
@@ -30,12 +27,7 @@ from dragoman.protocols.openai_chat.tools import (
     decode_parallel,
     decode_search,
     decode_tool,
-    encode_choice_home,
-    encode_legacy_function,
-    encode_search_home,
-    encode_tool_home,
 )
-from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.fields import Fields
 
 
@@ -92,15 +84,12 @@ _NO_REASONING = Reasoning()
 
 def _with_the_others(request: Request, fields: Fields) -> Request:
     """The request with the members that not every client sends."""
-    spellings: list[str] = []
     nested: JsonObject = dict(request.extras.fields) if request.extras is not None else {}
     functions = tuple(decode_legacy_function(function) for function in fields.each("functions"))
     search = fields.optional_fields("web_search_options")
     choice = decode_choice(fields)
     if choice is None:
         choice = decode_legacy_choice(fields)
-        if choice is not None:
-            spellings.append("function_call")
     elif "function_call" in fields.value:
         nested["function_call"] = fields.raw("function_call")
     choices = fields.optional_cap("n")
@@ -108,16 +97,16 @@ def _with_the_others(request: Request, fields: Fields) -> Request:
         request,
         tools=request.tools + functions + (() if search is None else (decode_search(search),)),
         tool_choice=choice,
-        max_tokens=_decode_cap(request.max_tokens, fields, spellings),
+        max_tokens=_decode_cap(request.max_tokens, fields),
         sampling=_decode_sampling(fields),
         stop=_decode_stop(fields),
-        reasoning=_decode_reasoning(fields, spellings),
+        reasoning=_decode_reasoning(fields),
         output=_decode_output(fields),
         verbosity=fields.optional_text("verbosity"),
         choices=choices,
         logprobs=fields.optional_flag("logprobs"),
         top_logprobs=fields.optional_integer("top_logprobs"),
-        end_user=_decode_end_user(fields, spellings),
+        end_user=_decode_end_user(fields),
         metadata=fields.optional_object("metadata"),
         service_tier=fields.optional_text("service_tier"),
         store=fields.optional_flag("store"),
@@ -125,7 +114,6 @@ def _with_the_others(request: Request, fields: Fields) -> Request:
         cache=_decode_cache_options(fields),
         moderation=_decode_moderation(fields),
         legacy_functions=bool(functions),
-        spellings=tuple(spellings),
         demands=_decode_demands(fields, choices),
         extras=_rest(fields, nested),
     )
@@ -173,18 +161,16 @@ def _decode_tools(fields: Fields) -> tuple[ToolSpec, ...]:
     return tuple([decode_tool(tool, path, index) for index, tool in enumerate(tools)])
 
 
-def _decode_cap(cap: int | None, fields: Fields, spellings: list[str]) -> int | None:
-    """The newer member counts; the older one beside it is kept for the way home."""
+def _decode_cap(cap: int | None, fields: Fields) -> int | None:
+    """The newer member counts; the older one beside it stays among the extras."""
     if cap is None and fields.value.get("max_tokens") is not None:
-        spellings.append("max_tokens")
         return fields.optional_cap("max_tokens")
     return cap
 
 
-def _decode_end_user(fields: Fields, spellings: list[str]) -> str | None:
+def _decode_end_user(fields: Fields) -> str | None:
     user = fields.optional_text("safety_identifier")
     if user is None and fields.value.get("user") is not None:
-        spellings.append("user")
         return fields.optional_text("user")
     return user
 
@@ -209,7 +195,7 @@ def _decode_stop(fields: Fields) -> tuple[str, ...]:
     return fields.texts("stop")
 
 
-def _decode_reasoning(fields: Fields, spellings: list[str]) -> Reasoning:
+def _decode_reasoning(fields: Fields) -> Reasoning:
     """Effort, and the extensions by which servers take a budget or a switch (mapping.md §10)."""
     effort = fields.optional_text("reasoning_effort")
     budget: int | None = None
@@ -218,7 +204,6 @@ def _decode_reasoning(fields: Fields, spellings: list[str]) -> Reasoning:
     if unified is not None:
         if effort is None and unified.value.get("effort") is not None:
             effort = unified.optional_text("effort")
-            spellings.append("reasoning.effort")
         budget = unified.optional_cap("max_tokens", 0)
         rest = unmodelled(unified)
         if rest is not None:
@@ -228,15 +213,12 @@ def _decode_reasoning(fields: Fields, spellings: list[str]) -> Reasoning:
         kind, given = switch.get("type"), switch.get("budget_tokens")
         if kind == "disabled" and effort is None and given is None:
             effort = "none"
-            spellings.append("thinking")
+            fields.skip("thinking")
         elif kind == "enabled" and given is not None and budget is None:
             budget = Fields(switch, (fields.path, "thinking")).optional_cap("budget_tokens")
-            spellings.append("thinking")
-        if "thinking" in spellings:
             fields.skip("thinking")
     if budget is None and fields.value.get("thinking_budget") is not None:
         budget = fields.optional_integer("thinking_budget")
-        spellings.append("thinking_budget")
     return Reasoning(effort=effort, budget=budget, extras=extras)
 
 
@@ -272,7 +254,6 @@ def _decode_output(fields: Fields) -> OutputFormat | None:
 
 
 _OUTPUT_KINDS = {"text": OutputKind.TEXT, "json_object": OutputKind.JSON, "json_schema": OutputKind.SCHEMA}
-_OUTPUT_WORDS = {kind: word for word, kind in _OUTPUT_KINDS.items()}
 
 
 def _decode_cache_options(fields: Fields) -> CacheOptions | None:
@@ -301,114 +282,3 @@ def _decode_moderation(fields: Fields) -> JsonObject | None:
         policy.optional_object("input")
         policy.optional_object("output")
     return moderation.value
-
-
-def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
-    """A request for a provider of this protocol: as it was said if it is at home, else adapted."""
-    if request.origin == NAME:
-        return Encoded(body=_encode_home(request, target), table=ToolTable())
-    return Abroad(request, target, ledger).encode()
-
-
-def _encode_home(request: Request, target: Target) -> JsonObject:
-    spellings = request.spellings
-    body: JsonObject = {"model": target.model, "messages": encode_messages_home(request.messages)}
-    _encode_tools_home(request, body)
-    options: JsonObject = {}
-    _put(options, "include_usage", request.include_usage)
-    _put(options, "include_obfuscation", request.obfuscation)
-    sampling = request.sampling
-    cache = request.cache or CacheOptions()
-    cached: JsonObject = {}
-    if cache.explicit is not None:
-        cached["mode"] = "explicit" if cache.explicit else "implicit"
-    _put(cached, "ttl", cache.ttl)
-    for key, value in (
-        ("max_tokens" if "max_tokens" in spellings else "max_completion_tokens", request.max_tokens),
-        ("stream", request.stream or None),
-        ("stream_options", options or None),
-        ("temperature", sampling.temperature),
-        ("top_p", sampling.top_p),
-        ("top_k", sampling.top_k),
-        ("frequency_penalty", sampling.frequency_penalty),
-        ("presence_penalty", sampling.presence_penalty),
-        ("seed", sampling.seed),
-        ("logit_bias", sampling.logit_bias),
-        ("stop", list[JsonValue](request.stop) or None),
-        ("response_format", _output_home(request.output) if request.output is not None else None),
-        ("verbosity", request.verbosity),
-        ("n", request.choices),
-        ("logprobs", request.logprobs),
-        ("top_logprobs", request.top_logprobs),
-        ("user" if "user" in spellings else "safety_identifier", request.end_user),
-        ("metadata", request.metadata),
-        ("service_tier", request.service_tier),
-        ("store", request.store),
-        ("prompt_cache_key", request.cache_key),
-        ("prompt_cache_options", merge_extras(cached, cache.extras) or None),
-        ("prompt_cache_retention", cache.retention),
-        ("moderation", request.moderation),
-    ):
-        _put(body, key, value)
-    body.update(sampling.others or {})
-    _reasoning_home(request, body)
-    return merge_extras(body, request.extras)
-
-
-def _put(body: JsonObject, key: str, value: JsonValue) -> None:
-    if value is not None:
-        body[key] = value
-
-
-def _encode_tools_home(request: Request, body: JsonObject) -> None:
-    tools = [tool for tool in request.tools if not isinstance(tool, WebSearchTool)]
-    if request.legacy_functions:
-        body["functions"] = [encode_legacy_function(tool) for tool in tools if isinstance(tool, FunctionTool)]
-    elif tools:
-        body["tools"] = [encode_tool_home(tool) for tool in tools]
-    for tool in request.tools:
-        if isinstance(tool, WebSearchTool):
-            body["web_search_options"] = encode_search_home(tool)
-    choice = request.tool_choice
-    if choice is not None and "function_call" in request.spellings:
-        named = choice.tool.name if choice.tool is not None else None
-        body["function_call"] = {"name": named} if named is not None else choice.mode.value
-    elif choice is not None:
-        body["tool_choice"] = encode_choice_home(choice)
-    _put(body, "parallel_tool_calls", request.parallel_calls)
-
-
-def _reasoning_home(request: Request, body: JsonObject) -> None:
-    reasoning, spellings = request.reasoning, request.spellings
-    effort, budget = reasoning.effort, reasoning.budget
-    unified: JsonObject = {}
-    if "thinking" in spellings:
-        # Switched off, it said the effort; else it says the budget.
-        body["thinking"] = {"type": "disabled"} if budget is None else {"type": "enabled", "budget_tokens": budget}
-        effort, budget = (None, None) if budget is None else (effort, None)
-    if effort is not None and "reasoning.effort" in spellings:
-        unified["effort"] = effort
-    elif effort is not None:
-        body["reasoning_effort"] = effort
-    if budget is not None and "thinking_budget" in spellings:
-        body["thinking_budget"] = budget
-    elif budget is not None:
-        unified["max_tokens"] = budget
-    if unified:
-        body["reasoning"] = unified
-    merge_extras(body, reasoning.extras)
-
-
-def _output_home(output: OutputFormat) -> JsonObject:
-    written: JsonObject = {"type": _OUTPUT_WORDS[output.kind]}
-    if output.kind is OutputKind.SCHEMA:
-        inner: JsonObject = {}
-        for key, value in (
-            ("name", output.name),
-            ("description", output.description),
-            ("schema", output.schema),
-            ("strict", output.strict),
-        ):
-            _put(inner, key, value)
-        written["json_schema"] = inner
-    return merge_extras(written, output.extras)

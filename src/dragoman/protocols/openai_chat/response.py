@@ -410,7 +410,7 @@ def _encode_home(response: Response, asked: Asked, mint: Mint) -> JsonObject:
                 message["function_call"] = {"name": part.name, "arguments": part.arguments}
             case ToolCall():
                 calls.append(encode_call_home(part))
-    write_home(thinking, None, message)
+    write_home(thinking, message)
     for seal in proofs:
         hang(seal, next((call for call in calls if call["id"] == seal.body.get("call_id")), message))
     if texts:

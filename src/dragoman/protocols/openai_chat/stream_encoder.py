@@ -266,7 +266,7 @@ class ChatStreamEncoder:
             return self._close_proof(seal)
         # The text is told already, before anybody knew how its provider spells it; what stands beside it is not.
         beside: JsonObject = {}
-        write_home([part], None, beside)
+        write_home([part], beside)
         delta: JsonObject = {key: value for key, value in beside.items() if key not in REASONING_FIELDS}
         entries = indexed(encode_details(part), self._details)
         self._details += len(entries)

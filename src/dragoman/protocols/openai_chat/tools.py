@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Extras
 from dragoman.model.tools import (
     ChoiceMode,
@@ -15,7 +15,7 @@ from dragoman.model.tools import (
     ToolSpec,
     WebSearchTool,
 )
-from dragoman.protocols.openai_chat.parts import decode_cache, encode_cache, merge_extras, unmodelled
+from dragoman.protocols.openai_chat.parts import decode_cache, unmodelled
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.wire.fields import Fields, Path, render_path
 from dragoman.wire.json import kind_of
@@ -207,38 +207,6 @@ def decode_legacy_choice(request: Fields) -> ToolChoice | None:
     )
 
 
-def encode_tool_home(tool: ToolSpec) -> JsonObject:
-    """A declaration as it was said, nested."""
-    match tool:
-        case FunctionTool():
-            written: JsonObject = {"type": "function", "function": _function(tool)}
-            encode_cache(tool.cache, written)
-        case TextTool():
-            written = {"type": "custom", "custom": write_custom(tool, tool.name)}
-        case ForeignTool():
-            return tool.body
-        case _:
-            raise WireError("/tools", "a tool of this protocol", type(tool).__name__)
-    return merge_extras(written, tool.extras)
-
-
-def encode_legacy_function(tool: FunctionTool) -> JsonObject:
-    """An entry of `functions` as it was said."""
-    return merge_extras(_function(tool), tool.extras)
-
-
-def _function(tool: FunctionTool) -> JsonObject:
-    written: JsonObject = {"name": tool.name}
-    for key, value in (
-        ("description", tool.description),
-        ("parameters", tool.parameters),
-        ("strict", tool.strict),
-    ):
-        if value is not None:
-            written[key] = value
-    return written
-
-
 def write_custom(tool: TextTool, name: str) -> JsonObject:
     """The inside of a custom tool's declaration."""
     written: JsonObject = {"name": name}
@@ -252,11 +220,6 @@ def write_custom(tool: TextTool, name: str) -> JsonObject:
     return written
 
 
-def encode_search_home(tool: WebSearchTool) -> JsonObject:
-    """`web_search_options` as it was said."""
-    return merge_extras(write_search(tool), tool.extras)
-
-
 def write_search(tool: WebSearchTool) -> JsonObject:
     """`web_search_options` without what only its origin knows."""
     written: JsonObject = {}
@@ -266,25 +229,3 @@ def write_search(tool: WebSearchTool) -> JsonObject:
         place: JsonObject = {key: value for key, value in tool.location.items() if key != "type" and value is not None}
         written["user_location"] = {"type": "approximate", "approximate": place}
     return written
-
-
-def encode_choice_home(choice: ToolChoice) -> JsonValue:
-    """`tool_choice` as it was said."""
-    if choice.mode in MODE_WORDS and choice.extras is None:
-        return MODE_WORDS[choice.mode]
-    if choice.mode is ChoiceMode.HOSTED and choice.tool is not None:
-        return choice.tool.native
-    written: JsonObject
-    if choice.mode is ChoiceMode.ALLOWED:
-        refs: JsonList = [_ref_home(ref) for ref in choice.allowed]
-        mode = "required" if choice.required else "auto"
-        written = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": refs}}
-    elif choice.tool is not None:
-        written = _ref_home(choice.tool)
-    else:
-        written = {"type": MODE_WORDS[choice.mode]}
-    return merge_extras(written, choice.extras)
-
-
-def _ref_home(ref: ToolRef) -> JsonObject:
-    return ref.native if ref.native is not None else {"type": ref.kind, ref.kind: {"name": ref.name}}

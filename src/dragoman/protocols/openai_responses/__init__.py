@@ -17,7 +17,8 @@ from dragoman.protocols.openai_responses.relay import (
     withhold_usage,
     without_reasoning,
 )
-from dragoman.protocols.openai_responses.request import decode_request, encode_request, recognises
+from dragoman.protocols.openai_responses.request import decode_request, recognises
+from dragoman.protocols.openai_responses.request_abroad import encode_request
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder

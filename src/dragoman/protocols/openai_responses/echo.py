@@ -68,7 +68,7 @@ def response_object(
         "temperature": _or(sampling.temperature, 1),
         "text": text,
         "tool_choice": "auto" if request.tool_choice is None else encode_home_choice(request.tool_choice),
-        "tools": encode_home_tools(request.tools, echo=True),
+        "tools": encode_home_tools(request.tools),
         "top_logprobs": request.top_logprobs or 0,
         "top_p": _or(sampling.top_p, 1),
         "truncation": _TRUNCATIONS.told(extras.get("truncation"), ("truncation",), ledger) or "disabled",

@@ -1,7 +1,7 @@
-"""Items of a request's input to messages of the model, and back home.
+"""Items of a request's input to messages of the model, and sealed items back.
 
 One item is one message. Items that steer the conversation instead of adding to it (tools declared late, settings
-changed) stay in their place for the way home, and what they say is collected into the request's updates (T9).
+changed) stay in their place, and what they say is collected into the request's updates (T9).
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from dragoman.model.parts import (
     Compaction,
     Extras,
     Foreign,
-    HostedCall,
-    HostedResult,
     InputForm,
     Part,
     Seal,
@@ -31,7 +29,7 @@ from dragoman.model.parts import (
 from dragoman.model.request import Demand, Message, OutputFormat, Role
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.openai_responses import hosted, native
-from dragoman.protocols.openai_responses.parts import decode_content, encode_home, encode_output, plain_content
+from dragoman.protocols.openai_responses.parts import decode_content, plain_content
 from dragoman.protocols.openai_responses.shapes import (
     COMPACTION,
     COMPACTION_TRIGGER,
@@ -121,12 +119,7 @@ class InputReader:
             raise item.wrong("content", "string or array", "nothing")
         item.demand("content")
         parts = decode_content(item, "content")
-        item_id = item.optional_text("id")
-        extras = item.rest(NAME)
-        if extras is None and len(parts) == 1 and isinstance(parts[0], Foreign):
-            # A lone part that only home knows: the empty extras tell it from an item of that kind.
-            extras = Extras(origin=NAME, fields={})
-        return Message(role=role, parts=parts, id=item_id, extras=extras)
+        return Message(role=role, parts=parts, id=item.optional_text("id"), extras=item.rest(NAME))
 
     def _reasoning(self, item: Fields) -> Message:
         thinking = decode_thinking(item)
@@ -362,7 +355,7 @@ def decode_thinking(item: Fields, model: str | None = None, upstream: str | None
 def thinking_text(item: Fields) -> tuple[str, ThinkingKind]:
     """What can be read of a reasoning item: the summary, else the reasoning itself."""
     summary = _joined(item, "summary")
-    # Beside a summary the reasoning itself is only checked, and goes home with what else the item holds.
+    # Beside a summary the reasoning itself is only checked, and stays among what else the item holds.
     content = _joined(Fields(item.value, item.path) if summary else item, "content")
     if summary:
         return summary, ThinkingKind.SUMMARY
@@ -393,35 +386,6 @@ def decode_compaction(item: Fields, model: str | None = None, upstream: str | No
     )
 
 
-# Home.
-
-
-def encode_home_items(messages: tuple[Message, ...]) -> JsonList:
-    """The items as the client said them."""
-    return [_encode_home_item(message) for message in messages]
-
-
-def _encode_home_item(message: Message) -> JsonObject:
-    first: Part | None = message.parts[0] if message.parts else None
-    writer = _WRITERS.get(type(first))
-    if isinstance(first, Foreign) and len(message.parts) == 1 and message.extras is None:
-        return first.body
-    if writer is not None and first is not None:
-        written = writer(first)
-        if "id" not in written and message.id is not None:
-            written = {**written, "id": message.id}
-    else:
-        assistant = message.role is Role.ASSISTANT
-        written = {
-            "type": MESSAGE,
-            "role": message.role.value,
-            "content": [encode_home(part, assistant=assistant) for part in message.parts],
-        }
-        if message.id is not None:
-            written["id"] = message.id
-    return {**written, **message.extras.fields} if message.extras is not None else written
-
-
 def encode_thinking(part: Part) -> JsonObject:
     """A reasoning item at home: verbatim if this protocol issued it, else with its envelope."""
     assert isinstance(part, Thinking)
@@ -449,46 +413,3 @@ def encode_compaction(part: Part) -> JsonObject:
     if part.id is not None:
         written["id"] = part.id
     return {**written, **part.extras.fields} if part.extras is not None else written
-
-
-def _encode_call(part: Part) -> JsonObject:
-    assert isinstance(part, ToolCall)
-    if part.extras is not None and "type" in part.extras.fields:
-        return part.extras.fields
-    custom = part.form is InputForm.TEXT
-    written: JsonObject = {
-        "type": CUSTOM_CALL if custom else FUNCTION_CALL,
-        "call_id": part.call_id,
-        "name": part.name,
-        "input" if custom else "arguments": part.arguments,
-    }
-    if part.namespace is not None:
-        written["namespace"] = part.namespace
-    return written
-
-
-def _encode_result(part: Part) -> JsonObject:
-    assert isinstance(part, ToolResult)
-    if part.extras is not None and "type" in part.extras.fields:
-        return part.extras.fields
-    written: JsonObject = {"type": CUSTOM_OUTPUT if part.form is InputForm.TEXT else FUNCTION_OUTPUT}
-    if part.call_id:
-        written["call_id"] = part.call_id
-    written["output"] = encode_output(part.parts)
-    return written
-
-
-def _encode_hosted_home(part: Part) -> JsonObject:
-    if not isinstance(part, HostedCall):
-        raise WireError("", "a hosted call before its result", type(part).__name__)
-    return hosted.encode_hosted(part, None)
-
-
-_WRITERS: dict[type, Callable[[Part], JsonObject]] = {
-    Thinking: encode_thinking,
-    ToolCall: _encode_call,
-    ToolResult: _encode_result,
-    HostedCall: _encode_hosted_home,
-    HostedResult: _encode_hosted_home,
-    Compaction: encode_compaction,
-}

@@ -222,7 +222,7 @@ def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
                 if current is not None:
                     item["id"] = current
                 items.append({**item, **members})
-            content.append(encode_home(_without_members(part), assistant=True))
+            content.append(encode_home(_without_members(part)))
             continue
         content = None
         if not isinstance(part, HostedResult):
@@ -235,7 +235,7 @@ def _is_item(part: Foreign) -> bool:
     return "role" in part.body or "id" in part.body or part.kind.endswith(("_call", "_output"))
 
 
-def _without_members(part: Part) -> Part:
+def _without_members(part: Text | Refusal | Foreign) -> Text | Refusal | Foreign:
     if part.extras is None:
         return part
     fields = {key: value for key, value in part.extras.fields.items() if key != MESSAGE and key not in _LIFTED}

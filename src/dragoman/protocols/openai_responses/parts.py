@@ -254,40 +254,26 @@ def report_citation(citation: Citation, written: JsonObject | None, at: Place, l
         ledger.dropped(Feature.CITATIONS, at, "the cited words and the place in the source are not told")
 
 
-# Home: a part as the client said it.
-
-
-def encode_home(part: Part, *, assistant: bool) -> JsonObject:
-    """A content part in its own protocol."""
+def encode_home(part: Text | Refusal | Foreign) -> JsonObject:
+    """A content part of an answer in its own protocol."""
     if isinstance(part, Foreign):
         return part.body
     extras = part.extras.fields if part.extras is not None else {}
     if "type" in extras:
         return extras
     written: JsonObject
-    match part:
-        case Text():
-            written = {"type": "output_text" if assistant else "input_text", "text": part.text}
-            if assistant:
-                written["annotations"] = [citation.native for citation in part.citations]
-                if part.logprobs is not None:
-                    written["logprobs"] = part.logprobs
-        case Refusal():
-            written = {"type": "refusal", "refusal": part.text}
-        case Image():
-            written = {"type": "input_image", **_image_source(part.source)}
-            if part.detail is not None:
-                written["detail"] = part.detail
-        case Document():
-            written = {"type": "input_file", **_file_source(part.source)}
-            if part.title is not None:
-                written["filename"] = part.title
-        case Audio():
-            written = {"type": "input_audio", "input_audio": _audio(part)}
-        case _:
-            raise WireError("", "a content part", type(part).__name__)
-    if isinstance(part, Text | Image | Document | Audio) and part.cache is not None:
-        written["prompt_cache_breakpoint"] = _home_mark(part.cache)
+    if isinstance(part, Refusal):
+        written = {"type": "refusal", "refusal": part.text}
+    else:
+        written = {
+            "type": "output_text",
+            "text": part.text,
+            "annotations": [citation.native for citation in part.citations],
+        }
+        if part.logprobs is not None:
+            written["logprobs"] = part.logprobs
+        if part.cache is not None:
+            written["prompt_cache_breakpoint"] = _home_mark(part.cache)
     return {**written, **extras} if extras else written
 
 
@@ -506,12 +492,3 @@ def plain_text(parts: tuple[Part, ...]) -> str | None:
             return None
         texts.append(part.text)
     return "\n".join(texts)
-
-
-def encode_output(parts: tuple[Part, ...]) -> JsonValue:
-    """The output of a call at home: a string if it is one plain text."""
-    if len(parts) == 1:
-        text = plain_text(parts)
-        if text is not None:
-            return text
-    return [encode_home(part, assistant=False) for part in parts]

@@ -1,4 +1,4 @@
-"""Requests: decoded as they were said, encoded home unchanged or abroad by `request_abroad` (§3, §4, §12, §14, §15)."""
+"""Requests of this protocol, decoded as they were said; `request_abroad` writes the others (§3, §4, §12, §14, §15)."""
 
 from __future__ import annotations
 
@@ -9,41 +9,19 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, Text
 from dragoman.model.request import CacheOptions, Demand, Message, Reasoning, Request, Role, Sampling, Updates
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
-from dragoman.protocols.codec import Encoded, Target
-from dragoman.protocols.openai_responses.items import InputReader, encode_home_items
-from dragoman.protocols.openai_responses.request_abroad import (
-    cache_options,
-    context_management,
-    encode_abroad,
-    stream_options,
-)
+from dragoman.protocols.openai_responses.items import InputReader
 from dragoman.protocols.openai_responses.shapes import INCLUDE_LOGPROBS, NAME
 from dragoman.protocols.openai_responses.tools import (
     decode_choice,
     decode_format,
     decode_tools,
-    encode_format,
-    encode_home_choice,
-    encode_home_tools,
 )
-from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.fields import Fields
 
 _SIGNS = ("input", "instructions", "previous_response_id", "conversation", "prompt")
-
-# Members that say nothing and yet were said, for the way home.
-_SAID_EMPTY: dict[str, JsonValue] = {
-    "stream": False,
-    "stream_options": {},
-    "text": {},
-    "reasoning": {},
-    "prompt_cache_options": {},
-    "tools": [],
-}
 
 # Members whose value is the model's as it stands: the member there, and the type of the value.
 _PLAIN: dict[str, tuple[str, type]] = {
@@ -108,8 +86,6 @@ def decode_request(body: JsonObject) -> Request:
                 extras[key] = value
             else:
                 reader(draft, key)
-        if not value and key in _SAID_EMPTY and value == _SAID_EMPTY[key]:
-            draft.spellings.append(key)
     for key, least in _CAPS:
         if key in body:
             draft.fields.optional_cap(key, least)
@@ -311,7 +287,7 @@ def _identity(tool: ToolSpec) -> tuple[str | None, str] | None:
 
 
 def _demands(body: JsonObject) -> list[Demand]:
-    """What only this protocol can do and must not be left out; the members stay for the way home."""
+    """What only this protocol can do and must not be left out; the members stay among the extras."""
     found: list[Demand] = []
     continues = body.get("previous_response_id")
     if continues is not None:
@@ -335,69 +311,3 @@ def _demands(body: JsonObject) -> list[Demand]:
             note = "a moderation policy that blocks is not known to this provider"
             found.append(Demand(feature=Feature.MODERATION, member="moderation", note=note))
     return found
-
-
-def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
-    """Write a request: home as it was said, abroad by the mapping."""
-    if request.origin == NAME:
-        return Encoded(body=_encode_home(request, target), table=ToolTable())
-    return encode_abroad(request, target, ledger)
-
-
-def _encode_home(request: Request, target: Target) -> JsonObject:
-    extras: JsonObject = dict(request.extras.fields) if request.extras is not None else {}
-    body: JsonObject = {"model": target.model}
-    if request.messages or (request.continues is None and request.conversation is None and "prompt" not in extras):
-        body["input"] = encode_home_items(request.messages)
-    if request.instructions:
-        body["instructions"] = "\n\n".join([text.text for text in request.instructions])
-    user_member = "user" if "user" in request.spellings else "safety_identifier"
-    members: tuple[tuple[str, JsonValue], ...] = (
-        ("previous_response_id", request.continues),
-        ("conversation", request.conversation),
-        ("tools", encode_home_tools(request.tools) if request.tools else None),
-        ("tool_choice", None if request.tool_choice is None else encode_home_choice(request.tool_choice)),
-        ("parallel_tool_calls", request.parallel_calls),
-        ("max_output_tokens", request.max_tokens),
-        ("max_tool_calls", request.max_tool_calls),
-        ("temperature", request.sampling.temperature),
-        ("top_p", request.sampling.top_p),
-        ("frequency_penalty", request.sampling.frequency_penalty),
-        ("presence_penalty", request.sampling.presence_penalty),
-        ("top_logprobs", request.top_logprobs),
-        (user_member, request.end_user),
-        ("metadata", request.metadata),
-        ("service_tier", request.service_tier),
-        ("store", request.store),
-        ("prompt_cache_key", request.cache_key),
-        ("moderation", request.moderation),
-        ("stream", True if request.stream else None),
-        ("reasoning", _home_reasoning(request.reasoning)),
-        ("text", _home_text(request, extras.pop("text", None))),
-        ("stream_options", stream_options(request.obfuscation, extras.pop("stream_options", None))),
-        ("prompt_cache_options", cache_options(request.cache, request.prewarm)),
-        ("prompt_cache_retention", request.cache.retention if request.cache is not None else None),
-        ("context_management", context_management(request.compact_at)),
-    )
-    body |= {key: value for key, value in members if value is not None}
-    body |= {name: empty for name, empty in _SAID_EMPTY.items() if name in request.spellings and name not in body}
-    return body | extras
-
-
-def _home_reasoning(reasoning: Reasoning) -> JsonValue:
-    extras = reasoning.extras.fields if reasoning.extras is not None else {}
-    written: JsonObject = {}
-    if reasoning.effort is not None:
-        written["effort"] = reasoning.effort
-    if reasoning.summary is not None and "generate_summary" not in extras:
-        written["summary"] = reasoning.summary
-    return {**written, **extras} or None
-
-
-def _home_text(request: Request, beyond: JsonValue) -> JsonValue:
-    written: JsonObject = {}
-    if request.output is not None:
-        written["format"] = encode_format(request.output)
-    if request.verbosity is not None:
-        written["verbosity"] = request.verbosity
-    return {**written, **(beyond if isinstance(beyond, dict) else {})} or None

@@ -29,7 +29,6 @@ from dragoman.protocols.openai_responses.shapes import (
     INCLUDE_LOGPROBS,
     INCLUDE_SOURCES,
     MINIMUM_CAP,
-    NAME,
     SAFETY_IDENTIFIER_LIMIT,
     UPSTREAM,
 )
@@ -51,19 +50,13 @@ _NO_REASONING = Reasoning()
 _NO_UPDATES = Updates()
 
 
-def encode_abroad(request: Request, target: Target, ledger: Ledger) -> Encoded:
+def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
     """Write a request by the mapping."""
     return _Writer(request, target, ledger).write()
 
 
-def stream_options(obfuscation: bool | None, beyond: JsonValue = None) -> JsonValue:
-    """The options of a stream; None if there are none."""
-    written: JsonObject = {} if obfuscation is None else {"include_obfuscation": obfuscation}
-    return {**written, **(beyond if isinstance(beyond, dict) else {})} or None
-
-
-def cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonValue:
-    """The options of the prompt cache; None if there are none."""
+def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
+    """The options of the prompt cache, possibly none."""
     written: JsonObject = {}
     if cache is not None:
         if cache.explicit is not None:
@@ -72,14 +65,7 @@ def cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonValue:
             written["ttl"] = cache.ttl
     if prewarm:
         written["prewarm"] = True
-    if cache is not None and cache.extras is not None and cache.extras.origin == NAME:
-        written |= cache.extras.fields
-    return written or None
-
-
-def context_management(threshold: int | None) -> JsonValue:
-    """The one compaction that a threshold asks for."""
-    return None if threshold is None else [{"type": "compaction", "compact_threshold": threshold}]
+    return written
 
 
 class _Writer:
@@ -341,8 +327,8 @@ class _Writer:
             drop_extras(cache.extras, ("cache",), self._ledger)
             if cache.retention is not None:
                 self._body["prompt_cache_retention"] = cache.retention
-        options = cache_options(cache, self._request.prewarm)
-        if options is not None:
+        options = _cache_options(cache, self._request.prewarm)
+        if options:
             self._body["prompt_cache_options"] = options
 
     def _options(self) -> None:
@@ -359,14 +345,14 @@ class _Writer:
         if request.compact_at is not None:
             note = "the provider compacts in its own way"
             self._ledger.approximated(Feature.CONTEXT_MANAGEMENT, ("compact_at",), note)
-            body["context_management"] = context_management(request.compact_at)
+            body["context_management"] = [{"type": "compaction", "compact_threshold": request.compact_at}]
         if request.stream:
             body["stream"] = True
         if request.obfuscation is not None:
-            body["stream_options"] = stream_options(request.obfuscation)
+            body["stream_options"] = {"include_obfuscation": request.obfuscation}
         elif request.stream and self._messages and self._target.upstream == UPSTREAM:
             # Padding of deltas helps nobody behind this library; only OpenAI itself knows the option.
-            body["stream_options"] = stream_options(False)
+            body["stream_options"] = {"include_obfuscation": False}
 
     def _chat_tier(self, tier: str | None) -> str | None:
         """A tier of a Chat client: what other vendors call theirs there is no word of this protocol."""

@@ -1,4 +1,4 @@
-"""Tools, tool choice and the form of the answer, read from the wire and written home.
+"""Tools, tool choice and the form of the answer, read from the wire and told back in answers.
 
 What other protocols' clients declare is written by `tools_abroad`.
 """
@@ -307,16 +307,16 @@ def decode_format(text: Fields) -> OutputFormat | None:
     )
 
 
-# Home.
+# What an answer repeats of its question.
 
 
-def encode_home_tools(tools: tuple[ToolSpec, ...], *, echo: bool = False) -> JsonList:
-    """The tools as the client declared them; an echo names the members of functions even where they are null."""
+def encode_home_tools(tools: tuple[ToolSpec, ...]) -> JsonList:
+    """The tools as the client declared them, the members of functions named even where they are null."""
     written: JsonList = []
     group: tuple[Namespace, JsonList] | None = None
     for tool in tools:
         namespace = tool.namespace if isinstance(tool, FunctionTool | TextTool) else None
-        one = encode_home_tool(tool, echo=echo)
+        one = _home_tool(tool)
         if namespace is None:
             group = None
             written.append(one)
@@ -333,8 +333,7 @@ def encode_home_tools(tools: tuple[ToolSpec, ...], *, echo: bool = False) -> Jso
     return written
 
 
-def encode_home_tool(tool: ToolSpec, *, echo: bool = False) -> JsonObject:
-    """One tool in its own protocol."""
+def _home_tool(tool: ToolSpec) -> JsonObject:
     if isinstance(tool, ForeignTool):
         return tool.body
     extras = tool.extras.fields if tool.extras is not None else {}
@@ -342,7 +341,7 @@ def encode_home_tool(tool: ToolSpec, *, echo: bool = False) -> JsonObject:
         return dict(extras)
     match tool:
         case FunctionTool():
-            written = _home_function(tool, echo)
+            written = _home_function(tool)
         case TextTool():
             return _home_custom(tool, extras)
         case WebSearchTool() | WebFetchTool():
@@ -350,20 +349,20 @@ def encode_home_tool(tool: ToolSpec, *, echo: bool = False) -> JsonObject:
         case CodeTool():
             return _home_code(tool, extras)
         case McpTool():
-            written = _home_mcp(tool)
+            written = encode_mcp(tool)
         case ToolSearchTool():
             written = {"type": "tool_search"}
     return {**written, **extras}
 
 
-def _home_function(tool: FunctionTool, echo: bool) -> JsonObject:
-    written: JsonObject = {"type": "function", "name": tool.name}
-    if tool.description is not None or echo:
-        written["description"] = tool.description
-    if tool.parameters is not None or echo:
-        written["parameters"] = tool.parameters
-    if tool.strict is not None or echo:
-        written["strict"] = tool.strict
+def _home_function(tool: FunctionTool) -> JsonObject:
+    written: JsonObject = {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": tool.strict,
+    }
     return _with_options(written, tool)
 
 
@@ -418,7 +417,8 @@ def _home_code(tool: CodeTool, extras: JsonObject) -> JsonObject:
     return {"type": "code_interpreter", **extras, "container": container}
 
 
-def _home_mcp(tool: McpTool) -> JsonObject:
+def encode_mcp(tool: McpTool) -> JsonObject:
+    """A tool server, without what only its own protocol knows of it."""
     written: JsonObject = {"type": "mcp", "server_label": tool.label}
     members: tuple[tuple[str, JsonValue], ...] = (
         ("server_url", tool.url),

@@ -23,7 +23,7 @@ from dragoman.model.tools import (
     WebSearchTool,
 )
 from dragoman.protocols.codec import Target
-from dragoman.protocols.openai_responses.tools import encode_home_tool, grammar
+from dragoman.protocols.openai_responses.tools import encode_mcp, grammar
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.schemas import for_openai_strict, with_properties
 from dragoman.rules.toolnames import ToolTable, Wrapped
@@ -260,7 +260,7 @@ class ToolWriter:
             approval=tool.approval or "never",
             deferred=tool.deferred or None,
         )
-        return encode_home_tool(members)
+        return encode_mcp(members)
 
 
 def encode_choice(request: Request, written: WrittenTools, target: Target, ledger: Ledger) -> JsonObject:
