@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from dragoman.model.events import Event, OrderCheck
+from dragoman.model.events import Event, OrderCheck, PartEnded, PartGrew, PartStarted
+from dragoman.model.folding import fold
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Message, Request, Role
+from dragoman.model.response import Response
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.codec import Asked, Encoded, Mint, Target
 from dragoman.protocols.openai_chat import CODEC
@@ -146,3 +148,33 @@ def told(events: Iterable[Event], asked: Asked | None = None, ledger: Ledger | N
         assert isinstance(value, dict | str)
         found.append(value)
     return found
+
+
+F, G = FunctionTool(name="f"), FunctionTool(name="g")
+
+
+def answer(*chunks: JsonObject | bytes, asked: Asked | None = None, done: bool = True) -> Response:
+    """The answer that a stream folds to."""
+    response = fold(heard(chunks, asked or ask(F, G), done=done), C)
+    assert isinstance(response, Response), response
+    return response
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [
+        f"{type(event).__name__}{event.index}"
+        if isinstance(event, PartStarted | PartGrew | PartEnded)
+        else type(event).__name__
+        for event in events
+    ]
+
+
+def fragment(index: int | None = 0, **members: JsonValue) -> JsonObject:
+    """A chunk with one call fragment; `name`, `arguments` and `input` go where they belong."""
+    inner: JsonObject = {key: members.pop(key) for key in ("name", "arguments") if key in members}
+    one: JsonObject = {
+        **({} if index is None else {"index": index}),
+        **members,
+        **({"function": inner} if inner else {}),
+    }
+    return chunk({"tool_calls": [one]})

@@ -12,11 +12,8 @@ from openai.types.chat import ChatCompletionChunk
 from dragoman.model.events import (
     ArgumentsDelta,
     Ended,
-    Event,
     Failed,
-    PartEnded,
     PartGrew,
-    PartStarted,
     Started,
     Stopped,
     TextDelta,
@@ -26,34 +23,14 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import fold
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.parts import InputForm, Part, Text, ToolCall
 from dragoman.model.response import Response, StopReason
-from dragoman.model.tools import FunctionTool, TextTool
-from dragoman.protocols.codec import Asked
+from dragoman.model.tools import TextTool
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.wire.json import decode, encode
 from dragoman.wire.sse import Frame
-from tests.protocols.openai_chat.room import C, ask, chunk, heard, mint
-
-F, G = FunctionTool(name="f"), FunctionTool(name="g")
-
-
-def answer(*chunks: JsonObject | bytes, asked: Asked | None = None, done: bool = True) -> Response:
-    response = fold(heard(chunks, asked or ask(F, G), done=done), C)
-    assert isinstance(response, Response), response
-    return response
-
-
-def fragment(index: int | None = 0, **members: JsonValue) -> JsonObject:
-    """A chunk with one call fragment; `name`, `arguments` and `input` go where they belong."""
-    inner: JsonObject = {key: members.pop(key) for key in ("name", "arguments") if key in members}
-    one: JsonObject = {
-        **({} if index is None else {"index": index}),
-        **members,
-        **({"function": inner} if inner else {}),
-    }
-    return chunk({"tool_calls": [one]})
+from tests.protocols.openai_chat.room import C, F, G, answer, ask, chunk, fragment, heard, kinds, mint
 
 
 def calls(response: Response) -> list[tuple[str, str, str]]:
@@ -150,15 +127,6 @@ def test_pitfall_048_053_054_055_056_fragments_find_their_call(
     assert response.stop.reason is StopReason.TOOL_CALL
 
 
-def kinds(events: list[Event]) -> list[str]:
-    return [
-        f"{type(event).__name__}{event.index}"
-        if isinstance(event, PartStarted | PartGrew | PartEnded)
-        else type(event).__name__
-        for event in events
-    ]
-
-
 def test_a_complete_call_ends_when_something_else_comes() -> None:
     events = heard([fragment(id="a", name="f", arguments="{}"), chunk({"content": "x"})], ask(F))
     assert kinds(events)[1:6] == ["PartStarted0", "PartGrew0", "PartEnded0", "PartStarted1", "PartGrew1"]
@@ -183,29 +151,6 @@ def test_a_declared_name_is_announced_at_once() -> None:
     decoder = CODEC.stream_decoder(ask(F), mint(), Ledger())
     events = decoder.feed(Frame(None, encode(fragment(id="a", name="f", arguments=""))))
     assert kinds(events) == ["Started", "PartStarted0"]
-
-
-def test_pitfall_058_059_nothing_opens_for_nothing() -> None:
-    response = answer(
-        chunk({"role": "assistant", "content": ""}),
-        chunk({"role": "assistant", "content": "a", "tool_calls": []}),
-        chunk({"content": None, "refusal": None, "reasoning_content": ""}),
-        chunk({"content": "b"}),
-        chunk(None, "stop"),
-    )
-    assert response.parts == (Text(text="ab"),)
-
-
-def test_pitfall_060_061_each_change_of_kind_is_a_new_part() -> None:
-    response = answer(
-        chunk({"reasoning_content": "r"}),
-        chunk({"content": "a"}),
-        chunk({"reasoning_content": "s"}),
-        fragment(id="c", name="f", arguments="{}"),
-        chunk({"reasoning_content": "t"}),
-        chunk({"content": "b"}, "stop"),
-    )
-    assert [type(part) for part in response.parts] == [Thinking, Text, Thinking, ToolCall, Thinking, Text]
 
 
 USAGE: JsonObject = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -256,22 +201,6 @@ def test_item_7_the_only_choice_is_the_answer_whatever_its_index(place: JsonValu
     chunks: list[JsonObject] = [{"choices": [{"index": place, "delta": {"content": text}}]} for text in ("a", "b")]
     end: JsonObject = {"choices": [{"index": place, "delta": {}, "finish_reason": "stop"}]}
     assert answer(*chunks, end).parts == (Text(text="ab"),)
-
-
-def test_item_7_a_list_of_calls_that_is_none_and_entries_that_are_null() -> None:
-    call: JsonObject = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
-    shapes: list[JsonValue] = [call, [None, call]]
-    for calls in shapes:
-        (part,) = answer(chunk({"tool_calls": calls}), chunk({}, "tool_calls")).parts
-        assert isinstance(part, ToolCall) and part.call_id == "a"
-
-
-def test_item_3_reasoning_that_is_said_again_at_the_end_is_told_once() -> None:
-    begun = [chunk({"reasoning_content": "a"}), chunk({"reasoning_content": "b"}), chunk({"content": "c"})]
-    told = answer(*begun, chunk({"reasoning_content": "ab", "content": ""}, "stop"))
-    assert [part.text for part in told.parts if isinstance(part, Thinking | Text)] == ["ab", "c"]
-    more = answer(*begun, chunk({"reasoning_content": "b"}, "stop"))
-    assert [part.text for part in more.parts if isinstance(part, Thinking | Text)] == ["ab", "c", "b"]
 
 
 def test_pitfall_069_a_closed_stream_is_whole_only_after_a_finish() -> None:
@@ -326,34 +255,6 @@ def test_the_event_name_means_nothing_and_blank_data_is_skipped() -> None:
     assert isinstance(decoder.feed(Frame("ping", b'{"id":"1","model":"m","choices":[]}'))[0], Started)
 
 
-def test_pitfall_114_reasoning_in_two_members_is_told_once() -> None:
-    details: list[JsonValue] = [{"type": "reasoning.text", "text": "r", "index": 0, "format": "anthropic-claude-v1"}]
-    response = answer(
-        chunk({"reasoning": "r", "reasoning_details": details}),
-        chunk({"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]}),
-        chunk({"content": "x"}, "stop"),
-    )
-    thinking, _ = response.parts
-    assert isinstance(thinking, Thinking) and thinking.text == "r" and thinking.seal is not None
-    assert thinking.seal.body == {
-        "field": "reasoning",
-        "text": "r",
-        "details": [
-            {"type": "reasoning.text", "text": "r", "index": 0, "format": "anthropic-claude-v1", "signature": "s"}
-        ],
-    }
-
-
-def test_text_repeated_at_the_end_of_reasoning_is_told_once() -> None:
-    response = answer(
-        chunk({"reasoning_content": "a"}),
-        chunk({"reasoning_content": "b"}),
-        chunk({"reasoning_details": [{"type": "reasoning.text", "text": "ab", "signature": "s", "index": 0}]}),
-        chunk({"content": "x"}, "stop"),
-    )
-    assert isinstance(response.parts[0], Thinking) and response.parts[0].text == "ab"
-
-
 def test_custom_input_is_unwrapped_as_it_arrives() -> None:
     patch = TextTool(name="patch")
     response = answer(
@@ -375,20 +276,6 @@ def test_streamed_custom_calls_are_read() -> None:
     assert response.parts == (ToolCall(call_id="a", name="p", arguments="xy", form=InputForm.TEXT),)
 
 
-def test_refusals_citations_and_logprobs_come_along() -> None:
-    annotation: JsonObject = {
-        "type": "url_citation",
-        "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1},
-    }
-    first = chunk({"content": "a"}, logprobs={"content": [{"token": "a"}]})
-    response = answer(first, chunk({"annotations": [annotation]}), chunk({"refusal": "no"}), chunk({}, "stop"))
-    text, refusal = response.parts
-    assert isinstance(text, Text) and text.logprobs == [{"token": "a"}]
-    assert [citation.url for citation in text.citations] == ["u"]
-    assert refusal == Refusal(text="no")
-    assert response.stop.reason is StopReason.REFUSAL
-
-
 def test_other_choices_are_left_out_and_reported() -> None:
     ledger = Ledger()
     other = chunk({"content": "b"}, index=1)
@@ -396,14 +283,6 @@ def test_other_choices_are_left_out_and_reported() -> None:
     whole = fold(events, C)
     assert isinstance(whole, Response) and whole.parts == (Text(text="a"),)
     assert len(ledger) == 1
-
-
-def test_inline_thinking_is_split_in_pieces() -> None:
-    pieces = ["<th", "ink>wh", "y</thi", "nk>\n", "\nx"]
-    response = answer(*(chunk({"content": piece}) for piece in pieces), asked=ask(inline_thinking=True))
-    thinking, text = response.parts
-    assert isinstance(thinking, Thinking) and thinking.text == "why"
-    assert text == Text(text="x")
 
 
 HEAD: JsonObject = {"id": "chatcmpl-u", "created": 7, "model": "m"}

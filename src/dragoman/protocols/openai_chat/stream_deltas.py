@@ -1,0 +1,342 @@
+"""What the deltas of a provider's stream tell: reasoning, text, refusals, citations and calls.
+
+Text, refusal and thinking are runs: at most one is open, and it ends as soon as the wire moves on. Calls may overlap
+with anything (`stream_calls`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import count
+
+from dragoman.errors import WireError
+from dragoman.model.events import (
+    CitationAdded,
+    Event,
+    PartEnded,
+    PartGrew,
+    PartStarted,
+    SealSet,
+    TextDelta,
+)
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_chat.details import nested_blocks, repeats_itself
+from dragoman.protocols.openai_chat.parts import decode_annotation
+from dragoman.protocols.openai_chat.proofs import EXTRA_CONTENT, is_thought, message_proof, proof_part
+from dragoman.protocols.openai_chat.shapes import (
+    BESIDE,
+    BLOCKS,
+    CONTENT,
+    DETAILS,
+    ITEMS,
+    OPAQUE,
+    REASONING_FIELDS,
+    THINKING_PARTS,
+)
+from dragoman.protocols.openai_chat.stream_calls import CallAssembly
+from dragoman.protocols.openai_chat.stream_thinking import ThinkingRun
+from dragoman.protocols.openai_chat.think import INLINE, THOUGHT, InlineThinking
+from dragoman.rules.unknowns import Unknowns
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import kind_of
+
+# The members of a delta that are read, and what loses nothing by being left out.
+_DELTA = frozenset(
+    {
+        "role",
+        "content",
+        "refusal",
+        "annotations",
+        "tool_calls",
+        "function_call",
+        "obfuscation",
+        *REASONING_FIELDS,
+        DETAILS,
+        BLOCKS,
+        ITEMS,
+        OPAQUE,
+    }
+)
+# The members that nearly all deltas are made of.
+USUAL = frozenset({"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning"})
+_RARE_REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
+_CONTENT = frozenset({"type", "text"})
+
+
+class Run(Enum):
+    """The one part that may be open beside calls."""
+
+    NONE = "nothing open"
+    THINKING = "thinking"
+    TEXT = "text"
+    REFUSAL = "refusal"
+
+
+# Members of an enumeration are looked up slowly; these are asked for with every chunk.
+NONE, THINKING = Run.NONE, Run.THINKING
+_TEXT = Run.TEXT
+# The runs that tell the members of a message; calls are told elsewhere.
+_SAID_IN: dict[str, Run] = {
+    "content": _TEXT,
+    "annotations": _TEXT,
+    "refusal": Run.REFUSAL,
+    "tool_calls": NONE,
+    **dict.fromkeys((*REASONING_FIELDS, DETAILS), THINKING),
+}
+
+
+class DeltaReader:
+    """Reads the deltas of one stream; the decoder's short way looks at what is open here."""
+
+    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger, unknowns: Unknowns) -> None:
+        self._target = asked.target
+        self._unknowns = unknowns
+        # A counter of its own, which both the reader and its calls may hold.
+        self.next_index = count().__next__
+        self.calls = CallAssembly(asked, mint, ledger, unknowns, self.next_index)
+        self.run = NONE
+        self._ran = {NONE}
+        self.index = -1
+        # The member whose text continues the open run.
+        self.continued = ""
+        self.thinking = ThinkingRun()
+        # The text of all reasoning that is over.
+        self._thought: list[str] = []
+        self._inline = InlineThinking() if asked.target.abilities.inline_thinking else None
+        self.refusal: list[str] = []
+        # Citations that wait for their text.
+        self.citations: list[Citation] = []
+        # Whether `tool_calls` came: some servers say the same in `function_call` as well.
+        self._modern = False
+        # What proved the text, as it was told last.
+        self._proof: JsonObject = {}
+
+    def take(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
+        """What one delta tells: reasoning, then text, then calls (T1); null, "" and [] are nothing (S3)."""
+        get = delta.get
+        if len(delta) == 1 and (calls := get("tool_calls")):
+            self._call(calls, events)
+            return
+        usual = delta.keys() <= USUAL
+        rare = not usual and self._rarely(delta, events)
+        if (rare or get("reasoning_content") or get("reasoning")) and not self._thought_again(delta, choice):
+            self._reason(delta, events)
+        content = get("content")
+        if content:
+            if isinstance(content, str):
+                if usual or not is_thought(delta) or self._in_tags(content):
+                    self._say(content, choice, events)
+                else:
+                    self._think(content, events)
+                    self.thinking.said = INLINE
+            else:
+                self._hear(content, choice, events)
+        refusal = get("refusal")
+        if refusal:
+            self._refuse(refusal, choice, events)
+        if get("annotations"):
+            self._cite(delta, events)
+        calls = get("tool_calls")
+        if calls:
+            self._call(calls, events)
+        legacy = get("function_call")
+        if legacy and not self._modern:
+            self._call([{"index": 0, "function": legacy}], events, modern=False)
+
+    def take_message(self, message: JsonValue, choice: JsonObject, events: list[Event]) -> None:
+        """A whole message in a chunk: what was streamed once more, of which only what nobody said is new."""
+        if not isinstance(message, dict):
+            raise WireError("/choices/0/message", "object", kind_of(message))
+        calls = message.get("tool_calls")
+        new: JsonObject = {key: value for key, value in message.items() if _SAID_IN.get(key) not in self._ran}
+        if new:
+            self.take(new, choice, events)
+        if not calls:
+            return
+        if not isinstance(calls, list):
+            raise WireError("/choices/0/message/tool_calls", "array", kind_of(calls))
+        self._end_run(events)
+        for position, call in enumerate(calls):
+            if not isinstance(call, dict):
+                raise WireError("/choices/0/message/tool_calls/0", "object", kind_of(call))
+            self.calls.restate(call, position, events)
+
+    def _rarely(self, delta: JsonObject, events: list[Event]) -> bool:
+        """Read the members that few deltas have; say whether there is reasoning among them."""
+        proof = message_proof(delta)
+        if proof and proof != self._proof:
+            self._proof = proof
+            index = self.next_index()
+            events += (PartStarted(index, proof_part("", proof, self._target)), PartEnded(index))
+        known = {*proof, EXTRA_CONTENT} if is_thought(delta) else {*proof}
+        if repeats_itself(delta):
+            known.add(BESIDE)
+        self._unknowns.members(delta, _DELTA | known if known else _DELTA)
+        return any(map(delta.get, _RARE_REASONING)) or bool(nested_blocks(delta))
+
+    def _in_tags(self, content: str) -> bool:
+        """Whether text that is marked as reasoning stands in tags, which then tell where it ends."""
+        if self._inline is None and content.lstrip().startswith(THOUGHT):
+            self._inline = InlineThinking()
+        return self._inline is not None
+
+    def _hear(self, content: JsonValue, choice: JsonObject, events: list[Event]) -> None:
+        """Content that comes in parts: text, and thinking in its place."""
+        if not isinstance(content, list):
+            raise WireError("/choices/0/delta/content", "string or array", kind_of(content))
+        texts: list[str] = []
+        for part in content:
+            if isinstance(part, dict) and part.get("type") in THINKING_PARTS:
+                if texts:
+                    self._say("".join(texts), choice, events)
+                    texts.clear()
+                self._think_in_content(part, events)
+                continue
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(part, dict):
+                self._unknowns.members(part, _CONTENT)
+                if not isinstance(text, str):
+                    self._unknowns.name(str(part.get("type")))
+            if isinstance(text, str):
+                texts.append(text)
+        if said := "".join(texts):
+            self._say(said, choice, events)
+
+    def _think_in_content(self, part: JsonObject, events: list[Event]) -> None:
+        if self.run is not THINKING:
+            self._open(THINKING, events)
+            self.index = -1
+        self._inline = None
+        text = self.thinking.take_part(part)
+        if text:
+            self._think(text, events)
+
+    def _open(self, run: Run, events: list[Event]) -> None:
+        """Begin a run; the one before it ends, and calls that are complete do not make it wait (S2)."""
+        self._end_run(events)
+        self.calls.move_on(events)
+        self.run = run
+        self._ran.add(run)
+
+    def _say(self, text: str, choice: JsonObject, events: list[Event]) -> None:
+        if self._inline is not None:
+            thought, text = self._inline.feed(text)
+            if thought:
+                self._think(thought, events)
+                self.thinking.said = INLINE
+            if self._inline.over:
+                self._inline = None
+            if not text:
+                return
+        if self.run is not _TEXT:
+            self._open(_TEXT, events)
+            self.index = self.next_index()
+            events.append(PartStarted(self.index, Text(text="")))
+            self.continued = "content" if self._inline is None else ""
+        logprobs = choice.get("logprobs")
+        events.append(PartGrew(self.index, TextDelta(text, _logprobs(logprobs, "content") if logprobs else None)))
+        if self.citations:
+            self._tell_citations(events)
+
+    def _refuse(self, refusal: JsonValue, choice: JsonObject, events: list[Event]) -> None:
+        if not isinstance(refusal, str):
+            raise WireError("/choices/0/delta/refusal", "string", kind_of(refusal))
+        if self.run is not Run.REFUSAL:
+            self._open(Run.REFUSAL, events)
+            self.index = self.next_index()
+            events.append(PartStarted(self.index, Refusal(text="")))
+        self.refusal.append(refusal)
+        events.append(PartGrew(self.index, TextDelta(refusal, _logprobs(choice.get("logprobs"), "refusal"))))
+
+    def _cite(self, delta: JsonObject, events: list[Event]) -> None:
+        self.citations += [decode_annotation(annotation) for annotation in Fields(delta).each("annotations")]
+        if self.run is _TEXT:
+            self._tell_citations(events)
+
+    def _tell_citations(self, events: list[Event]) -> None:
+        events += [PartGrew(self.index, CitationAdded(citation)) for citation in self.citations]
+        self.citations.clear()
+
+    def _reason(self, delta: JsonObject, events: list[Event]) -> None:
+        text = self.thinking.take(delta)
+        if self.thinking.said is not INLINE:
+            # A server with a member for reasoning does not write it inline as well.
+            self._inline = None
+        if self.run is not THINKING:
+            self._open(THINKING, events)
+            self.index = -1
+        if text:
+            self._think(text, events)
+
+    def _thought_again(self, delta: JsonObject, choice: JsonObject) -> bool:
+        """Whether the last chunk says all reasoning once more, after the text; it must say nothing else of it."""
+        if not self._thought or self.run is THINKING or not choice.get("finish_reason"):
+            return False
+        said = [value for key in _RARE_REASONING if (value := delta.get(key))]
+        thought = "".join(self._thought)
+        return bool(said) and all(value == thought for value in said)
+
+    def _think(self, text: str, events: list[Event]) -> None:
+        if self.run is not THINKING:
+            self._open(THINKING, events)
+            self.index = -1
+        if self.index < 0:
+            self.index = self.next_index()
+            events.append(PartStarted(self.index, Thinking(text="")))
+            said = self.thinking.said
+            self.continued = said.field if said is not None and said.field != CONTENT else ""
+        self.thinking.pieces.append(text)
+        events.append(PartGrew(self.index, TextDelta(text)))
+
+    def _call(self, calls: JsonValue, events: list[Event], *, modern: bool = True) -> None:
+        if isinstance(calls, dict):
+            # A list of one, forgotten.
+            calls = [calls]
+        if not isinstance(calls, list):
+            raise WireError("/choices/0/delta/tool_calls", "array", kind_of(calls))
+        self._modern = self._modern or (modern and any(calls))
+        if self.run is not NONE:
+            self._end_run(events)
+        for fragment in calls:
+            if fragment is None:
+                continue
+            if not isinstance(fragment, dict):
+                raise WireError("/choices/0/delta/tool_calls/0", "object", kind_of(fragment))
+            self.calls.take(fragment, events)
+
+    def _end_run(self, events: list[Event]) -> None:
+        run, self.run = self.run, NONE
+        if run is NONE:
+            return
+        self.continued = ""
+        if run is THINKING:
+            seal = self.thinking.seal(self._target)
+            if self.index < 0:
+                self.index = self.next_index()
+                events.append(PartStarted(self.index, Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)))
+            else:
+                events.append(PartGrew(self.index, SealSet(seal)))
+            self._thought += self.thinking.pieces
+            self.thinking = ThinkingRun()
+        events.append(PartEnded(self.index))
+
+    def end(self, events: list[Event]) -> None:
+        """End whatever is open."""
+        if self._inline is not None:
+            thought, text = self._inline.close()
+            self._inline = None
+            if thought:
+                self._think(thought, events)
+                self.thinking.said = INLINE
+            if text:
+                self._say(text, {}, events)
+        self._end_run(events)
+        self.calls.end(events)
+
+
+def _logprobs(logprobs: JsonValue, key: str) -> JsonList | None:
+    found = logprobs.get(key) if isinstance(logprobs, dict) else None
+    return found if isinstance(found, list) and found else None
