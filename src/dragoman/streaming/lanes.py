@@ -1,0 +1,154 @@
+"""The client's side of a stream: what becomes of its events, by what the client asked for."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dragoman.model.events import (
+    Ended,
+    Event,
+    Failed,
+    Stopped,
+)
+from dragoman.model.failure import Failure
+from dragoman.model.folding import Fold
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.response import StopReason
+from dragoman.model.tools import FunctionTool, TextTool
+from dragoman.protocols.codec import Asked, Codec, Mint
+from dragoman.rules.compaction import as_compaction
+from dragoman.rules.serial import Serializer, Sink
+from dragoman.translate import as_stream
+from dragoman.wire.json import encode
+
+
+class Lane(Protocol):
+    """What becomes of the events on the client's side."""
+
+    status: int
+    resume: tuple[JsonObject, ...] | None
+    # What is wrong with an answer that the provider thinks complete.
+    failure: Failure | None
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        """The client's bytes for the events that a chunk told."""
+        ...
+
+    def pass_on(self, chunk: bytes) -> bytes:
+        """The client's bytes for what comes after the end."""
+        ...
+
+    def end(self, events: list[Event]) -> bytes:
+        """The client's bytes for the last events."""
+        ...
+
+
+def may_pause(asked: Asked) -> bool:
+    """Whether the provider may pause: only server-run tools make it. Then the turn is needed again, as a whole."""
+    return any(not isinstance(tool, FunctionTool | TextTool) for tool in asked.request.tools)
+
+
+class Translation:
+    """Different protocols: the client's encoder writes what the provider's decoder read."""
+
+    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
+        self._outer = outer
+        self._out: list[bytes] = []
+        self._fold = Fold(outer.name) if may_pause(asked) else None
+        encode_event, write = inner.stream_encoder(asked, mint, ledger).feed, self._out.append
+
+        def tell(event: Event) -> None:
+            write(encode_event(event))
+
+        self._sink: Sink = Serializer(tell, ledger) if inner.serial else tell
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        sink = self._sink
+        for event in events:
+            if self._fold is not None:
+                self._watch(event, self._fold)
+            sink(event)
+        out = self._out
+        if not out:
+            return b""
+        taken = b"".join(out) if len(out) > 1 else out[0]
+        out.clear()
+        return taken
+
+    def pass_on(self, chunk: bytes) -> bytes:
+        return b""
+
+    def end(self, events: list[Event]) -> bytes:
+        return self.take(b"", events)
+
+    def _watch(self, event: Event, folding: Fold) -> None:
+        folding(event)
+        if isinstance(event, Stopped) and event.stop.reason is StopReason.PAUSE:
+            self.resume = tuple(self._outer.encode_turn(folding.response().parts))
+
+
+class Collection:
+    """A client that did not ask for a stream: the answer is folded and told at the end."""
+
+    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
+        self._inner, self._outer, self._asked, self._mint, self._ledger = inner, outer, asked, mint, ledger
+        self._fold = Fold(outer.name)
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        for event in events:
+            self._fold(event)
+        return b""
+
+    def pass_on(self, chunk: bytes) -> bytes:
+        return b""
+
+    def end(self, events: list[Event]) -> bytes:
+        self.take(b"", events)
+        if self._fold.failure is not None:
+            self.status, body = self._inner.encode_failure(self._fold.failure, None)
+            return encode(body)
+        answer = self._fold.response()
+        if answer.stop.reason is StopReason.PAUSE:
+            self.resume = tuple(self._outer.encode_turn(answer.parts))
+        told = as_compaction(answer) if self._asked.summarises else answer
+        if isinstance(told, Failure):
+            self.failure = told
+            self.status, body = self._inner.encode_failure(told, None)
+            return encode(body)
+        return encode(self._inner.encode_response(told, self._asked, self._mint, self._ledger))
+
+
+class Summary:
+    """A stream whose text is a summary: folded to its end, then told as the stream of one compaction (K1)."""
+
+    def __init__(self, inner: Codec, outer: Codec, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
+        self._inner, self._asked, self._mint, self._ledger = inner, asked, mint, ledger
+        self._fold = Fold(outer.name)
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        for event in events:
+            self._fold(event)
+        return self._told() if events and isinstance(events[-1], Ended | Failed) else b""
+
+    def pass_on(self, chunk: bytes) -> bytes:
+        return b""
+
+    def end(self, events: list[Event]) -> bytes:
+        return self.take(b"", events)
+
+    def _told(self) -> bytes:
+        told = self._fold.failure or as_compaction(self._fold.response())
+        if isinstance(told, Failure):
+            self.failure = told
+            return self._inner.stream_encoder(self._asked, self._mint, self._ledger).feed(Failed(told))
+        return as_stream(told, self._inner, self._asked, self._mint, self._ledger)

@@ -1,0 +1,104 @@
+"""The relay of a stream: bytes of the same protocol, frame by frame as they came."""
+
+from __future__ import annotations
+
+import re
+
+from dragoman.model.events import (
+    Ended,
+    Event,
+    Failed,
+)
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.codec import StreamDecoder
+
+_LINE_FEED = 0x0A
+# What a provider's own error may come to on the relay.
+_LONGEST_FAILURE = 256 * 1024
+
+
+class Relay:
+    """The same protocol: whole frames go on as they came; half a frame is held, so that a cut shows as an error."""
+
+    def __init__(self, decoder: StreamDecoder) -> None:
+        self.status = 200
+        self.resume: tuple[JsonObject, ...] | None = None
+        self.failure: Failure | None = None
+        self._decoder = decoder
+        self._held = bytearray()
+        self._broken = False
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        last, held = events[-1] if events else None, self._held
+        if isinstance(last, Failed) and (
+            (last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native)
+            or len(held) + len(chunk) > _LONGEST_FAILURE
+        ):
+            # Not the provider's own error frame but bytes nobody can read, or so many that nobody searches them for
+            # secrets: they are not passed on.
+            self._broken = True
+            held.clear()
+            return self._decoder.broken(last.failure)
+        if not held and (chunk.endswith(b"\n\n") or isinstance(last, Failed | Ended)):
+            return chunk
+        # A blank line may be cut between two reads; what was searched before is not searched again.
+        start = len(held) - 1
+        held += chunk
+        end = len(held) if isinstance(last, Failed | Ended) else _last_frame_end(held, start)
+        if not end:
+            return b""
+        data = bytes(held[:end])
+        del held[:end]
+        return data
+
+    def pass_on(self, chunk: bytes) -> bytes:
+        """After the terminal frame, or the provider's own error, whatever else it sends belongs to its ending."""
+        return b"" if self._broken else chunk
+
+    def end(self, events: list[Event]) -> bytes:
+        if events and isinstance(events[-1], Failed):
+            return self._decoder.broken(events[-1].failure)
+        return _with_blank_line(bytes(self._held))
+
+
+def _with_blank_line(frame: bytes) -> bytes:
+    """The last frame of a relayed stream, so that it is heard: the one repair of what a provider answers.
+
+    The end of a stream ends an event here (S14), but the official SDKs of Python drop one that no blank line ends: the
+    client would miss the finish reason, `message_stop` or `response.completed`. What has no data says nothing.
+    """
+    if _has_data(frame) is None:
+        return frame
+    line_end = b"\r\n" if b"\r\n" in frame else b"\r" if b"\r" in frame else b"\n"
+    return frame + line_end * (1 if frame.endswith(line_end) else 2)
+
+
+_has_data = re.compile(rb"(?:\A|[\r\n])data").search
+
+# A line end and another, of whatever kind, are a blank line; a return and its line feed are one line end.
+_BLANK_LINES = (b"\n\n", b"\n\r", b"\r\r")
+_skip_line_ends = re.compile(rb"[\r\n]*+").match
+
+
+def frame_end(data: bytes, start: int) -> int:
+    """Where the frame ends that begins here, with all line ends behind it: they belong to no frame that follows."""
+    end = start + 1 if data[start] == _LINE_FEED else data.find(b"\n\n", start) + 2
+    if data[end : end + 1] != b"\n":
+        return end
+    following = _skip_line_ends(data, end)
+    assert following is not None
+    return following.end()
+
+
+def _last_frame_end(held: bytearray, start: int) -> int:
+    """Where the last frame ends whose blank line is not before `start`; 0 if there is none.
+
+    Nothing was held before a `start` of -1: there, line ends still belong to the frame before.
+    """
+    blank = max(held.rfind(line_ends, max(start, 0)) for line_ends in _BLANK_LINES)
+    if blank < 0 <= start:
+        return 0
+    following = _skip_line_ends(held, max(blank, 0))
+    assert following is not None
+    return following.end()

@@ -1,0 +1,184 @@
+"""The provider's side of a stream: its bytes to events, whatever it sends and however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from dragoman.errors import DragomanError
+from dragoman.model.events import (
+    Ended,
+    Event,
+    Failed,
+    Heartbeat,
+    PartGrew,
+    Started,
+    UsageReported,
+)
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.response import Usage
+from dragoman.protocols.codec import StreamDecoder
+from dragoman.rules.failures import ENDED_EARLY, bounded
+from dragoman.rules.pauses import PauseStage
+from dragoman.rules.stop_strings import StopStage
+from dragoman.wire.sse import SseReader
+
+# The events of an answer that came whole.
+_Told: TypeAlias = Callable[[bytes], list[Event]]
+
+# Before anything else was told these are held, so that what follows can still be an HTTP error (S1).
+_OPENING = frozenset({Started, UsageReported, Heartbeat})
+
+
+class Source:
+    """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
+
+    __slots__ = (
+        "_feed",
+        "_new_decoder",
+        "_reader",
+        "_stops",
+        "_streams",
+        "_told",
+        "_whole",
+        "answered",
+        "decoder",
+        "failure",
+        "limit",
+        "over",
+        "pauses",
+        "spoken",
+        "usage",
+    )
+
+    def __init__(
+        self, new_decoder: Callable[[], StreamDecoder], stops: tuple[str, ...], limit: int, told: _Told | None = None
+    ) -> None:
+        self._new_decoder = new_decoder
+        # An answer that came whole though a stream was asked for (S12): what came of it so far, and what it tells.
+        self._told = told
+        self._whole: bytearray | None = None
+        # Once it has begun as a stream.
+        self._streams = False
+        self.limit = limit
+        self._reader = SseReader(limit=limit)
+        self.decoder = new_decoder()
+        self._feed = self.decoder.feed
+        self._stops = StopStage(stops) if stops else None
+        self.pauses: PauseStage | None = None
+        self.over = False
+        self.spoken = self.answered = False
+        self.failure: Failure | None = None
+        self.usage: Usage | None = None
+
+    def renew(self) -> None:
+        """Expect another stream of the same answer."""
+        if self.pauses is not None:
+            self.pauses.resumed()
+        self._reader = SseReader(limit=self.limit)
+        self.decoder = self._new_decoder()
+        self._feed = self.decoder.feed
+        self._whole = None
+        self._streams = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that these bytes complete."""
+        if not self._streams and self._gathered(chunk):
+            return []
+        events: list[Event] = []
+        try:
+            for frame in self._reader.feed(chunk):
+                events += self._feed(frame)
+        except (DragomanError, RecursionError, UnicodeError) as error:
+            events.append(_broken(f"upstream stream could not be read: {error}"))
+        return self._noted(events)
+
+    def _gathered(self, chunk: bytes) -> bool:
+        """Keep what came of an answer that came whole; what begins otherwise is a stream."""
+        if self._whole is not None:
+            self._whole += chunk
+            return True
+        said = chunk.lstrip()
+        if said.startswith(b"{") and self._told is not None:
+            self._whole = bytearray(said)
+            return True
+        self._streams = bool(said)
+        return False
+
+    def call_ended(self) -> list[Event]:
+        """What an answer tells that came whole; nothing if it came as a stream."""
+        whole, self._whole = self._whole, None
+        if whole is None or self._told is None:
+            return []
+        self._streams = True
+        try:
+            return self._noted(self._told(bytes(whole)))
+        except (DragomanError, RecursionError, UnicodeError) as error:
+            return self._noted([_broken(f"upstream answer could not be read: {error}")])
+
+    def close(self) -> list[Event]:
+        """The events that the end of the bytes tells; the last of them ends the story."""
+        events: list[Event] = self.call_ended()
+        if self.over:
+            return events
+        try:
+            for frame in self._reader.close():
+                events += self._feed(frame)
+            events += self.decoder.close()
+        except (DragomanError, RecursionError, UnicodeError) as error:
+            events.append(_broken(f"upstream stream could not be read: {error}"))
+        noted = self._noted(events)
+        if not self.over:
+            noted += self._noted([_broken(ENDED_EARLY)])
+        return noted
+
+    @property
+    def passing(self) -> bool:
+        """Whether the stream is between two events, somewhere after its first content and before its end."""
+        return self.spoken and not self.over and self._reader.resting
+
+    @property
+    def between(self) -> bool:
+        """Whether the stream is between two events, or before its first one, and not at its end."""
+        return not self.over and self._reader.resting
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a stop string ended the answer."""
+        return self._stops is not None and self._stops.matched
+
+    def fail(self, failure: Failure) -> list[Event]:
+        """The events of an end that comes from outside."""
+        if self.pauses is not None and self.pauses.paused:
+            # Nothing goes on: the pause is over, and this is what followed it.
+            self.pauses.resumed()
+        return self._noted([Failed(failure)])
+
+    def _noted(self, events: list[Event]) -> list[Event]:
+        if not self.spoken:
+            said = next((event for event in events if type(event) not in _OPENING), None)
+            self.spoken, self.answered = said is not None, said is not None and type(said) is not Failed
+        if self.pauses is not None:
+            events = self.pauses.passed(events)
+        if self._stops is not None:
+            events = self._stops.passed(events)
+        elif len(events) == 1 and type(events[0]) is PartGrew:
+            return events
+        for position, event in enumerate(events):
+            kind = type(event)
+            if kind is PartGrew:
+                continue
+            if isinstance(event, UsageReported):
+                self.usage = event.usage
+            elif isinstance(event, Failed):
+                self.failure = bounded(event.failure)
+                self.over = True
+                return [*events[:position], Failed(self.failure)]
+            elif kind is Ended:
+                self.over = True
+                return events[: position + 1]
+        return events
+
+
+def _broken(message: str) -> Failed:
+    return Failed(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message))

@@ -1,0 +1,239 @@
+"""The translator of one answer: joins the provider's side of a stream with the client's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from dragoman.errors import WireError
+from dragoman.model.events import (
+    Event,
+    Failed,
+)
+from dragoman.model.failure import Failure
+from dragoman.model.folding import unfold
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.response import Usage
+from dragoman.protocols.codec import Asked, Codec, Mint
+from dragoman.protocols.registry import codec_of
+from dragoman.rules.pauses import PauseStage
+from dragoman.streaming.lanes import Collection, Lane, Summary, Translation, may_pause
+from dragoman.streaming.relay import Relay, frame_end
+from dragoman.streaming.source import Source
+from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
+from dragoman.wire.json import decode_object, kind_of
+from dragoman.wire.sse import silent_end
+
+DEFAULT_LIMIT = 64 * 1024 * 1024
+# Half a frame that is longer is read as any other.
+_SKIMMED = 256 * 1024
+
+
+class StreamTranslator:
+    """Translates one answer. Feed it what the provider sends; send on what it returns; close it when the provider does.
+
+    With `collect` the client did not ask for a stream: `feed` returns nothing and `close` the whole answer, to be sent
+    under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
+    was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. With
+    `resumes` a provider that pauses may be asked again so many times (`paused`, `go_on`). `resume` is
+    set when the provider only paused, as in `TranslatedResponse`.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: str,
+        target: str,
+        request: TranslatedRequest | None = None,
+        mint: Mint | None = None,
+        collect: bool = False,
+        limit: int = DEFAULT_LIMIT,
+        resumes: int = 0,
+    ) -> None:
+        outer, inner = codec_of(source), codec_of(target)
+        asked = asked_by(request, outer)
+        if outer is inner and not collect:
+            asked = replace(asked, relayed=True)
+        seed = (request.body if request is not None else b"") + source.encode()
+        # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
+        minted = mint or derived_mint(seed + b" written")
+        self._ledger = Ledger()
+        # What is relayed loses nothing, however little of it is understood.
+        read = Ledger() if outer is inner and not collect else self._ledger
+        reading = mint or derived_mint(seed + b" read")
+        self._outer = outer
+        # What is relayed stays as it came, whatever it is.
+        whole = None if outer is inner and not collect else partial(_told_whole, outer, asked, read)
+        self._source = Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit, whole)
+        if resumes and outer.resume_request is not None and (outer is not inner or collect) and may_pause(asked):
+            self._source.pauses = PauseStage(outer.name, resumes)
+        self._lane: Lane
+        if collect:
+            self._lane = Collection(inner, outer, asked, minted, self._ledger)
+        elif asked.summarises:
+            self._lane = Summary(inner, outer, asked, minted, self._ledger)
+        elif outer is inner:
+            self._lane = Relay(self._source.decoder)
+        else:
+            self._lane = Translation(inner, outer, asked, minted, self._ledger)
+        self._plain_end = inner.plain_end if outer is inner and not collect else None
+        self._heartbeat = b"" if collect else inner.heartbeat
+        # The beginning of a relayed frame, until the rest of it comes.
+        self._rest = bytearray()
+        self._closed = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
+        source = self._source
+        if type(chunk) is not bytes:
+            chunk = _octets(chunk)
+        if self._plain_end is not None:
+            return self._skim(chunk, self._plain_end)
+        return self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
+
+    def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
+        """Pass on relayed frames of content unread: reading them would be most of what they cost.
+
+        Frames are taken whole, so that what begins a frame is always read together with its end. A stream with other
+        line ends, or with a frame of some size, is read as any other.
+        """
+        source, rest = self._source, self._rest
+        if rest:
+            # What was held has no blank line: only the new bytes, and where they meet it, are looked at.
+            met = chunk.startswith(b"\n") and rest.endswith(b"\n")
+            rest += chunk
+            if not met and b"\n\n" not in chunk and b"\r" not in chunk and len(rest) <= _SKIMMED:
+                return b""
+            chunk = bytes(rest)
+            rest.clear()
+        end = chunk.rfind(b"\n\n") + 2
+        if end == 1:
+            # One more line end behind the last frame may have come by itself.
+            end = int(chunk.startswith(b"\n"))
+        if source.over or b"\r" in chunk or len(chunk) - end > _SKIMMED:
+            self._plain_end = None
+            return self.feed(chunk)
+        out: list[bytes] = []
+        at = 0
+        while at < end and not source.over:
+            following = plain_end(chunk, at) if source.passing else at
+            if following > at:
+                out.append(chunk[at:following])
+            else:
+                following = frame_end(chunk, at)
+                frame = chunk[at:following]
+                events = source.feed(frame)
+                out.append(self._lane.take(frame, events))
+                if not events and source.between:
+                    # Where one event told nothing there may be very many, of three bytes each.
+                    silent_from = following
+                    following = silent_end(chunk, silent_from, source.limit)
+                    out.append(chunk[silent_from:following])
+            at = following
+        if source.over:
+            out.append(self._lane.pass_on(chunk[at:]))
+        elif end < len(chunk):
+            rest += chunk[end:]
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def call_ended(self) -> bytes:
+        """Take that the provider's call is over: an answer that came whole, not as a stream, can be told now."""
+        events = [] if self.finished else self._source.call_ended()
+        return self._lane.take(b"", events) if events else b""
+
+    def close(self) -> bytes:
+        """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
+        if self._closed:
+            return b""
+        self._closed = True
+        taken = b""
+        if self._rest:
+            chunk = bytes(self._rest)
+            self._rest.clear()
+            taken = self._lane.take(chunk, self._source.feed(chunk))
+        return taken + self._lane.end([] if self.finished else self._source.close())
+
+    def fail(self, failure: Failure) -> bytes:
+        """End the stream from outside, because of a limit or a lost connection; give the client's error form."""
+        if self._closed:
+            return b""
+        self._closed = True
+        return self._lane.end([] if self.finished else self._source.fail(failure))
+
+    @property
+    def speaking(self) -> bool:
+        """Whether anything beyond opening events was read: from then on an error can no longer be a status (S1)."""
+        return self._source.spoken
+
+    @property
+    def answered(self) -> bool:
+        """Whether there was anything of an answer, whatever became of it."""
+        return self._source.answered
+
+    @property
+    def finished(self) -> bool:
+        """Whether the client's stream is over."""
+        return self._source.over
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether a stop string ended the answer here, so that the provider's call is to be cancelled (S11)."""
+        return self._source.cut_short
+
+    @property
+    def heartbeat(self) -> bytes:
+        """What to send when the provider has been silent for a while, in the client's own form (S4)."""
+        return b"" if self.finished else self._heartbeat
+
+    @property
+    def losses(self) -> tuple[LossLine, ...]:
+        """What was lost so far."""
+        return lines(self._ledger.losses)
+
+    @property
+    def failure(self) -> Failure | None:
+        """How the stream failed, if it did."""
+        return self._source.failure or self._lane.failure
+
+    @property
+    def usage(self) -> Usage | None:
+        """The latest token counts."""
+        return self._source.usage
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of a collected answer."""
+        return self._lane.status
+
+    @property
+    def resume(self) -> tuple[JsonObject, ...] | None:
+        """The blocks to send again if the provider only paused."""
+        pauses = self._source.pauses
+        if pauses is not None and pauses.paused:
+            return tuple(self._outer.encode_turn(pauses.parts))
+        return self._lane.resume
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider is to be asked again with `resume`, and its next stream to be fed after `go_on`."""
+        pauses = self._source.pauses
+        return pauses is not None and pauses.paused
+
+    def go_on(self) -> None:
+        """Expect the stream of the call that resumes the answer; the client sees one answer without a break."""
+        self._source.renew()
+
+
+def _told_whole(outer: Codec, asked: Asked, ledger: Ledger, body: bytes) -> list[Event]:
+    answer = outer.decode_response(decode_object(body), asked, ledger)
+    return [Failed(answer)] if isinstance(answer, Failure) else list(unfold(answer))
+
+
+def _octets(chunk: object) -> bytes:
+    """Bytes in one of their other forms; text is no stream."""
+    if isinstance(chunk, bytearray | memoryview):
+        return bytes(chunk)
+    raise WireError("", "bytes", kind_of(chunk))

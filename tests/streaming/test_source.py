@@ -1,0 +1,124 @@
+"""The provider's side of a stream: whatever it sends, it ends as a story."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from dragoman import StreamTranslator, translate_request, translate_response
+from dragoman.protocols.codec import Mint
+from dragoman.protocols.registry import PROTOCOLS
+from tests.sdk.providers import Turn
+from tests.sdk.providers import stream as stream_of
+from tests.streaming.support import CHAT, MESSAGES, QUESTIONS, RESPONSES, STOPS, chat_chunks, datas, sse, whole_answer
+
+
+@pytest.mark.parametrize(("target", "mark"), [(MESSAGES, b"event: error"), (RESPONSES, b"response.failed")])
+def test_pitfall_069_a_stream_cut_short_is_an_error_in_the_clients_form(target: str, mark: bytes) -> None:
+    stream = StreamTranslator(source=CHAT, target=target)
+    out = stream.feed(sse(*chat_chunks({"content": "half"}, finish=None), named=False)) + stream.close()
+    assert mark in out
+    assert b"ended unexpectedly" in out
+    assert b"message_stop" not in out
+    assert b"response.completed" not in out
+
+
+@pytest.mark.parametrize("target", [MESSAGES, CHAT, RESPONSES])
+@pytest.mark.parametrize(
+    "garbage", [b"data: {oops\n\n", b"<html>bad gateway</html>", b"data: [1]\n\n", b'data: "x"\n\n', b""]
+)
+def test_garbage_is_never_a_finished_answer(target: str, garbage: bytes) -> None:
+    source = CHAT if target != CHAT else MESSAGES
+    stream = StreamTranslator(source=source, target=target)
+    out = stream.feed(garbage) + stream.close()
+    assert stream.failure is not None
+    assert b"error" in out
+    assert b"message_stop" not in out
+    assert b"response.completed" not in out
+
+
+def test_an_oversized_event_is_a_clear_error() -> None:
+    stream = StreamTranslator(source=CHAT, target=MESSAGES, limit=1000)
+    out = stream.feed(b"data: " + b"x" * 2000)
+    out += stream.feed(b"x") + stream.close()
+    assert b"event: error" in out
+    assert stream.failure is not None
+
+
+def test_pitfall_184_an_error_inside_a_stream_is_the_clients_error() -> None:
+    stream = StreamTranslator(source=CHAT, target=MESSAGES)
+    out = stream.feed(b'data: {"error":{"message":"overloaded","type":"server_error","code":503}}\n\n') + stream.close()
+    assert datas(out)[-1]["type"] == "error"
+    assert stream.failure is not None
+    assert stream.failure.message == "overloaded"
+
+
+def test_a_long_frame_in_small_reads_costs_in_proportion() -> None:
+    frame = b'data: {"id":"' + b"x" * 400_000 + b'"}\n\n'
+    spent = []
+    for size in (400, 100):
+        stream = StreamTranslator(source=CHAT, target=CHAT)
+        began = time.process_time()
+        out = b"".join(stream.feed(frame[at : at + size]) for at in range(0, len(frame), size))
+        spent.append(time.process_time() - began)
+        assert out == frame
+    # Four times the reads cost about four times as much; sixteen times would be searching everything again.
+    assert spent[1] < 12 * spent[0]
+
+
+@pytest.mark.parametrize("target", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("source", [codec.name for codec in PROTOCOLS])
+def test_an_error_of_megabytes_is_told_by_its_beginning(source: str, target: str) -> None:
+    words = "no room for this " * 200_000
+    error: dict[str, object] = {"type": "error", "error": {"type": "overloaded_error", "message": words}}
+    if source == "openai-responses":
+        error = {"type": "error", "code": "server_error", "message": words, "param": None, "sequence_number": 0}
+    translator = StreamTranslator(source=source, target=target)
+    told = translator.feed(sse(error, named=source != "openai-chat")) + translator.close()
+    assert translator.failure is not None
+    assert b"no room for this" in told
+    assert len(told) < 64 * 1024
+
+
+@pytest.mark.parametrize("collect", [False, True])
+@pytest.mark.parametrize("target", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("source", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("silence", [b":\n\n", b"a\n\n", b"event: ping\n\n", b":\r\n\r\n"])
+def test_a_flood_of_comments_costs_next_to_nothing(silence: bytes, source: str, target: str, collect: bool) -> None:
+    flood = silence * (256 * 1024 // len(silence))
+    said = stream_of(source, Turn(stop="end_turn", text="Hello there, " * 50))
+    for before in (b"", said[: said.find(b"\n\n", len(said) // 2) + 2]):
+        translator = StreamTranslator(source=source, target=target, collect=collect)
+        translator.feed(before)
+        began = time.thread_time()
+        out = translator.feed(flood)
+        # A fifth of a second before, when every one of them was read.
+        assert time.thread_time() - began < 0.05
+        assert out == (flood if source == target and not collect else b"")
+
+
+@pytest.mark.parametrize("client", [MESSAGES, CHAT, RESPONSES])
+@pytest.mark.parametrize(("provider", "stop"), [(name, stop) for name, stops in STOPS.items() for stop in stops])
+def test_item_18_a_whole_answer_is_told_as_the_stream_that_was_asked_for(provider: str, stop: str, client: str) -> None:
+    if provider == client:
+        return
+    request = translate_request(json.dumps(QUESTIONS[client]), source=client, target=provider)
+    body = json.dumps(whole_answer(provider, stop), indent=1).encode()
+    mint = Mint(token=lambda length: "A" * length, now=lambda: 1)
+    told = translate_response(body, source=provider, target=client, request=request, stream=True, mint=mint)
+    for size in (len(body), 1):
+        translator = StreamTranslator(source=provider, target=client, request=request, mint=mint)
+        frames = b"".join(translator.feed(body[at : at + size]) for at in range(0, len(body), size))
+        assert frames == b""
+        assert translator.call_ended() + translator.close() == told.body
+    assert b"Hello." in told.body
+
+
+@pytest.mark.parametrize("client", [MESSAGES, CHAT, RESPONSES])
+def test_item_18_an_error_in_place_of_a_stream_is_one(client: str) -> None:
+    translator = StreamTranslator(source=MESSAGES, target=client, collect=client == MESSAGES)
+    body = b'{"type":"error","error":{"type":"overloaded_error","message":"too busy"}}'
+    assert b"too busy" in translator.feed(body) + translator.close()
+    assert translator.failure is not None and translator.failure.message == "too busy"
