@@ -79,6 +79,7 @@ def vocabulary(pieces: Callable[[str], list[str]]) -> dict[str, int]:
         try:
             text = inner.decode_tokens([token]).decode()
         except UnicodeDecodeError:
+            # A piece of a character is no word.
             continue
         if pieces(text) == [text]:
             found[text] = max(1, WEIGHT // token)

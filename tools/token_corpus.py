@@ -192,6 +192,7 @@ def _files(paths: list[str], pattern: str, many: int, clean: Callable[[str], str
         try:
             text = clean((gzip.decompress(octets) if path.endswith(".gz") else octets).decode("utf-8"))
         except UnicodeDecodeError:
+            # What is not text is no sample of it.
             continue
         if len(text) < LENGTH // 2:
             continue

@@ -162,6 +162,7 @@ def _parents() -> dict[int, int]:
                 # The name in parentheses may hold spaces and parentheses itself.
                 after = (entry / "stat").read_text().rpartition(")")[2].split()
             except (FileNotFoundError, ProcessLookupError):
+                # It ended while it was looked at.
                 continue
             parents[int(entry.name)] = int(after[1])
     return parents

@@ -10,10 +10,8 @@ import re
 from zlib import crc32
 
 import pytest
-
-# pytest-xdist tells no types.
-from xdist.remote import Producer  # type: ignore[import-untyped]
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdist tells no types
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # likewise
 
 from tests.clients.cells import PROTOCOLS
 

@@ -151,7 +151,8 @@ def fed(reader: SseReader | EventStreamReader, stream: bytes, size: int) -> None
             reader.feed(chunk)
         reader.close()
     except DragomanError:
-        pass
+        # Refusing the bytes is an end as well: only that there is one counts.
+        return
 
 
 @pytest.mark.parametrize("size", [1, 2, WHOLE])

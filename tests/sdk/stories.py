@@ -69,6 +69,7 @@ def _requests(section: Section) -> Iterator[Outcome]:
         try:
             told = _asked(section, target)
         except DragomanError:
+            # What is refused has no outcome.
             continue
         yield Outcome(kind="request", target=target, said=section.header, request=told.body, headers=told.headers)
 

@@ -74,6 +74,7 @@ def _sockets(pid: int) -> set[str]:
         try:
             name = str(place.readlink())
         except FileNotFoundError:
+            # It was closed while it was looked at.
             continue
         if name.startswith("socket:["):
             found.add(name[8:-1])

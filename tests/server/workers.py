@@ -19,6 +19,7 @@ def children(pid: int) -> set[int]:
             # The second field is a name in brackets, which may hold anything.
             state, parent, *_ = place.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
+            # It ended while it was looked at.
             continue
         if int(parent) == pid and state != "Z":
             found.add(int(place.parent.name))

@@ -73,6 +73,7 @@ def events_of(text: str) -> list[Object]:
             try:
                 event: object = json.loads(line)
             except ValueError:
+                # Recordings cut lines off; a half object tells nothing.
                 continue
             if isinstance(event, dict):
                 events.append(event)

@@ -32,7 +32,9 @@ def final(stream: Stream) -> list[JsonObject]:
     assert isinstance(response, dict)
     output = response["output"]
     assert isinstance(output, list)
-    return output  # type: ignore[return-value]
+    items = [item for item in output if isinstance(item, dict)]
+    assert len(items) == len(output)
+    return items
 
 
 def without(*keys: str) -> Callable[[Stream], Stream]:
