@@ -125,7 +125,6 @@ def _plain(value: object) -> JsonValue:
 
 
 _SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
-_TEXT = Kind(words="text", example='"name"', read=values.read_text)
 _PROTOCOL = Kind(words="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
 
 

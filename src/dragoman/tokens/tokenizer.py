@@ -47,11 +47,6 @@ def _counter(vocabulary: Vocabulary) -> Callable[[str], int] | None:
     return makers[vocabulary]().count
 
 
-def installed() -> bool:
-    """Whether there is a tokenizer to count by."""
-    return _package() is not None
-
-
 def count_by_tokenizer(vocabulary: Vocabulary, texts: list[str]) -> int | None:
     """The tokens of several texts together; None without a tokenizer."""
     counter = _counter(vocabulary)

@@ -119,13 +119,6 @@ class Fields:
             return whole
         raise self.fail(key, "integer", value)
 
-    def integer(self, key: str) -> int:
-        """A whole number that must be there."""
-        value = self.optional_integer(key)
-        if value is None:
-            raise self._missing(key, "integer", None)
-        return value
-
     def optional_number(self, key: str) -> int | float | Number | None:
         """Any number, as it was spelled, or None."""
         value = self.value.get(key)

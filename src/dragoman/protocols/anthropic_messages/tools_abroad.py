@@ -81,9 +81,9 @@ def encode_tools(request: Request, said: Request, writing: Writing) -> Offers:
         at: Place = ("tools", index) if places is None else places[index]
         declaration: JsonObject | None
         if type(tool) is FunctionTool:
-            declaration = _encode_function(tool, at, writing, request)
+            declaration = _encode_function(tool, at, writing)
         elif isinstance(tool, TextTool):
-            declaration = _encode_text_tool(tool, at, writing, request)
+            declaration = _encode_text_tool(tool, at, writing)
         else:
             declaration = _encode_hosted(tool, at, writing, offers, request.max_tool_calls)
         if declaration is not None:
@@ -140,7 +140,7 @@ def _name(tool: FunctionTool | TextTool, at: Place, writing: Writing, wrapped: W
     return entry.wire
 
 
-def _encode_function(tool: FunctionTool, at: Place, writing: Writing, request: Request) -> JsonObject | None:
+def _encode_function(tool: FunctionTool, at: Place, writing: Writing) -> JsonObject | None:
     schema, wrapped = _encode_schema(tool.parameters)
     name = _name(tool, at, writing, wrapped)
     if name is None:
@@ -161,7 +161,7 @@ def _encode_function(tool: FunctionTool, at: Place, writing: Writing, request: R
     if tool.strict:
         _make_strict(declaration, schema, at, writing)
     if tool.callers is not None or tool.deferred or tool.extras is not None:
-        _encode_options(tool, declaration, at, writing, request)
+        _encode_options(tool, declaration, at, writing)
     if tool.cache is not None:
         writing.mark(declaration, tool.cache, at)
     return declaration
@@ -204,9 +204,7 @@ def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing
         )
 
 
-def _encode_options(
-    tool: FunctionTool | TextTool, declaration: JsonObject, at: Place, writing: Writing, request: Request
-) -> None:
+def _encode_options(tool: FunctionTool | TextTool, declaration: JsonObject, at: Place, writing: Writing) -> None:
     if tool.callers is not None:
         if "direct" not in tool.callers:
             raise writing.refuse(Feature.TOOL_OPTIONS, (*at, "callers"), "this tool must not be called directly")
@@ -222,7 +220,7 @@ def _encode_options(
         writing.drop(tool.extras, at)
 
 
-def _encode_text_tool(tool: TextTool, at: Place, writing: Writing, request: Request) -> JsonObject | None:
+def _encode_text_tool(tool: TextTool, at: Place, writing: Writing) -> JsonObject | None:
     name = _name(tool, at, writing, Wrapped.INPUT)
     if name is None:
         return None
@@ -232,7 +230,7 @@ def _encode_text_tool(tool: TextTool, at: Place, writing: Writing, request: Requ
     if told:
         declaration["description"] = "\n\n".join(told)
     declaration["input_schema"] = _INPUT_SCHEMA
-    _encode_options(tool, declaration, at, writing, request)
+    _encode_options(tool, declaration, at, writing)
     return declaration
 
 
