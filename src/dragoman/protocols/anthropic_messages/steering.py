@@ -1,6 +1,6 @@
 """System messages that change tools and effort from where they stand on (mapping.md I2).
 
-What they change is collected in `Request.updates`; what they said stays in place for the way home.
+What they change is collected in `Request.updates`; what they said stays in place, to be reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETTINGS = "output_config"
 
 
 def decode_steering(message: Fields, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """System messages may change tools and effort from here on; what they change stays in place for the way home."""
+    """System messages may change tools and effort from here on; what they change stays in place."""
     steering: list[Part] = []
     for number, part in enumerate(parts):
         if isinstance(part, Foreign) and _is_tool_change(part, _place(message, number)):

@@ -1,4 +1,4 @@
-"""Tools and tool choice: decoding, and encoding at home.
+"""Tools and tool choice, decoded.
 
 Tools are told apart by `type` (mapping.md §13). Those that only this protocol's servers run or define are kept whole in
 `extras`, beside what others can make of them. A tool server is declared in two places, `mcp_servers` and a toolset;

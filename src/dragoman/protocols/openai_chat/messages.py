@@ -198,7 +198,7 @@ def plain_call(call: JsonValue) -> ToolCall | None:
 
 
 def _as_text_call(call: ToolCall) -> ToolCall:
-    """A custom tool's call that came in function form; the way home is to write it so again."""
+    """A custom tool's call that came in function form, with what tells that it did."""
     opened = InputUnwrapper()
     text = opened.feed(call.arguments)
     text += opened.close()

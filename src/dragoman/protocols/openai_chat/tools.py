@@ -1,4 +1,4 @@
-"""Tools and tool choice, both ways at home: function, custom and legacy tools, nested and flat (mapping.md §7, §8)."""
+"""Tools and tool choice, decoded: function, custom and legacy tools, nested and flat (mapping.md §7, §8)."""
 
 from __future__ import annotations
 
