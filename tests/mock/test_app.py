@@ -42,6 +42,13 @@ def test_a_step_is_played(client: Client, protocol: str, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_answer_that_fails_before_anything_is_said_is_told_and_remembered(client: Client, protocol: str) -> None:
+    answer = client.say(protocol, "Go on.", model="mock-failing", stream=True)
+    assert (answer.status, answer.broken) == (200, False)
+    assert b"Overloaded" in answer.raw
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_was_said_is_taken_back_unchanged_and_the_next_step_is_played(client: Client, protocol: str) -> None:
     body = said(protocol, SCRIPT, tools=declared(protocol, "f"), **SHOWING[protocol])
     first = client.ask(PATHS[protocol], body).json()

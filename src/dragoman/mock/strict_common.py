@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import TypeAlias
 
 from dragoman.errors import WireError
@@ -56,7 +57,7 @@ class Issued:
     def note_response(self, response: JsonObject) -> None:
         """Remember the items of a Responses answer."""
         output = objects(response.get("output"))
-        for item, follower in zip(output, [*output[1:], None], strict=True):
+        for item, follower in zip_longest(output, output[1:]):
             self.items[str(item["id"])] = item
             if item.get("type") == "reasoning" and follower is not None:
                 self.followers[str(item["id"])] = str(follower["id"])
