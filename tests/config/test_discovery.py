@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.config.discovery import default_routes, discovered, echo_provider
 from dragoman.config.settings import Route
-from dragoman.echo.models import echo_models
+from dragoman.mock.answers.models import echo_models
 from tests.config.support import CATALOGUE, A, C, R
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dragoman.echo.models import ECHO_MODELS
-from dragoman.mock.playing import PREFIX
+from dragoman.mock.answers.models import ECHO_MODELS
 from dragoman.mock.script import WORDS, parse, script_in
+from dragoman.mock.script_player import PREFIX
 from tests.mock.asking import mock_running
 
 PAGE = (Path(__file__).parents[2] / "docs/mock.md").read_text(encoding="utf-8")

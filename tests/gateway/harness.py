@@ -22,13 +22,13 @@ from typing import TypeVar
 from msgspec import Struct
 
 from dragoman.config.settings import Key, Limits, Route, Server, Settings, Timeouts
-from dragoman.echo.models import echo_models
 from dragoman.gateway.app import App
 from dragoman.gateway.logs import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.worker import server_limits
 from dragoman.http.server import Server as HttpServer
+from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from dragoman.mock.strict_common import Issued, closed_faults, json_object, objects, repeated, text_of
-from dragoman.mock.strictness import reasons
+from dragoman.mock.strict.checks import reasons
+from dragoman.mock.strict.common import Issued, closed_faults, json_object, objects, repeated, text_of
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY, RESPONSES, Received

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.mock.strict_common import Issued
-from dragoman.mock.strictness import note
+from dragoman.mock.strict.checks import note
+from dragoman.mock.strict.common import Issued
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY, RESPONSES, Received
 from tests.gateway.strictness import Turned, refusal_of

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.echo.proofs import CHAT, MESSAGES, RESPONSES
 from dragoman.mint import system_mint
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.app import MockApp
-from dragoman.mock.recording import Recorder
+from dragoman.mock.recorder import Recorder
 from dragoman.mock.server import serve_until
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request import Request

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from dragoman.echo.proofs import CHAT, MESSAGES, RESPONSES
-from dragoman.mock.strict_common import Issued
-from dragoman.mock.strictness import reasons
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
+from dragoman.mock.strict.checks import reasons
+from dragoman.mock.strict.common import Issued
 from dragoman.wire.json import decode_object
 from tests.sdk.digging import Object
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.echo.proofs import CHAT, MESSAGES, RESPONSES
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from tests.mock.asking import HEADERS, PATHS, PROTOCOLS, Client, declared, mock_running, said, text_in
 from tests.sdk.digging import Object, dig_object, dig_objects, dig_text
 from tests.sdk.oracles import check_answer, check_stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.echo.proofs import CHAT, MESSAGES, RESPONSES
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.listing import listed, names_for, one_listed
 
 

@@ -15,10 +15,10 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from dragoman.echo.provider import reply_to
 from dragoman.http.flight import Call, HeaderList
 from dragoman.http.server import Request
 from dragoman.mock.app import MockApp
+from dragoman.mock.echo import reply_to
 from dragoman.protocols.codec import Mint
 from dragoman.translate import derived_mint
 from tests.mock.recorded import MESSAGES, Ask, Told, dialogues

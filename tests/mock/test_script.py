@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.echo.proofs import CHAT, MESSAGES, RESPONSES, encrypted
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES, encrypted
 from dragoman.mock.script import COMPACTED, Line, ScriptError, Step, parse, script_in, step_of, turns_of
 from tests.mock.asking import PROTOCOLS, declared, read, request, said
 from tests.sdk.digging import Object

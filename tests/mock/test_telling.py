@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.echo.models import Ending
-from dragoman.echo.proofs import MESSAGES, RESPONSES
 from dragoman.mint import system_mint
-from dragoman.mock.playing import Play
+from dragoman.mock.answers.models import Ending
+from dragoman.mock.answers.signatures import MESSAGES, RESPONSES
+from dragoman.mock.script_player import Play
 from dragoman.mock.telling import Told, tell
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Text, Thinking, ToolCall

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.binding import bind
     from dragoman.mint import system_mint
     from dragoman.mock.app import MockApp
-    from dragoman.mock.recording import Recorder
+    from dragoman.mock.recorder import Recorder
     from dragoman.mock.server import serve
 
     recorder = Recorder(Path(options.record)) if options.record is not None else None

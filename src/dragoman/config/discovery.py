@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dragoman.config.providers import Report, Told, assemble
 from dragoman.config.settings import Route
 from dragoman.config.written import PROTOCOL_NAMES
-from dragoman.echo.models import echo_models
+from dragoman.mock.answers.models import echo_models
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Endpoint, Provider
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from dragoman.config.settings import Settings
-from dragoman.echo.flight import open_echo
 from dragoman.errors import TimedOut
 from dragoman.gateway.access import Guard
 from dragoman.gateway.client_address import networks
@@ -19,6 +18,7 @@ from dragoman.gateway.state import State, notes_ids
 from dragoman.http.client import Client
 from dragoman.http.flight import Call, Flight
 from dragoman.mint import random_token, system_mint
+from dragoman.mock.echo_flight import open_echo
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation

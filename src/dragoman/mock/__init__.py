@@ -1,11 +1,15 @@
-"""Mock: a provider for tests, on one port in all three protocols, that says what a script in the conversation says.
+"""Mock: a provider for tests, in all three protocols, that says what a script in the conversation says.
 
-    request ─▶ app ─▶ strictness   what the service of the protocol would refuse
-                  ├─▶ threads, responses, conversations   what is held behind an id, in `memory`
-                  ├─▶ script       which step of the script is played now
-                  ├─▶ playing      the step as parts of an answer, or as a fault
-                  ├─▶ telling      the answer whole, or as a stream
-                  └─▶ recording    a line about the request and its answer
+Without a script it answers as one of the models of `answers.models`: says what it heard, calls a tool, thinks.
+Those alone, without a socket, a script, a memory or rules, are echo: a provider inside every gateway.
 
-How answers are counted, cut and written is echo's; what a script makes of a conversation belongs here.
+    Call ─▶ echo_flight ─▶ echo ───────────────────────────────┐
+                                                               ├─▶ answers   what is said, whole or as a stream
+    request ─▶ server ─▶ app ─┬─▶ script, script_player ───────┘
+                              ├─▶ strict     what the service of the protocol would refuse
+                              ├─▶ stored     what is held behind an id
+                              └─▶ recorder   a line about the request and its answer
+
+It speaks each protocol as a service would, through the same rooms as everybody else. What belongs here is how it
+behaves; what a protocol looks like does not. Whoever starts a gateway loads `echo_flight` and what that needs, no more.
 """

@@ -10,21 +10,21 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from dragoman.echo.embeddings import embed
-from dragoman.echo.proofs import CHAT, MESSAGES, RESPONSES
-from dragoman.echo.tokens import count_request
 from dragoman.errors import ClientError, WireError
 from dragoman.http.coding import decode_body
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
-from dragoman.mock import conversations, responses, threads
+from dragoman.mock.answers.embeddings import embed
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
+from dragoman.mock.answers.tokens import count_request
 from dragoman.mock.listing import listed, one_listed
-from dragoman.mock.memory import Memory
-from dragoman.mock.places import Kind, Place, place_of
-from dragoman.mock.playing import Play, play
-from dragoman.mock.recording import Recorder, told_headers
-from dragoman.mock.strict_common import objects
-from dragoman.mock.strictness import note, refusal
+from dragoman.mock.paths import Kind, Place, place_of
+from dragoman.mock.recorder import Recorder, told_headers
+from dragoman.mock.script_player import Play, play
+from dragoman.mock.stored import conversations, responses, threads
+from dragoman.mock.stored.memory import Memory
+from dragoman.mock.strict.checks import note, refusal
+from dragoman.mock.strict.common import objects
 from dragoman.mock.telling import Told, tell
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue

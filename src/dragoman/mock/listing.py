@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.echo.answering import CREATED
-from dragoman.echo.models import ECHO_MODELS, LONGEST
-from dragoman.echo.proofs import MESSAGES
-from dragoman.mock.playing import PREFIX
+from dragoman.mock.answers.models import ECHO_MODELS, LONGEST
+from dragoman.mock.answers.response import CREATED
+from dragoman.mock.answers.signatures import MESSAGES
+from dragoman.mock.script_player import PREFIX
 from dragoman.model.jsonvalue import JsonList, JsonObject
 
 # `CREATED` as RFC 3339 writes it.

@@ -20,13 +20,13 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from dragoman.echo.proofs import opened
+from dragoman.mock.answers.signatures import opened
 from dragoman.model.parts import Compaction, Text, ToolCall
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.tools import FunctionTool, TextTool
 
 WORDS = frozenset({"think", "say", "call", "json", "empty", "refuse", "fail", "overflow", "break", "pause"})
-# Letters of a call's id that all calls of one turn share (see `sealing`), with the prefix before them.
+# Letters of a call's id that all calls of one turn share (see `reasoning`), with the prefix before them.
 TURN_LETTERS = 16
 
 # What the content of a compaction says before the number of turns that it stands for.

@@ -8,11 +8,11 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.echo.answering import answer_to, asked_of, events_of
-from dragoman.echo.models import Ending
-from dragoman.echo.proofs import MESSAGES, RESPONSES
-from dragoman.mock.playing import Play
-from dragoman.mock.sealing import finished, thinks
+from dragoman.mock.answers.models import Ending
+from dragoman.mock.answers.response import answer_to, asked_of, events_of
+from dragoman.mock.answers.signatures import MESSAGES, RESPONSES
+from dragoman.mock.reasoning import finished, thinks
+from dragoman.mock.script_player import Play
 from dragoman.model.events import ArgumentsDelta, Failed, PartEnded, PartGrew, Stopped, TextDelta
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject

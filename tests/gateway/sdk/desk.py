@@ -10,8 +10,8 @@ import anthropic
 import openai
 
 from dragoman.config.settings import Settings
-from dragoman.mock.strict_common import Issued
-from dragoman.mock.strictness import note
+from dragoman.mock.strict.checks import note
+from dragoman.mock.strict.common import Issued
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import (
     CHAT,

@@ -1,0 +1,101 @@
+"""Answering: what a model says, cut, counted, numbered and sealed, as the one answer that whole and stream tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from dragoman.mock.answers.models import LONGEST
+from dragoman.mock.answers.signatures import MESSAGES, sealed
+from dragoman.mock.answers.tokens import count_parts, count_request, tokens
+from dragoman.mock.answers.truncation import Cut, cut
+from dragoman.model.events import ArgumentsDelta, Event, PartGrew, TextDelta
+from dragoman.model.folding import unfold
+from dragoman.model.parts import Part, Refusal, Thinking, ToolCall
+from dragoman.model.request import Request
+from dragoman.model.response import Response, Stop, StopReason, Usage
+from dragoman.protocols.anthropic_messages.shapes import STOP_WORDS
+from dragoman.protocols.codec import Asked, Mint, Target
+from dragoman.protocols.registry import codec_of
+from dragoman.rules.abilities import abilities_of
+from dragoman.rules.ids import legacy_call_id
+from dragoman.rules.toolnames import ToolTable
+
+# The time of every answer: the first second of 2026.
+CREATED = 1_767_225_600
+UPSTREAM = "echo"
+
+_ID_PREFIXES = {"anthropic-messages": "msg_", "openai-chat": "chatcmpl-", "openai-responses": "resp_"}
+_CALL_PREFIXES = {"anthropic-messages": "toolu_", "openai-chat": "call_", "openai-responses": "call_"}
+
+
+def answer_to(request: Request, said: tuple[Part, ...], mint: Mint) -> Response:
+    """The answer to a request, in the request's own protocol."""
+    cap = 0 if request.prewarm else min(request.max_tokens or LONGEST, LONGEST)
+    found = cut(said, request.stop, cap)
+    parts = tuple(_finished(part, request, mint) for part in found.parts)
+    thoughts = tuple(part for part in parts if isinstance(part, Thinking))
+    usage = Usage(
+        input=count_request(request),
+        output=count_parts(parts),
+        thinking=count_parts(thoughts) if thoughts else None,
+    )
+    stop = _stop(found, request)
+    if request.origin == MESSAGES:
+        # Words of refusal are told beside the stop reason there.
+        parts = tuple(part for part in parts if not isinstance(part, Refusal))
+    return Response(
+        origin=request.origin,
+        id=_ID_PREFIXES[request.origin] + mint.token(24),
+        model=request.model,
+        created=CREATED,
+        parts=parts,
+        stop=stop,
+        usage=usage,
+    )
+
+
+def _finished(part: Part, request: Request, mint: Mint) -> Part:
+    """A part with its id and its proof."""
+    if isinstance(part, Thinking):
+        return sealed(part, request.origin, "rs_" + mint.token(24))
+    if isinstance(part, ToolCall):
+        if request.legacy_functions:
+            return replace(part, call_id=legacy_call_id(part.name, 0))
+        return replace(part, call_id=_CALL_PREFIXES[request.origin] + mint.token(24))
+    return part
+
+
+def _stop(found: Cut, request: Request) -> Stop:
+    """Why the answer ended; in the protocol's own word where the room does not choose it."""
+    native = STOP_WORDS[found.reason] if request.origin == MESSAGES else ""
+    if request.legacy_functions and found.reason is StopReason.TOOL_CALL:
+        native = "function_call"
+    refusal = "".join([part.text for part in found.parts if isinstance(part, Refusal)])
+    explanation = refusal if found.reason is StopReason.REFUSAL else None
+    return Stop(reason=found.reason, native=native, sequence=found.sequence, explanation=explanation)
+
+
+def asked_of(request: Request) -> Asked:
+    """What the answer is written against: the question, in the protocol that it was asked in."""
+    protocol = request.origin
+    target = Target(model=request.model, upstream=UPSTREAM, abilities=abilities_of(protocol, request.model, UPSTREAM))
+    return Asked(
+        request=request,
+        target=target,
+        table=ToolTable(),
+        render_turn=codec_of(protocol).encode_turn,
+        origin=protocol,
+    )
+
+
+def events_of(response: Response) -> Iterator[Event]:
+    """The answer as a stream, token by token."""
+    for event in unfold(response):
+        if isinstance(event, PartGrew) and isinstance(event.delta, TextDelta | ArgumentsDelta):
+            grown = type(event.delta)
+            for token in tokens(event.delta.text):
+                yield PartGrew(event.index, grown(token))
+        else:
+            yield event

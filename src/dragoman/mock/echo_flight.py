@@ -1,0 +1,103 @@
+"""EchoFlight: a call to the provider inside the process, carried like one over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from dragoman.errors import BadAnswer, Truncated
+from dragoman.http.flight import Call
+from dragoman.mock.echo import reply_to
+
+
+def open_echo(call: Call, protocol: str) -> EchoFlight:
+    """Call `echo` in a protocol; what it thinks of the call is in the answer."""
+    return EchoFlight(call, protocol)
+
+
+class EchoFlight:
+    """One answer on its way; between any two pieces others have their turn."""
+
+    def __init__(self, call: Call, protocol: str) -> None:
+        self._reply = reply_to(call, protocol)
+        self.status = self._reply.status
+        self.headers = self._reply.headers
+        self._going = asyncio.Event()
+        self._going.set()
+        # Set by `abort` and `close`, so that no rest outlasts them.
+        self._over = asyncio.Event()
+        self._error: Exception | None = None
+
+    async def head(self) -> None:
+        """Wait until the answer begins."""
+        await self._rest(self._reply.wait)
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body; more than `limit` bytes raise `BadAnswer`."""
+        pieces: list[bytes] = []
+        size = 0
+
+        def keep(piece: bytes) -> None:
+            nonlocal size
+            size += len(piece)
+            if size > limit:
+                raise BadAnswer("the answer is larger than the limit")
+            pieces.append(piece)
+
+        await self.pump(keep)
+        if self._over.is_set():
+            raise Truncated("the answer was given up before its end")
+        return b"".join(pieces)
+
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        """Hand the body on, one frame at a time; a call that was closed ends here without a word."""
+        for rest, piece in self._reply.pieces:
+            await self._rest(rest)
+            while not self._going.is_set():
+                await self._going.wait()
+                self._raise_if_aborted()
+            if self._over.is_set():
+                return
+            take(piece)
+        if self._reply.breaks:
+            await self._rest(0.0)
+            raise Truncated("the answer broke off before its end")
+
+    def pause(self) -> None:
+        """Say nothing for a while."""
+        if not self._over.is_set():
+            self._going.clear()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._going.set()
+
+    def abort(self, error: Exception) -> None:
+        """End the call: whoever waits on it gets this error."""
+        if self._error is None:
+            self._error = error
+        self._stop()
+
+    def close(self) -> None:
+        """Say nothing more."""
+        # An error that was raised knows the frames it went through, and those know this flight.
+        self._error = None
+        self._stop()
+
+    def _stop(self) -> None:
+        self._over.set()
+        self._going.set()
+
+    async def _rest(self, seconds: float) -> None:
+        if seconds > 0 and not self._over.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._over.wait()
+        else:
+            await asyncio.sleep(0)
+        self._raise_if_aborted()
+
+    def _raise_if_aborted(self) -> None:
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,269 @@
+"""Playing: a step of a script as the parts of an answer, or as what goes wrong instead.
+
+word                 makes
+think TEXT           reasoning, where the request leaves the model free to think
+say TEXT             text; several in a row are its lines
+call NAME ARGUMENTS  a call, where the tool is declared, else text that says so
+json                 a value for the output schema of the request
+empty                nothing; with other words beside it, once
+refuse TEXT          words of refusal
+fail STATUS [TEXT]   an error of the service, once
+overflow             the error for a conversation that is too long, once
+break                an answer that is cut off in its middle, once
+pause SECONDS        a rest before the answer begins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import WireError
+from dragoman.mock.answers.last_turn import hear
+from dragoman.mock.answers.models import ECHO_MODELS, EchoModel, Ending, call_one, fill_in
+from dragoman.mock.answers.signatures import CHAT, MESSAGES
+from dragoman.mock.script import Line, ScriptError, Step, step_of
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.request import OutputKind, Request
+from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool
+from dragoman.rules.failures import STATUS_KINDS
+from dragoman.rules.names import flatten, wire_name
+from dragoman.wire.json import decode, encode_text
+
+PREFIX = "mock-"
+_OVER = "The script has no step left."
+_LONGEST_PAUSE = 600.0
+# A service speaks of its window in its own words, which agents read.
+_OVERFLOWS = {
+    MESSAGES: "prompt is too long: 215000 tokens > 200000 maximum",
+    CHAT: "This model's maximum context length is 200000 tokens. However, your messages resulted in 215000 tokens. "
+    "Please reduce the length of the messages.",
+}
+_OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
+# 503 with no word beside it is no overload on every protocol.
+_KINDS = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
+
+
+class Play(Struct, frozen=True, kw_only=True):
+    """What is played: parts, or a failure; how long it takes, and how it ends on the wire."""
+
+    parts: tuple[Part, ...] = ()
+    failure: Failure | None = None
+    wait: float = 0.0
+    pace: float = 0.0
+    ending: Ending = Ending.WHOLE
+
+
+def play(request: Request, once: Callable[[str], bool]) -> Play:
+    """What a request gets; `once` tells whether something is asked for the first time."""
+    try:
+        step = step_of(request)
+    except ScriptError as error:
+        return Play(failure=_invalid(f"script: {error}"))
+    if step is not None and not step.over:
+        return _scripted(step, request, once)
+    name = request.model.removeprefix(PREFIX)
+    model = ECHO_MODELS.get(name) if name != request.model else None
+    if model is not None:
+        return _echoed(model, request)
+    if _wants_json(request) or (step is None and _is_forced(request)):
+        return Play(parts=_filled_in(request))
+    if step is not None:
+        return Play(parts=(Text(text=_OVER),))
+    return _echoed(ECHO_MODELS["text"], request)
+
+
+def _scripted(step: Step, request: Request, once: Callable[[str], bool]) -> Play:
+    player = _Player(request)
+    found = Play()
+    more = any(line.word in _SAYING for line in step.lines)
+    for number, line in enumerate(step.lines):
+        if line.word == "empty":
+            # Whoever asks again after an empty answer gets what is written beside it.
+            if not more or once(f"{step.key} {number}"):
+                return found
+        elif line.word in _ONCE:
+            if not once(f"{step.key} {number}"):
+                continue
+            if line.word == "break":
+                found = replace(found, ending=Ending.BREAKS)
+            else:
+                return replace(found, failure=_failure(line, request.origin))
+        elif line.word == "pause":
+            found = replace(found, wait=found.wait + _seconds(line.rest))
+        else:
+            player.take(line)
+    return replace(found, parts=player.parts())
+
+
+_ONCE = frozenset({"fail", "overflow", "break"})
+_SAYING = frozenset({"think", "say", "call", "json", "refuse"})
+
+
+def _failure(line: Line, protocol: str) -> Failure:
+    if line.word == "overflow":
+        return Failure(
+            kind=FailureKind.CONTEXT_OVERFLOW,
+            status=400,
+            message=_OVERFLOWS.get(protocol, _OVERFLOW),
+            code="context_length_exceeded",
+            param="messages" if protocol == CHAT else "input",
+        )
+    number, _, words = line.rest.partition(" ")
+    status = int(number) if number.isdecimal() else 0
+    if not 400 <= status <= 599:
+        return _invalid(f"script: fail needs a status from 400 to 599, not {number[:20]!r}")
+    kind = _KINDS.get(status, FailureKind.OTHER)
+    return Failure(kind=kind, status=status, message=words or f"The script asked for this error: {status}.")
+
+
+def _seconds(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), _LONGEST_PAUSE)
+    except ValueError:
+        return 0.0
+
+
+def _invalid(message: str) -> Failure:
+    return Failure(kind=FailureKind.INVALID, status=400, message=message)
+
+
+class _Player:
+    """One step while it becomes an answer."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._tools = [*request.tools, *request.updates.tools]
+        self._parts: list[Part] = []
+        self._called = 0
+        self._missed: list[str] = []
+
+    def take(self, line: Line) -> None:
+        """Play one line."""
+        match line.word:
+            case "think":
+                self._parts.append(Thinking(text=line.rest))
+            case "say":
+                self._say(line.rest)
+            case "call":
+                self._call(line.rest)
+            case "json":
+                self._parts += _filled_in(self._request)
+            case "refuse":
+                self._parts.append(Refusal(text=line.rest or "I cannot help with that."))
+
+    def parts(self) -> tuple[Part, ...]:
+        """The answer; whoever asks for JSON and has none of the tools is not whom the calls were written for."""
+        if self._missed and not self._called:
+            if _wants_json(self._request):
+                return _filled_in(self._request)
+            for name in self._missed:
+                self._say(f"The tool {name} is not declared.")
+        return tuple(self._parts)
+
+    def _say(self, text: str) -> None:
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, Text):
+            self._parts[-1] = Text(text=f"{last.text}\n{text}")
+        else:
+            self._parts.append(Text(text=text))
+
+    def _call(self, rest: str) -> None:
+        name, given = _divided(rest)
+        tool = self._declared(name)
+        if tool is None:
+            self._missed.append(name)
+            return
+        self._called += 1
+        if self._called > 1 and self._request.parallel_calls is False:
+            # One call at a time was asked for, and no service makes more.
+            return
+        namespace = tool.namespace.name if tool.namespace is not None else None
+        if isinstance(tool, TextTool):
+            text = _free_text(given)
+            self._parts.append(
+                ToolCall(call_id="", name=tool.name, arguments=text, form=InputForm.TEXT, namespace=namespace)
+            )
+        else:
+            self._parts.append(ToolCall(call_id="", name=tool.name, arguments=_arguments(given), namespace=namespace))
+
+    def _declared(self, name: str) -> FunctionTool | TextTool | None:
+        """A tool by its name, alone or with its namespace in any spelling."""
+        removed = self._request.updates.removed
+        wanted, wired = _plain(name), wire_name(name)
+        loose: FunctionTool | TextTool | None = None
+        for tool in self._tools:
+            if not isinstance(tool, FunctionTool | TextTool) or tool.name in removed:
+                continue
+            if tool.name in (name, wired):
+                return tool
+            full = flatten(tool.namespace.name, tool.name) if tool.namespace is not None else tool.name
+            if loose is None and _plain(full) == wanted:
+                loose = tool
+        return loose
+
+
+def _divided(rest: str) -> tuple[str, str]:
+    """The name of a call and what it is given."""
+    pieces = rest.split(maxsplit=1)
+    name = pieces[0] if pieces else ""
+    return name, rest[len(name) + 1 :] if len(pieces) > 1 else ""
+
+
+def _plain(name: str) -> str:
+    """A name without what tells its spellings apart."""
+    return "".join([letter for letter in name.lower() if letter.isalnum()])
+
+
+def _arguments(given: str) -> str:
+    """JSON for a function: what was written, or around it the object that stands for free text."""
+    if not given.strip():
+        return "{}"
+    return given.strip() if isinstance(_value(given), dict) else encode_text({"input": given})
+
+
+def _free_text(given: str) -> str:
+    """Text for a tool that takes text, taken out of the object that stands for it."""
+    value = _value(given)
+    if isinstance(value, dict) and list(value) == ["input"] and isinstance(value["input"], str):
+        return value["input"]
+    return given
+
+
+def _value(given: str) -> object:
+    try:
+        return decode(given)
+    except WireError:
+        return None
+
+
+def _wants_json(request: Request) -> bool:
+    output = request.updates.output or request.output
+    return output is not None and output.kind is not OutputKind.TEXT
+
+
+def _is_forced(request: Request) -> bool:
+    """Whether the answer has to be a call."""
+    choice = request.tool_choice
+    if choice is None:
+        return False
+    return choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED) or (
+        choice.mode is ChoiceMode.ALLOWED and choice.required
+    )
+
+
+def _filled_in(request: Request) -> tuple[Part, ...]:
+    """A value in the form that is asked for: for a schema, or as the arguments of a call that is forced."""
+    heard = replace(hear(request), text="mock", results=())
+    said = call_one(heard) if _is_forced(request) and not _wants_json(request) else fill_in(heard)
+    return said if isinstance(said, tuple) else ()
+
+
+def _echoed(model: EchoModel, request: Request) -> Play:
+    said = model.answer(hear(request))
+    if isinstance(said, Failure):
+        return Play(failure=said)
+    return Play(parts=said, pace=model.pace, ending=model.ending)

@@ -1,0 +1,123 @@
+"""Memory: what the mock knows beyond the request at hand, all of it bounded: the oldest is forgotten first."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.mock.strict.common import Issued
+from dragoman.model.jsonvalue import JsonObject
+
+_MOST_ONCE = 10_000
+_MOST_KEPT = 2_000
+_MOST_BYTES = 256 * 1024 * 1024
+
+
+class Thread(Struct, kw_only=True):
+    """A Messages conversation that is held under the id of its last answer."""
+
+    system: JsonObject
+    messages: list[JsonObject]
+    size: int
+    continued: bool = False
+
+
+class Stored(Struct, kw_only=True):
+    """A response that is kept, with everything it answered."""
+
+    response: JsonObject
+    input: list[JsonObject]
+    size: int
+    # Asked for in the background, and not looked at since.
+    pending: bool = False
+
+
+class Conversation(Struct, kw_only=True):
+    """Items under an id."""
+
+    id: str
+    created: int
+    items: list[JsonObject]
+    metadata: JsonObject
+
+
+class Memory:
+    """What happened before."""
+
+    def __init__(self) -> None:
+        self._once: dict[str, None] = {}
+        self._threads: dict[str, Thread] = {}
+        self._stored: dict[str, Stored] = {}
+        self._conversations: dict[str, Conversation] = {}
+        self._items: dict[str, JsonObject] = {}
+        self._size = 0
+        # What was said in each protocol.
+        self.issued: dict[str, Issued] = {}
+
+    def once(self, key: str) -> bool:
+        """Whether this is asked for the first time."""
+        if key in self._once:
+            return False
+        self._once[key] = None
+        if len(self._once) > _MOST_ONCE:
+            del self._once[next(iter(self._once))]
+        return True
+
+    def issued_in(self, protocol: str) -> Issued:
+        """What was said in a protocol."""
+        return self.issued.setdefault(protocol, Issued())
+
+    def thread(self, name: str) -> Thread | None:
+        """The conversation under the id of its last answer."""
+        return self._threads.get(name)
+
+    def hold(self, name: str, thread: Thread) -> None:
+        """Keep a conversation."""
+        self._threads[name] = thread
+        self._size += thread.size
+        while len(self._threads) > 1 and (len(self._threads) > _MOST_KEPT or self._size > _MOST_BYTES):
+            self._size -= self._threads.pop(next(iter(self._threads))).size
+
+    def conversation(self, name: str) -> Conversation | None:
+        """A conversation by its id."""
+        return self._conversations.get(name)
+
+    def converse(self, conversation: Conversation) -> None:
+        """Keep a conversation."""
+        self._conversations[conversation.id] = conversation
+        if len(self._conversations) > _MOST_KEPT:
+            self.end(next(iter(self._conversations)))
+
+    def end(self, name: str) -> None:
+        """Forget a conversation."""
+        self._conversations.pop(name, None)
+
+    def stored(self, name: str) -> Stored | None:
+        """A response by its id."""
+        return self._stored.get(name)
+
+    def item(self, name: str) -> JsonObject | None:
+        """An item of a stored response, of its input or its output."""
+        return self._items.get(name)
+
+    def store(self, name: str, stored: Stored) -> None:
+        """Keep a response."""
+        self._stored[name] = stored
+        self._size += stored.size
+        self._items.update((str(item["id"]), item) for item in _items_of(stored) if "id" in item)
+        while len(self._stored) > 1 and (len(self._stored) > _MOST_KEPT or self._size > _MOST_BYTES):
+            self.forget(next(iter(self._stored)))
+
+    def forget(self, name: str) -> bool:
+        """Delete a response; tell whether there was one."""
+        stored = self._stored.pop(name, None)
+        if stored is None:
+            return False
+        self._size -= stored.size
+        for item in _items_of(stored):
+            self._items.pop(str(item.get("id")), None)
+        return True
+
+
+def _items_of(stored: Stored) -> list[JsonObject]:
+    output = stored.response.get("output")
+    return [*stored.input, *(item for item in (output if isinstance(output, list) else []) if isinstance(item, dict))]

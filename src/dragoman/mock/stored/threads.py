@@ -1,0 +1,62 @@
+"""Threads: conversations that the Messages service holds, so that a client sends only what is new.
+
+thread                                  the request stands for
+{type: create}                          itself; the answer's id names the conversation from then on
+{type: continue, previous_message_id}   what is held, and its own messages after that
+"""
+
+from __future__ import annotations
+
+from dragoman.mock.answers.signatures import MESSAGES
+from dragoman.mock.stored.memory import Memory, Thread
+from dragoman.mock.strict.common import objects
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Extras
+
+# What is given when a thread is created, and kept for all its turns.
+_CREATE_ONLY = ("system", "tools")
+_UNSUPPORTED = ("context_management", "fallbacks")
+
+
+def expanded(body: JsonObject, memory: Memory) -> JsonObject | Failure:
+    """The request with the whole conversation in it, and without `thread`."""
+    thread = body.get("thread")
+    if not isinstance(thread, dict):
+        return body
+    unsupported = [name for name in _UNSUPPORTED if body.get(name) is not None]
+    if unsupported:
+        return _failure("thread_unsupported_request", 400, f"thread: not supported with {', '.join(unsupported)}")
+    if thread.get("type") == "create":
+        return body
+    name = str(thread.get("previous_message_id"))
+    held = memory.thread(name)
+    if held is None:
+        return _failure("thread_not_found", 404, f"thread: no usable state was found for {name!r}")
+    if held.continued:
+        return _failure("thread_already_continued", 409, f"thread: {name!r} has already been continued")
+    changed = [member for member in _CREATE_ONLY if member in body and body[member] != held.system.get(member)]
+    if changed:
+        return _failure("thread_fingerprint_mismatch", 400, f"thread: {', '.join(changed)} differ from what is held")
+    return {**body, **held.system, "messages": [*held.messages, *objects(body.get("messages"))]}
+
+
+def remember(asked: JsonObject, whole: JsonObject, answer: JsonObject, memory: Memory, size: int) -> None:
+    """Hold the conversation of a request and its answer, if it asked for that; `whole` is the request expanded."""
+    thread = asked.get("thread")
+    if not isinstance(thread, dict):
+        return
+    before = memory.thread(str(thread.get("previous_message_id")))
+    if before is not None:
+        before.continued = True
+    turn: JsonObject = {"role": "assistant", "content": answer.get("content")}
+    said = [turn] if answer.get("content") else []
+    system: JsonObject = {member: whole[member] for member in _CREATE_ONLY if member in whole}
+    held = Thread(system=system, messages=[*objects(whole.get("messages")), *said], size=size)
+    memory.hold(str(answer.get("id")), held)
+
+
+def _failure(code: str, status: int, message: str) -> Failure:
+    kinds = {400: FailureKind.INVALID, 404: FailureKind.NOT_FOUND, 409: FailureKind.CONFLICT}
+    details: JsonObject = {"details": {"error_code": code}}
+    return Failure(kind=kinds[status], status=status, message=message, extras=Extras(origin=MESSAGES, fields=details))

@@ -1,0 +1,1 @@
+"""Strict: what the services refuse, each its own; `checks` asks the one whose protocol is spoken."""

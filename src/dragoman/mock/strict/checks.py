@@ -1,0 +1,47 @@
+"""Strictness: what the real services refuse, as the failure that they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
+from dragoman.mock.strict import chat, messages, responses
+from dragoman.mock.strict.common import Issued
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject
+
+_FAULTS: dict[str, Callable[[JsonObject, Mapping[str, str], Issued], Iterator[str]]] = {
+    MESSAGES: messages.faults,
+    CHAT: chat.faults,
+    RESPONSES: responses.faults,
+}
+_NOTES: dict[str, Callable[[Issued, JsonObject], None]] = {
+    MESSAGES: Issued.note_message,
+    CHAT: Issued.note_completion,
+    RESPONSES: Issued.note_response,
+}
+_ENCRYPTED = "invalid_encrypted_content"
+# A long history that is wrong once may be wrong in every turn.
+_MOST_REASONS = 10
+
+
+def reasons(protocol: str, body: JsonObject, headers: Mapping[str, str], issued: Issued) -> list[str]:
+    """Everything for which the service of a protocol would turn a request away with a 400."""
+    found = [*_FAULTS[protocol](body, headers, issued)]
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        found.insert(0, "model: Field required" if protocol == MESSAGES else "you must provide a model parameter")
+    return found
+
+
+def refusal(protocol: str, body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Failure | None:
+    """The answer to a request that the service would not take, with every reason in it; None if it would."""
+    found = reasons(protocol, body, headers, issued)
+    if not found:
+        return None
+    code = _ENCRYPTED if any(_ENCRYPTED in reason for reason in found) else None
+    return Failure(kind=FailureKind.INVALID, status=400, message="\n".join(found[:_MOST_REASONS]), code=code)
+
+
+def note(protocol: str, answer: JsonObject, issued: Issued) -> None:
+    """Remember what was answered."""
+    _NOTES[protocol](issued, answer)
