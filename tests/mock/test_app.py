@@ -129,6 +129,9 @@ def test_models_are_listed_in_the_protocol_of_the_headers(client: Client) -> Non
     assert "has_more" in anthropic and dig_text(anthropic, "data", 0, "id").startswith("claude-")
     openai = client.ask("/v1/models", method="GET", headers={"authorization": "Bearer x"}).json()
     assert openai["object"] == "list" and dig_text(openai, "data", 0, "id").startswith("gpt-")
+    for page in (anthropic, openai):
+        assert {"mock-text", "mock-tools", "mock-agent"} <= {model["id"] for model in dig_objects(page, "data")}
+    assert (anthropic["first_id"], anthropic["has_more"]) == ("claude-opus-5", False)
     assert client.ask("/v1/models/any/name", method="GET").json()["id"] == "any/name"
 
 

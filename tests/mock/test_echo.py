@@ -1,16 +1,18 @@
-"""The provider: paths, errors in each envelope, and headers."""
+"""Echo: paths, errors in each envelope, and headers."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.http.flight import header
+from dragoman.http.flight import Call, header
 from dragoman.mock.answers.models import echo_models
+from dragoman.mock.echo import reply_to
 from dragoman.protocols.registry import codec_of
 from tests.mock.calling import (
     PROTOCOLS,
@@ -159,6 +161,8 @@ def test_models_are_listed_and_found_by_name(protocol: str) -> None:
     assert tuple(model["id"] for model in data) == echo_models()
     assert asked(protocol, b"", f"{BASES[protocol]}/models/text", "GET") == (200, data[0])
     assert asked(protocol, b"", f"{BASES[protocol]}/models/nobody", "GET")[0] == 404
+    if protocol == MESSAGES:
+        assert all(model["display_name"].startswith(f"echo/{model['id']}: ") for model in data)
 
 
 WRONG: list[tuple[str, str, int]] = [
@@ -219,3 +223,13 @@ def test_whatever_is_said_is_answered_or_refused(
         return len(await collected(flight))
 
     assert asyncio.run(run()) > 0
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"model":"text","input":' + b"[" * 100_000], ids=["no JSON", "too deep"])
+def test_a_refusal_leaves_nothing_for_the_collector(body: bytes) -> None:
+    call = Call(method="POST", url=URLS[RESPONSES], headers=[], body=body)
+    reply_to(call, RESPONSES)
+    gc.collect()
+    for _ in range(10):
+        assert reply_to(call, RESPONSES).status == 400
+    assert gc.collect() == 0

@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.mint import system_mint
 from dragoman.mock.answers.response import answer_to
-from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES, encrypted
-from dragoman.mock.reasoning import finished, is_encrypted_here, is_signed, sign, thinks
+from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
+from dragoman.mock.reasoning import finished, is_signed, sign, thinks
 from dragoman.model.parts import Part, Thinking, ToolCall
 from dragoman.model.response import Response
 from tests.mock.asking import request
@@ -28,11 +28,6 @@ def test_a_signature_belongs_to_its_text_alone() -> None:
     assert not is_signed("Hm.", signature[:-1] + "x")
     assert not is_signed("Hm.", "")
     assert is_signed("whatever stands there", sign("", NONCE)), "what was not shown is not looked at"
-
-
-def test_encrypted_reasoning_is_known_again() -> None:
-    assert is_encrypted_here(encrypted("x"))
-    assert not is_encrypted_here("gAAAAABx")
 
 
 def test_equal_thoughts_have_different_proofs() -> None:

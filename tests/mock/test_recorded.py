@@ -31,9 +31,9 @@ def ask_echo(protocol: str, method: str, path: str, body: bytes) -> Told:
     reply = reply_to(Call(method=method, url=f"echo:{path}", headers=[], body=body), protocol)
     return Told(
         status=reply.status,
-        headers=[("wait", str(reply.wait)), *_text(reply.headers)],
-        pieces=[(rest, piece.decode(errors="replace")) for rest, piece in reply.pieces],
-        broken=reply.breaks,
+        headers=[("wait", str(reply.delivery.wait)), *_text(reply.headers)],
+        pieces=[(rest, piece.decode(errors="replace")) for rest, piece in reply.delivery.pieces],
+        broken=reply.delivery.breaks,
     )
 
 

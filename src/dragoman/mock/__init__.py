@@ -5,7 +5,7 @@ Those alone, without a socket, a script, a memory or rules, are echo: a provider
 
     Call ─▶ echo_flight ─▶ echo ───────────────────────────────┐
                                                                ├─▶ answers   what is said, whole or as a stream
-    request ─▶ server ─▶ app ─┬─▶ script, script_player ───────┘
+    request ─▶ server ─▶ app ─┬─▶ script, script_player, turn ─┘
                               ├─▶ strict     what the service of the protocol would refuse
                               ├─▶ stored     what is held behind an id
                               └─▶ recorder   a line about the request and its answer

@@ -15,17 +15,19 @@ from dragoman.http.coding import decode_body
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.mock.answers.embeddings import embed
+from dragoman.mock.answers.model_list import listed, one_listed
+from dragoman.mock.answers.models import ECHO_MODELS
+from dragoman.mock.answers.replies import NOWHERE, Reply, not_allowed, reply_of, unreadable
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
-from dragoman.mock.answers.tokens import count_request
-from dragoman.mock.listing import listed, one_listed
+from dragoman.mock.answers.tokens import count_request, counted
 from dragoman.mock.paths import Kind, Place, place_of
 from dragoman.mock.recorder import Recorder, told_headers
-from dragoman.mock.script_player import Play, play
+from dragoman.mock.script_player import PREFIX, Play, play
 from dragoman.mock.stored import conversations, responses, threads
 from dragoman.mock.stored.memory import Memory
 from dragoman.mock.strict.checks import note, refusal
 from dragoman.mock.strict.common import objects
-from dragoman.mock.telling import Told, tell
+from dragoman.mock.turn import Turn, turn_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Compaction, Seal
@@ -33,32 +35,12 @@ from dragoman.model.request import Request as Question
 from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import translate_failure
-from dragoman.wire.json import decode, decode_object, encode
+from dragoman.wire.json import decode, decode_object
 
 MOST_BYTES = 64 * 1024 * 1024
-_JSON = (b"content-type", b"application/json")
-_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
-_REQUEST_ID = {MESSAGES: b"request-id", CHAT: b"x-request-id", RESPONSES: b"x-request-id"}
-# In the common form: OpenAI's names, resets in seconds.
-_LIMITS = {
-    "x-ratelimit-limit-requests": "1000",
-    "x-ratelimit-remaining-requests": "999",
-    "x-ratelimit-reset-requests": "1",
-    "x-ratelimit-limit-tokens": "1000000",
-    "x-ratelimit-remaining-tokens": "999000",
-    "x-ratelimit-reset-tokens": "1",
-}
-# Errors that are worth another try, and when.
-_RETRIED = {429: b"1", 503: b"1", 529: b"1"}
-
-
-class _Reply(Struct, frozen=True, kw_only=True):
-    """What goes back: `answer` is what is recorded, `told` how it is sent if it is more than that."""
-
-    status: int
-    headers: HeaderList
-    answer: JsonValue
-    told: Told | None = None
+# Listed to begin with; any other name is answered too.
+_CLAUDE = ("claude-opus-5", "claude-sonnet-5", "claude-haiku-5-5", "claude-sonnet-4-5")
+_GPT = ("gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-4.1")
 
 
 class _Ask(Struct, frozen=True, kw_only=True):
@@ -67,7 +49,6 @@ class _Ask(Struct, frozen=True, kw_only=True):
     place: Place
     protocol: str
     method: str
-    request_id: str
     query: str
     headers: dict[str, str]
     body: JsonObject
@@ -82,7 +63,7 @@ class MockApp:
         self._lenient = lenient
         self._recorder = recorder
         self._memory = Memory()
-        self._handlers: dict[Kind, Callable[[_Ask], _Reply | Failure]] = {
+        self._handlers: dict[Kind, Callable[[_Ask], JsonObject | Turn | Failure]] = {
             Kind.CONVERSATION: self._converse,
             Kind.COUNT: self._count,
             Kind.COMPACT: self._compact,
@@ -105,14 +86,16 @@ class MockApp:
         protocol = place.protocol or _dialect(request)
         request_id = "req_" + self._mint.token(24)
         raw = b""
+        outcome: JsonObject | Turn | Failure
         try:
             raw = decode_body(await request.body(MOST_BYTES), request.header(b"content-encoding") or b"", MOST_BYTES)
-            outcome = self._outcome(request, place, protocol, request_id, raw)
-        except (ClientError, WireError) as error:
-            outcome = self._failed(_as_failure(error), protocol, request_id)
-        except RecursionError:
-            deep = WireError("", "JSON of bounded depth", "nesting beyond the limit")
-            outcome = self._failed(_as_failure(deep), protocol, request_id)
+            outcome = self._outcome(request, place, protocol, raw)
+        except ClientError as error:
+            outcome = _as_failure(error)
+        except (WireError, RecursionError) as error:
+            outcome = unreadable(error)
+        told = outcome.delivery if isinstance(outcome, Turn) else outcome
+        reply = reply_of(told, protocol, request_id, self._mint)
         if self._recorder is not None:
             # Before a byte is sent: whoever was answered finds the line.
             self._recorder.note(
@@ -122,50 +105,40 @@ class MockApp:
                 query=request.query,
                 headers=request.headers,
                 body=_readable(raw),
-                status=outcome.status,
-                answer=outcome.answer,
+                status=reply.status,
+                answer=outcome.body if isinstance(outcome, Turn) else decode(reply.delivery.body),
             )
-        await _send(request, outcome)
+        await _send(request, reply)
 
     def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request."""
         protocol = (place_of(path).protocol if path else "") or CHAT
         told = translate_failure(_as_failure(ClientError(status, message)), target=protocol)
-        return [_JSON], told.body
+        return [(b"content-type", b"application/json")], told.body
 
-    def _outcome(self, request: Request, place: Place, protocol: str, request_id: str, raw: bytes) -> _Reply:
+    def _outcome(self, request: Request, place: Place, protocol: str, raw: bytes) -> JsonObject | Turn | Failure:
         handler = self._handlers.get(place.kind)
-        failure: Failure | None = None
         if handler is None:
-            failure = Failure(
-                kind=FailureKind.NOT_FOUND,
-                status=404,
-                message="There is nothing under this path.",
-                native="invalid_request_error",
-            )
-        elif request.method not in place.methods:
-            failure = Failure(kind=FailureKind.OTHER, status=405, message=f"Not allowed here: {request.method[:20]}.")
-        elif place.kind is not Kind.HOME:
-            failure = _credential_failure(request, protocol)
-        if failure is not None or handler is None:
-            assert failure is not None
-            return self._failed(failure, protocol, request_id)
+            return NOWHERE
+        if request.method not in place.methods:
+            return not_allowed(request.method)
+        failure = _credential_failure(request, protocol) if place.kind is not Kind.HOME else None
+        if failure is not None:
+            return failure
         ask = _Ask(
             place=place,
             protocol=protocol,
             method=request.method,
-            request_id=request_id,
             query=request.query,
             headers={name: str(value) for name, value in told_headers(request.headers).items()},
             body=decode_object(raw) if request.method == "POST" and raw else {},
             size=len(raw),
         )
-        outcome = handler(ask)
-        return self._failed(outcome, protocol, request_id) if isinstance(outcome, Failure) else outcome
+        return handler(ask)
 
     # Handlers.
 
-    def _converse(self, ask: _Ask) -> _Reply | Failure:
+    def _converse(self, ask: _Ask) -> JsonObject | Turn | Failure:
         whole = self._expanded(ask)
         if isinstance(whole, Failure):
             return whole
@@ -174,20 +147,20 @@ class MockApp:
         if refused is not None:
             return refused
         question = codec_of(ask.protocol).decode_request(whole)
-        told = tell(self._played(question, whole), question, self._mint)
-        if isinstance(told, Failure):
-            return told
-        note(ask.protocol, told.body, issued)
+        turn = turn_of(self._played(question, whole), question, self._mint)
+        if isinstance(turn, Failure):
+            return turn
+        note(ask.protocol, turn.body, issued)
         if ask.protocol == MESSAGES:
-            threads.remember(ask.body, whole, told.body, self._memory, ask.size)
+            threads.remember(ask.body, whole, turn.body, self._memory, ask.size)
         elif ask.protocol == RESPONSES:
             if ask.body.get("conversation") is not None:
                 new = objects(responses.input_items(ask.body.get("input")))
-                conversations.remember(ask.body["conversation"], new, told.body, self._memory, self._mint)
-            now = responses.remember(whole, told.body, self._memory, self._mint, ask.size)
-            if now is not told.body:
-                return self._reply(ask, now)
-        return self._told(ask, told)
+                conversations.remember(ask.body["conversation"], new, turn.body, self._memory, self._mint)
+            now = responses.remember(whole, turn.body, self._memory, self._mint, ask.size)
+            if now is not turn.body:
+                return now
+        return turn
 
     def _played(self, question: Question, whole: JsonObject) -> Play:
         if question.origin == RESPONSES and responses.is_compaction_asked(whole):
@@ -201,103 +174,66 @@ class MockApp:
             return threads.expanded(ask.body, self._memory)
         return responses.expanded(ask.body, self._memory) if ask.protocol == RESPONSES else ask.body
 
-    def _count(self, ask: _Ask) -> _Reply | Failure:
+    def _count(self, ask: _Ask) -> JsonObject | Failure:
         whole = self._expanded(ask)
-        if isinstance(whole, Failure):
-            return whole
-        body: JsonObject = {"input_tokens": count_request(codec_of(ask.protocol).decode_request(whole))}
-        if ask.protocol == RESPONSES:
-            body = {"object": "response.input_tokens", **body}
-        return self._reply(ask, body)
+        return whole if isinstance(whole, Failure) else counted(codec_of(ask.protocol).decode_request(whole))
 
-    def _compact(self, ask: _Ask) -> _Reply | Failure:
+    def _compact(self, ask: _Ask) -> JsonObject | Failure:
         whole = self._expanded(ask)
         if isinstance(whole, Failure):
             return whole
         question = codec_of(ask.protocol).decode_request(whole)
-        return self._reply(ask, responses.compacted(whole, question, count_request(question), self._mint))
+        return responses.compacted(whole, question, count_request(question), self._mint)
 
-    def _stored(self, ask: _Ask) -> _Reply | Failure:
+    def _stored(self, ask: _Ask) -> JsonObject | Failure:
         name, memory = ask.place.name, self._memory
-        found = responses.deleted(name, memory) if ask.method == "DELETE" else responses.shown(name, memory)
-        return found if isinstance(found, Failure) else self._reply(ask, found)
+        return responses.deleted(name, memory) if ask.method == "DELETE" else responses.shown(name, memory)
 
-    def _stored_input(self, ask: _Ask) -> _Reply | Failure:
-        found = responses.inputs(ask.place.name, ask.query, self._memory)
-        return found if isinstance(found, Failure) else self._reply(ask, found)
+    def _stored_input(self, ask: _Ask) -> JsonObject | Failure:
+        return responses.inputs(ask.place.name, ask.query, self._memory)
 
-    def _cancel(self, ask: _Ask) -> _Reply | Failure:
-        found = responses.cancelled(ask.place.name, self._memory)
-        return found if isinstance(found, Failure) else self._reply(ask, found)
+    def _cancel(self, ask: _Ask) -> JsonObject | Failure:
+        return responses.cancelled(ask.place.name, self._memory)
 
-    def _held(self, ask: _Ask) -> _Reply | Failure:
+    def _held(self, ask: _Ask) -> JsonObject | Failure:
         name, memory, mint = ask.place.name, self._memory, self._mint
-        found: JsonObject | Failure
         match ask.place.kind:
             case Kind.CONVERSATIONS:
-                found = conversations.created(ask.body, memory, mint)
+                return conversations.created(ask.body, memory, mint)
             case Kind.HELD:
-                found = conversations.whole(name, ask.method, ask.body, memory)
+                return conversations.whole(name, ask.method, ask.body, memory)
             case Kind.HELD_ITEMS:
-                found = conversations.items(name, ask.method, ask.query, ask.body, memory, mint)
+                return conversations.items(name, ask.method, ask.query, ask.body, memory, mint)
             case _:
-                found = conversations.item(name.replace("/items/", "/"), ask.method, memory)
-        return found if isinstance(found, Failure) else self._reply(ask, found)
+                return conversations.item(name.replace("/items/", "/"), ask.method, memory)
 
-    def _embed(self, ask: _Ask) -> _Reply | Failure:
-        return self._reply(ask, {**embed(ask.body), "model": ask.body.get("model")})
+    def _embed(self, ask: _Ask) -> JsonObject:
+        return {**embed(ask.body), "model": ask.body.get("model")}
 
-    def _models(self, ask: _Ask) -> _Reply | Failure:
-        return self._reply(ask, listed(ask.protocol))
+    def _models(self, ask: _Ask) -> JsonObject:
+        names = (*(_CLAUDE if ask.protocol == MESSAGES else _GPT), *(PREFIX + name for name in ECHO_MODELS))
+        return listed({name: name for name in names}, ask.protocol)
 
-    def _model(self, ask: _Ask) -> _Reply | Failure:
-        return self._reply(ask, one_listed(ask.place.name, ask.protocol))
+    def _model(self, ask: _Ask) -> JsonObject:
+        return one_listed(ask.place.name, ask.place.name, ask.protocol)
 
-    def _home(self, ask: _Ask) -> _Reply | Failure:
-        return self._reply(ask, {"name": "dragoman mock"})
-
-    # Replies.
-
-    def _reply(self, ask: _Ask, body: JsonObject, status: int = 200) -> _Reply:
-        return _Reply(status=status, headers=[_JSON, *self._common(ask.protocol, ask.request_id)], answer=body)
-
-    def _told(self, ask: _Ask, told: Told) -> _Reply:
-        headers: HeaderList = [_STREAM if told.streamed else _JSON, *self._common(ask.protocol, ask.request_id)]
-        return _Reply(status=200, headers=headers, answer=told.body, told=told)
-
-    def _failed(self, failure: Failure, protocol: str, request_id: str) -> _Reply:
-        """An error under the status that was meant, even where a client would be told another."""
-        told = translate_failure(failure, target=protocol, request_id=request_id)
-        headers: HeaderList = [_JSON, *self._common(protocol, request_id)]
-        if failure.status in _RETRIED:
-            headers.append((b"retry-after", _RETRIED[failure.status]))
-        headers += ((name.encode(), value.encode()) for name, value in told.headers.items())
-        return _Reply(status=failure.status, headers=headers, answer=decode(told.body))
-
-    def _common(self, protocol: str, request_id: str) -> HeaderList:
-        limits = codec_of(protocol).encode_limits(_LIMITS, self._mint.now())
-        return [
-            (_REQUEST_ID[protocol], request_id.encode()),
-            *((name.encode(), value.encode()) for name, value in limits.items()),
-        ]
+    def _home(self, ask: _Ask) -> JsonObject:
+        return {"name": "dragoman mock"}
 
 
-async def _send(request: Request, reply: _Reply) -> None:
-    told = reply.told
-    if told is None:
-        request.respond(reply.status, reply.headers, encode(reply.answer))
-        return
-    if told.wait:
-        await asyncio.sleep(told.wait)
-    if not told.streamed and not told.breaks:
-        request.respond(reply.status, reply.headers, b"".join([piece for _, piece in told.pieces]))
+async def _send(request: Request, reply: Reply) -> None:
+    delivery = reply.delivery
+    if delivery.wait:
+        await asyncio.sleep(delivery.wait)
+    if not delivery.streamed and not delivery.breaks:
+        request.respond(reply.status, reply.headers, delivery.body)
         return
     request.start(reply.status, reply.headers)
-    for rest, piece in told.pieces:
+    for rest, piece in delivery.pieces:
         await asyncio.sleep(rest)
         request.write(piece)
         await request.drained()
-    if told.breaks:
+    if delivery.breaks:
         # What was written goes out first: a cut is felt after the words before it.
         await asyncio.sleep(0)
         request.abort()
@@ -328,10 +264,7 @@ def _credential_failure(request: Request, protocol: str) -> Failure | None:
     return Failure(kind=FailureKind.UNAUTHENTICATED, status=401, message=message)
 
 
-def _as_failure(error: ClientError | WireError) -> Failure:
-    if isinstance(error, WireError):
-        path = error.path.lstrip("/").replace("/", ".") or None
-        return Failure(kind=FailureKind.INVALID, status=400, message=str(error), param=path)
+def _as_failure(error: ClientError) -> Failure:
     kind = FailureKind.TOO_LARGE if error.status == 413 else FailureKind.INVALID
     return Failure(kind=kind, status=error.status, message=error.message)
 

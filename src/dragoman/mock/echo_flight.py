@@ -20,9 +20,10 @@ class EchoFlight:
     """One answer on its way; between any two pieces others have their turn."""
 
     def __init__(self, call: Call, protocol: str) -> None:
-        self._reply = reply_to(call, protocol)
-        self.status = self._reply.status
-        self.headers = self._reply.headers
+        reply = reply_to(call, protocol)
+        self.status = reply.status
+        self.headers = reply.headers
+        self._delivery = reply.delivery
         self._going = asyncio.Event()
         self._going.set()
         # Set by `abort` and `close`, so that no rest outlasts them.
@@ -31,7 +32,7 @@ class EchoFlight:
 
     async def head(self) -> None:
         """Wait until the answer begins."""
-        await self._rest(self._reply.wait)
+        await self._rest(self._delivery.wait)
 
     async def read(self, limit: int) -> bytes:
         """The whole body; more than `limit` bytes raise `BadAnswer`."""
@@ -52,7 +53,7 @@ class EchoFlight:
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
         """Hand the body on, one frame at a time; a call that was closed ends here without a word."""
-        for rest, piece in self._reply.pieces:
+        for rest, piece in self._delivery.pieces:
             await self._rest(rest)
             while not self._going.is_set():
                 await self._going.wait()
@@ -60,7 +61,7 @@ class EchoFlight:
             if self._over.is_set():
                 return
             take(piece)
-        if self._reply.breaks:
+        if self._delivery.breaks:
             await self._rest(0.0)
             raise Truncated("the answer broke off before its end")
 

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
-from dragoman.mock.answers.signatures import MESSAGES, RESPONSES, encrypted, opened
+from dragoman.mock.answers.signatures import MESSAGES, RESPONSES, encrypted
 from dragoman.mock.answers.signatures import signature as digest_of
 from dragoman.mock.script import TURN_LETTERS
 from dragoman.model.jsonvalue import JsonObject
@@ -42,11 +42,6 @@ def is_signed(text: str, signature: str) -> bool:
     return signature in (sign(text, nonce), sign("", nonce))
 
 
-def is_encrypted_here(token: str) -> bool:
-    """Whether encrypted reasoning was made here."""
-    return opened(token) is not None
-
-
 def thinks(request: Request) -> bool:
     """Whether the model may think before this answer."""
     reasoning = request.reasoning
@@ -58,10 +53,10 @@ def thinks(request: Request) -> bool:
 
 
 def finished(response: Response, request: Request, mint: Mint) -> Response:
-    """An answer with proofs and ids of its own, at the time it is given."""
+    """An answer with proofs and ids of its own."""
     turn = mint.token(TURN_LETTERS)
     parts = [_finished(part, request, turn, mint) for part in response.parts]
-    return replace(response, parts=tuple(parts), created=mint.now())
+    return replace(response, parts=tuple(parts))
 
 
 def _finished(part: Part, request: Request, turn: str, mint: Mint) -> Part:

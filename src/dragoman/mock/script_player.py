@@ -22,14 +22,13 @@ from msgspec.structs import replace
 
 from dragoman.errors import WireError
 from dragoman.mock.answers.last_turn import hear
-from dragoman.mock.answers.models import ECHO_MODELS, EchoModel, Ending, call_one, fill_in
+from dragoman.mock.answers.models import ECHO_MODELS, EchoModel, Ending, call_one, failure_of, fill_in
 from dragoman.mock.answers.signatures import CHAT, MESSAGES
 from dragoman.mock.script import Line, ScriptError, Step, step_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.request import OutputKind, Request
 from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool
-from dragoman.rules.failures import STATUS_KINDS
 from dragoman.rules.names import flatten, wire_name
 from dragoman.wire.json import decode, encode_text
 
@@ -43,8 +42,6 @@ _OVERFLOWS = {
     "Please reduce the length of the messages.",
 }
 _OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
-# 503 with no word beside it is no overload on every protocol.
-_KINDS = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
 class Play(Struct, frozen=True, kw_only=True):
@@ -116,8 +113,7 @@ def _failure(line: Line, protocol: str) -> Failure:
     status = int(number) if number.isdecimal() else 0
     if not 400 <= status <= 599:
         return _invalid(f"script: fail needs a status from 400 to 599, not {number[:20]!r}")
-    kind = _KINDS.get(status, FailureKind.OTHER)
-    return Failure(kind=kind, status=status, message=words or f"The script asked for this error: {status}.")
+    return failure_of(status, words or f"The script asked for this error: {status}.")
 
 
 def _seconds(text: str) -> float:

@@ -18,7 +18,7 @@ def test_what_was_encrypted_can_be_opened(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", "gAAAAAB", "gAAAAAB!!!", "gAAAAABabc", encrypted("a")[:-4], "x" + encrypted("a")]
+    "token", ["", "gAAAAAB", "gAAAAABx", "gAAAAAB!!!", "gAAAAABabc", encrypted("a")[:-4], "x" + encrypted("a")]
 )
 def test_what_was_not_issued_here_cannot_be_opened(token: str) -> None:
     assert opened(token) is None

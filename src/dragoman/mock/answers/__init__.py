@@ -1,7 +1,8 @@
-"""Answers: what echo and the mock say alike, from a request in any protocol to the bytes of its answer.
+"""Answers: what echo and the mock say alike, from a request in any protocol to the bytes and headers of its answer.
 
-    Request ─▶ last_turn ─▶ models ─▶ truncation ─▶ response ─▶ bytes, whole or streamed
-                              │                        └─ signatures: reasoning that is signed, and checked
+    Request ─▶ last_turn ─▶ models ─▶ response ─▶ delivery ─▶ replies
+                              │          ├─ truncation: stop strings and the output cap
+                              │          └─ signatures: reasoning that is signed, and checked when it comes back
                               └─ schema_samples: JSON for a schema
 
 Nothing here remembers, and nothing here is strict.

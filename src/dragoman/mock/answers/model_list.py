@@ -1,8 +1,10 @@
-"""The models as each protocol lists them."""
+"""Models as each protocol lists them."""
 
 from __future__ import annotations
 
-from dragoman.mock.answers.models import ECHO_MODELS, LONGEST
+from collections.abc import Mapping
+
+from dragoman.mock.answers.models import LONGEST
 from dragoman.mock.answers.response import CREATED
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.jsonvalue import JsonList, JsonObject
@@ -11,19 +13,18 @@ from dragoman.model.jsonvalue import JsonList, JsonObject
 _CREATED_AT = "2026-01-01T00:00:00Z"
 
 
-def listed(protocol: str) -> JsonObject:
-    """All models."""
-    data: JsonList = [one_listed(name, protocol) for name in ECHO_MODELS]
+def listed(models: Mapping[str, str], protocol: str) -> JsonObject:
+    """All models, by their names; to each belong the words that are shown where a protocol shows any."""
+    data: JsonList = [one_listed(name, words, protocol) for name, words in models.items()]
     if protocol != MESSAGES:
         return {"object": "list", "data": data}
-    names = list(ECHO_MODELS)
+    names = list(models)
     return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
 
-def one_listed(name: str, protocol: str) -> JsonObject:
-    """One model; the name must be in the table."""
+def one_listed(name: str, words: str, protocol: str) -> JsonObject:
+    """One model."""
     if protocol == MESSAGES:
-        words = f"echo/{name}: {ECHO_MODELS[name].words}"
         return {
             "type": "model",
             "id": name,

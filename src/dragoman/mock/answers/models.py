@@ -164,8 +164,12 @@ def fail(heard: Heard) -> Answer:
     """An error: the status in what was said, or a rate limit."""
     found = _status(heard.text)
     status = int(found[0]) if found is not None else 429
-    kind = _KINDS.get(status, FailureKind.OTHER)
-    return Failure(kind=kind, status=status, message=f"You asked for an error, and here it is: {status}.")
+    return failure_of(status, f"You asked for an error, and here it is: {status}.")
+
+
+def failure_of(status: int, message: str) -> Failure:
+    """An error of a service."""
+    return Failure(kind=_KINDS.get(status, FailureKind.OTHER), status=status, message=message)
 
 
 ECHO_MODELS: dict[str, EchoModel] = {

@@ -22,7 +22,7 @@ from dragoman.rules.abilities import abilities_of
 from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.toolnames import ToolTable
 
-# The time of every answer: the first second of 2026.
+# The time of every answer of echo, and of every model: the first second of 2026.
 CREATED = 1_767_225_600
 UPSTREAM = "echo"
 
@@ -49,7 +49,7 @@ def answer_to(request: Request, said: tuple[Part, ...], mint: Mint) -> Response:
         origin=request.origin,
         id=_ID_PREFIXES[request.origin] + mint.token(24),
         model=request.model,
-        created=CREATED,
+        created=mint.now(),
         parts=parts,
         stop=stop,
         usage=usage,

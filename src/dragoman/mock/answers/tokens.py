@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import (
     Audio,
     Document,
@@ -52,6 +53,12 @@ def count_request(request: Request) -> int:
     for message in request.messages:
         total += _MESSAGE_TOKENS + sum(_count_part(part) for part in message.parts)
     return total
+
+
+def counted(request: Request) -> JsonObject:
+    """The answer to a question for a count, in the request's own protocol."""
+    told: JsonObject = {"object": "response.input_tokens"} if request.origin == "openai-responses" else {}
+    return {**told, "input_tokens": count_request(request)}
 
 
 def count_parts(parts: tuple[Part, ...]) -> int:

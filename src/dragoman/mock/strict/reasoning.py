@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dragoman.mock.reasoning import is_encrypted_here
+from dragoman.mock.answers.signatures import opened
 from dragoman.mock.strict.common import Issued, objects
 from dragoman.model.jsonvalue import JsonObject
 
@@ -25,7 +25,7 @@ def reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:
 def _proof_faults(body: JsonObject, item: JsonObject, count: int, issued: Issued) -> Iterator[str]:
     name, proof = item.get("id"), item.get("encrypted_content")
     said = issued.items.get(str(name))
-    ours = isinstance(proof, str) and (is_encrypted_here(proof) or (said or {}).get("encrypted_content") == proof)
+    ours = isinstance(proof, str) and (opened(proof) is not None or (said or {}).get("encrypted_content") == proof)
     if not proof and body.get("store") is False:
         yield f"input[{count}]: Items are not persisted when `store` is set to false, and there is no encrypted content"
     if proof and not ours:

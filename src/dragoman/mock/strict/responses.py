@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from dragoman.mock.reasoning import is_encrypted_here
+from dragoman.mock.answers.signatures import opened
 from dragoman.mock.strict.common import (
     Issued,
     among,
@@ -146,7 +146,7 @@ def _items(body: JsonObject) -> Iterator[str]:
             yield from _message_faults(item, count)
         if kind == "compaction_trigger" and count < len(objects(body.get("input"))) - 1:
             yield f"input[{count}]: a compaction_trigger has to be the last item"
-        if kind == "compaction" and not is_encrypted_here(str(item.get("encrypted_content"))):
+        if kind == "compaction" and opened(str(item.get("encrypted_content"))) is None:
             yield f"input[{count}]: invalid_encrypted_content: The encrypted content could not be verified."
         if item.get("id") is not None and len(str(item["id"])) > _LONGEST_ID:
             yield f"input[{count}].id: {item['id']!r} is too long"

@@ -1,0 +1,82 @@
+"""Delivery: an answer as the bytes that are sent, whole or as a stream, to its end or to where it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.mock.answers.models import Ending
+from dragoman.mock.answers.response import asked_of, events_of
+from dragoman.mock.answers.signatures import MESSAGES
+from dragoman.model.events import ArgumentsDelta, Failed, PartEnded, PartGrew, Stopped, TextDelta
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.losses import Ledger
+from dragoman.model.request import Request
+from dragoman.model.response import Response
+from dragoman.protocols.codec import Mint
+from dragoman.protocols.registry import codec_of
+from dragoman.wire.json import encode
+
+# A rest in seconds, and the bytes that come after it.
+Piece: TypeAlias = tuple[float, bytes]
+
+# After how many tokens an answer ends that does not end well; a shorter one ends so before it is whole.
+_FEW = 2
+_OVERLOADED = Failure(kind=FailureKind.OVERLOADED, status=529, message="Overloaded: you asked for it.")
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """What is sent, after `wait` seconds; `breaks` says that its end never comes. A stream has no `body`."""
+
+    pieces: Iterable[Piece]
+    body: bytes = b""
+    streamed: bool = False
+    wait: float = 0.0
+    breaks: bool = False
+
+
+def deliver(response: Response, request: Request, mint: Mint, *, pace: float, ending: Ending) -> Delivery | Failure:
+    """An answer in the form that was asked for; `pace` is the time that a token takes."""
+    if request.stream:
+        pieces = _pieces(response, request, mint, pace, ending)
+        # What cannot be written shows in the first piece, while the status can still say so.
+        return Delivery(pieces=chain([next(pieces)], pieces), streamed=True, breaks=ending is Ending.BREAKS)
+    if ending is Ending.FAILS:
+        return replace(_OVERLOADED, status=529 if request.origin == MESSAGES else 503)
+    body = written(response, request, mint)
+    if ending is Ending.BREAKS:
+        return Delivery(pieces=((0.0, body[: len(body) // 2]),), body=body, breaks=True)
+    # A service generates first and answers then.
+    wait = pace * (response.usage.output if response.usage is not None else 0)
+    return at_once(body, wait)
+
+
+def at_once(body: bytes, wait: float = 0.0) -> Delivery:
+    """A body in one piece."""
+    return Delivery(pieces=((0.0, body),), body=body, wait=wait)
+
+
+def written(response: Response, request: Request, mint: Mint) -> bytes:
+    """The whole answer."""
+    return encode(codec_of(request.origin).encode_response(response, asked_of(request), mint, Ledger()))
+
+
+def _pieces(response: Response, request: Request, mint: Mint, pace: float, ending: Ending) -> Iterator[Piece]:
+    """The stream, event by event, each written when it is its turn; before the tokens there is a rest."""
+    encoder = codec_of(request.origin).stream_encoder(asked_of(request), mint, Ledger())
+    said = 0
+    for event in events_of(response):
+        is_token = isinstance(event, PartGrew) and isinstance(event.delta, TextDelta | ArgumentsDelta)
+        is_time = (is_token and said >= _FEW) or isinstance(event, PartEnded | Stopped)
+        if is_time and ending is not Ending.WHOLE:
+            if ending is Ending.FAILS:
+                yield 0.0, encoder.feed(Failed(_OVERLOADED))
+            return
+        said += is_token
+        frames = encoder.feed(event)
+        if frames:
+            yield pace if is_token else 0.0, frames
