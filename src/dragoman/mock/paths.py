@@ -1,4 +1,4 @@
-"""Places: what each path of the mock stands for, with or without `/v1` before it."""
+"""Paths: what each path of the mock stands for, with or without `/v1` before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sealing: reasoning as a service of the protocol shows it, under a proof that no other answer has.
+"""Reasoning as a service of the protocol shows it, under a proof that no other answer has.
 
     protocol             shown                                            proof
     anthropic-messages   where thinking is on; its text unless omitted    `signature`, of the text and a nonce
@@ -14,11 +14,10 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
-from dragoman.mock.answers.signatures import MESSAGES, RESPONSES, encrypted
+from dragoman.mock.answers.signatures import MESSAGES, RESPONSES, encrypted, sealed
 from dragoman.mock.answers.signatures import signature as digest_of
 from dragoman.mock.script import TURN_LETTERS
-from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.parts import Part, Seal, Thinking, ThinkingKind, ToolCall
+from dragoman.model.parts import Part, Thinking, ToolCall
 from dragoman.model.request import Request, ThinkingMode
 from dragoman.model.response import Response
 from dragoman.protocols.codec import Mint
@@ -64,17 +63,13 @@ def _finished(part: Part, request: Request, turn: str, mint: Mint) -> Part:
         prefix = part.call_id.partition("_")[0]
         return replace(part, call_id=f"{prefix}_{turn}{mint.token(_CALL_LETTERS)}")
     if isinstance(part, Thinking) and request.origin == MESSAGES:
-        return _signed(part, request, mint.token(_NONCE))
-    if isinstance(part, Thinking) and request.origin == RESPONSES and part.seal is not None:
-        return _encrypted(part, part.seal, request, mint.token(_NONCE))
+        shown = _is_shown(request)
+        proof = sign(part.text if shown else "", mint.token(_NONCE))
+        return sealed(part, MESSAGES, "", proof=proof, shown=shown)
+    if isinstance(part, Thinking) and request.origin == RESPONSES:
+        proof = encrypted(f"{mint.token(_NONCE)}\n{part.text}")
+        return sealed(part, RESPONSES, part.id or "", proof=proof, shown=request.reasoning.summary is not None)
     return part
-
-
-def _signed(part: Thinking, request: Request, nonce: str) -> Thinking:
-    text = part.text if _is_shown(request) else ""
-    block: JsonObject = {"type": "thinking", "thinking": text, "signature": sign(text, nonce)}
-    kind = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
-    return replace(part, text=text, kind=kind, seal=Seal(origin=MESSAGES, kind="thinking", body=block))
 
 
 def _is_shown(request: Request) -> bool:
@@ -84,11 +79,3 @@ def _is_shown(request: Request) -> bool:
     model = request.model.lower()
     # Servers of other models show what is thought.
     return "claude" not in model or any(fnmatchcase(model, pattern) for pattern in _SHOWING_BY_DEFAULT)
-
-
-def _encrypted(part: Thinking, seal: Seal, request: Request, nonce: str) -> Thinking:
-    item: JsonObject = {**seal.body, "encrypted_content": encrypted(f"{nonce}\n{part.text}")}
-    if request.reasoning.summary is not None:
-        return replace(part, seal=replace(seal, body=item))
-    item["summary"] = []
-    return replace(part, text="", kind=ThinkingKind.WITHHELD, seal=replace(seal, body=item))

@@ -1,4 +1,4 @@
-"""Recording: one line of JSON per request: what was asked, and what was answered."""
+"""Recorder: one line of JSON per request: what was asked, and what was answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playing: a step of a script as the parts of an answer, or as what goes wrong instead.
+"""The player of scripts: a step as the parts of an answer, or as what goes wrong instead.
 
 word                 makes
 think TEXT           reasoning, where the request leaves the model free to think
@@ -21,12 +21,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
-from dragoman.mock.answers.last_turn import hear
-from dragoman.mock.answers.models import ECHO_MODELS, EchoModel, Ending, call_one, failure_of, fill_in
+from dragoman.mock.answers.last_turn import hear, offered
+from dragoman.mock.answers.models import ECHO_MODELS, EchoModel, Ending, call_of, call_one, failure_of, fill_in
 from dragoman.mock.answers.signatures import CHAT, MESSAGES
 from dragoman.mock.script import Line, ScriptError, Step, step_of
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.parts import Part, Refusal, Text, Thinking
 from dragoman.model.request import OutputKind, Request
 from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool
 from dragoman.rules.names import flatten, wire_name
@@ -132,7 +132,6 @@ class _Player:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._tools = [*request.tools, *request.updates.tools]
         self._parts: list[Part] = []
         self._called = 0
         self._missed: list[str] = []
@@ -177,23 +176,13 @@ class _Player:
         if self._called > 1 and self._request.parallel_calls is False:
             # One call at a time was asked for, and no service makes more.
             return
-        namespace = tool.namespace.name if tool.namespace is not None else None
-        if isinstance(tool, TextTool):
-            text = _free_text(given)
-            self._parts.append(
-                ToolCall(call_id="", name=tool.name, arguments=text, form=InputForm.TEXT, namespace=namespace)
-            )
-        else:
-            self._parts.append(ToolCall(call_id="", name=tool.name, arguments=_arguments(given), namespace=namespace))
+        self._parts.append(call_of(tool, _free_text(given) if isinstance(tool, TextTool) else _arguments(given)))
 
     def _declared(self, name: str) -> FunctionTool | TextTool | None:
         """A tool by its name, alone or with its namespace in any spelling."""
-        removed = self._request.updates.removed
         wanted, wired = _plain(name), wire_name(name)
         loose: FunctionTool | TextTool | None = None
-        for tool in self._tools:
-            if not isinstance(tool, FunctionTool | TextTool) or tool.name in removed:
-                continue
+        for tool in offered(self._request):
             if tool.name in (name, wired):
                 return tool
             full = flatten(tool.namespace.name, tool.name) if tool.namespace is not None else tool.name

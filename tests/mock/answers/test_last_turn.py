@@ -1,4 +1,4 @@
-"""Hearing: the last turn, the tools at hand, and what was shown."""
+"""What a request says: the last turn, the tools at hand, and what was shown."""
 
 from __future__ import annotations
 

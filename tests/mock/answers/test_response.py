@@ -1,4 +1,4 @@
-"""Answering: what is said on the wire is legal in every protocol, whole and streamed, and the same in both."""
+"""The response: what is said on the wire is legal in every protocol, whole and streamed, and the same in both."""
 
 from __future__ import annotations
 

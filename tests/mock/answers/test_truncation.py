@@ -1,4 +1,4 @@
-"""Cutting: stop strings and the output cap."""
+"""Truncation: stop strings and the output cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hearing: what a request says, as far as an echo cares: the last turn, the tools at hand, and earlier thoughts."""
+"""The last turn: what a request says, as far as an echo cares, with the tools at hand and earlier thoughts."""
 
 from __future__ import annotations
 
@@ -94,19 +94,22 @@ def _result(part: ToolResult, name: str) -> Result:
     return Result(name=name, text=" ".join([text for text in told if text]), is_error=part.is_error)
 
 
-def _at_hand(request: Request) -> tuple[FunctionTool | TextTool, ...]:
-    """The tools that may be called, first those that the choice prefers."""
-    removed = request.updates.removed
-    offered = [
+def offered(request: Request) -> tuple[FunctionTool | TextTool, ...]:
+    """The tools that are declared and not taken back."""
+    return tuple(
         tool
         for tool in (*request.tools, *request.updates.tools)
-        if isinstance(tool, FunctionTool | TextTool) and tool.name not in removed
-    ]
+        if isinstance(tool, FunctionTool | TextTool) and tool.name not in request.updates.removed
+    )
+
+
+def _at_hand(request: Request) -> tuple[FunctionTool | TextTool, ...]:
+    """The tools that may be called, first those that the choice prefers."""
     choice = request.tool_choice
     if choice is None or choice.mode in (ChoiceMode.AUTO, ChoiceMode.REQUIRED):
-        return tuple(offered)
+        return offered(request)
     wanted = _wanted(choice)
-    return tuple(tool for tool in offered if any(_is_meant(tool, ref) for ref in wanted))
+    return tuple(tool for tool in offered(request) if any(_is_meant(tool, ref) for ref in wanted))
 
 
 def _wanted(choice: ToolChoice) -> tuple[ToolRef, ...]:

@@ -89,11 +89,18 @@ def _calls(heard: Heard, number: int) -> Answer:
 
 def _call(tool: FunctionTool | TextTool, heard: Heard) -> ToolCall:
     words = _words(heard)
-    namespace = tool.namespace.name if tool.namespace is not None else None
-    if isinstance(tool, TextTool):
-        return ToolCall(call_id="", name=tool.name, arguments=words, form=InputForm.TEXT, namespace=namespace)
-    arguments = encode_text(sample_object(tool.parameters, words))
-    return ToolCall(call_id="", name=tool.name, arguments=arguments, namespace=namespace)
+    return call_of(tool, words if isinstance(tool, TextTool) else encode_text(sample_object(tool.parameters, words)))
+
+
+def call_of(tool: FunctionTool | TextTool, arguments: str) -> ToolCall:
+    """A call of a tool: with JSON for a function, else with text."""
+    return ToolCall(
+        call_id="",
+        name=tool.name,
+        arguments=arguments,
+        form=InputForm.TEXT if isinstance(tool, TextTool) else InputForm.JSON,
+        namespace=tool.namespace.name if tool.namespace is not None else None,
+    )
 
 
 # A sample may repeat them many times.

@@ -1,4 +1,4 @@
-"""Answering: what a model says, cut, counted, numbered and sealed, as the one answer that whole and stream tell."""
+"""The response: what a model says, cut, counted, numbered and sealed, as the one answer that whole and stream tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples: a value that a JSON schema accepts, always the same one.
+"""Schema samples: a value that a JSON schema accepts, always the same one.
 
 What is read: `$ref` inside the document, `allOf`, `anyOf`, `oneOf`, `const`, `enum`, types, properties, items and the
 bounds of strings, numbers and arrays. Patterns and conditions are not: no echo can solve those.

@@ -1,4 +1,4 @@
-"""Proofs: reasoning carries one that only this provider could have made, and what comes back is checked against it.
+"""Signatures: reasoning carries a proof that only this provider made, and what comes back is checked against it.
 
     protocol             the proof is                         what is checked
     anthropic-messages   `signature` of a thinking block      that it belongs to the block's text
@@ -56,21 +56,22 @@ def opened(token: str) -> str | None:
     return text if octets[:_DIGEST] == _digest(text) else None
 
 
-def sealed(part: Thinking, protocol: str, item_id: str) -> Thinking:
-    """A thought as it is told in a protocol, with its proof."""
-    text = part.text
+def sealed(part: Thinking, protocol: str, item_id: str, *, proof: str = "", shown: bool = True) -> Thinking:
+    """A thought as it is told in a protocol, with a proof, or that of its text; one that is not shown has no words."""
+    text = part.text if shown else ""
+    kind = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
     if protocol == MESSAGES:
-        block: JsonObject = {"type": "thinking", "thinking": text, "signature": signature(text)}
-        return replace(part, kind=ThinkingKind.SUMMARY, seal=Seal(origin=MESSAGES, kind="thinking", body=block))
+        block: JsonObject = {"type": "thinking", "thinking": text, "signature": proof or signature(text)}
+        return replace(part, text=text, kind=kind, seal=Seal(origin=MESSAGES, kind="thinking", body=block))
     if protocol == RESPONSES:
         item: JsonObject = {
             "id": item_id,
             "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": text}],
-            "encrypted_content": encrypted(text),
+            "summary": [{"type": "summary_text", "text": text}] if shown else [],
+            "encrypted_content": proof or encrypted(text),
         }
         seal = Seal(origin=RESPONSES, kind="item", body=item)
-        return replace(part, kind=ThinkingKind.SUMMARY, seal=seal, id=item_id)
+        return replace(part, text=text, kind=kind, seal=seal, id=item_id)
     said: JsonObject = {"field": "reasoning_content", "text": text}
     return replace(part, seal=Seal(origin=CHAT, kind="text", body=said))
 

@@ -1,4 +1,4 @@
-"""Cutting: an answer ends at the first stop string, or where its tokens are used up."""
+"""Truncation: an answer ends at the first stop string, or where its tokens are used up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strictness: what the real services refuse, as the failure that they answer."""
+"""Checks: what the real services refuse, as the failure that they answer."""
 
 from __future__ import annotations
 
