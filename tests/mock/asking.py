@@ -16,13 +16,11 @@ from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.app import MockApp
 from dragoman.mock.recorder import Recorder
 from dragoman.mock.server import serve_until
-from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request import Request
 from dragoman.protocols.registry import codec_of
 from dragoman.wire.json import decode_object
-from tests.sdk.digging import Object, dig_objects
+from tests.sdk.digging import Object
 
-PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 PATHS = {MESSAGES: "/v1/messages", CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses"}
 MODELS = {MESSAGES: "claude-opus-5", CHAT: "gpt-5.1", RESPONSES: "gpt-5.1"}
 HEADERS = {
@@ -30,7 +28,6 @@ HEADERS = {
     "authorization": "Bearer sk-very-secret",
     "anthropic-version": "2023-06-01",
 }
-CITY: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TIMEOUT = 60.0
 
 
@@ -100,15 +97,6 @@ def said(protocol: str, prompt: str, /, **more: object) -> Object:
     return {"messages": [{"role": "user", "content": prompt}], **body}
 
 
-def declared(protocol: str, *names: str) -> list[Object]:
-    """Functions as a protocol declares them."""
-    if protocol == MESSAGES:
-        return [{"name": name, "input_schema": CITY} for name in names]
-    if protocol == CHAT:
-        return [{"type": "function", "function": {"name": name, "parameters": CITY}} for name in names]
-    return [{"type": "function", "name": name, "parameters": CITY} for name in names]
-
-
 def request(protocol: str, prompt: str, /, **more: object) -> Request:
     """The same request as the mock reads it."""
     return read(protocol, said(protocol, prompt, **more))
@@ -117,19 +105,6 @@ def request(protocol: str, prompt: str, /, **more: object) -> Request:
 def read(protocol: str, body: Object) -> Request:
     """A body as the mock reads it."""
     return codec_of(protocol).decode_request(decode_object(json.dumps(body)))
-
-
-def text_in(protocol: str, answer: Object) -> str:
-    """The text of a whole answer."""
-    if protocol == MESSAGES:
-        return "".join(str(block.get("text", "")) for block in dig_objects(answer, "content"))
-    if protocol == CHAT:
-        (choice,) = dig_objects(answer, "choices")
-        message = choice["message"]
-        assert isinstance(message, dict)
-        return str(message["content"])
-    items = [item for item in dig_objects(answer, "output") if item["type"] == "message"]
-    return "".join(str(part.get("text")) for item in items for part in dig_objects(item, "content"))
 
 
 @contextmanager

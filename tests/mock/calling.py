@@ -13,7 +13,7 @@ Json = dict[str, object]
 
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 URLS = {MESSAGES: "echo:/v1/messages", CHAT: "echo:/chat/completions", RESPONSES: "echo:/responses"}
-PARAMETERS: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CITY: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 LIMIT = 10_000_000
 # Far beyond what anything here takes: a test that hangs ends.
 PATIENCE = 60.0
@@ -22,10 +22,15 @@ PATIENCE = 60.0
 def tool(protocol: str, name: str) -> Json:
     """A function as each protocol declares it."""
     if protocol == MESSAGES:
-        return {"name": name, "input_schema": PARAMETERS}
+        return {"name": name, "input_schema": CITY}
     if protocol == CHAT:
-        return {"type": "function", "function": {"name": name, "parameters": PARAMETERS}}
-    return {"type": "function", "name": name, "parameters": PARAMETERS, "strict": False}
+        return {"type": "function", "function": {"name": name, "parameters": CITY}}
+    return {"type": "function", "name": name, "parameters": CITY, "strict": False}
+
+
+def declared(protocol: str, *names: str) -> list[Json]:
+    """Functions as each protocol declares them."""
+    return [tool(protocol, name) for name in names]
 
 
 def question(
@@ -37,7 +42,7 @@ def question(
     if protocol == MESSAGES:
         body["max_tokens"] = 1000
     if tools:
-        body["tools"] = [tool(protocol, name) for name in tools]
+        body["tools"] = declared(protocol, *tools)
     return {**body, **more}
 
 

@@ -9,9 +9,9 @@ from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.strict.checks import reasons
 from dragoman.mock.strict.common import Issued
 from dragoman.wire.json import decode_object
+from tests.mock.calling import CITY
 from tests.sdk.digging import Object
 
-CITY: Object = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CLOSED: Object = {**CITY, "additionalProperties": False}
 HEADERS = {
     "anthropic-version": "2023-06-01",

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
-from tests.mock.asking import HEADERS, PATHS, PROTOCOLS, Client, declared, mock_running, said, text_in
+from tests.mock.asking import HEADERS, PATHS, Client, mock_running, said
+from tests.mock.calling import PROTOCOLS, declared, text_of
 from tests.sdk.digging import Object, dig_object, dig_objects, dig_text
 from tests.sdk.oracles import check_answer, check_stream
 
@@ -53,7 +54,7 @@ def test_what_was_said_is_taken_back_unchanged_and_the_next_step_is_played(clien
     body = said(protocol, SCRIPT, tools=declared(protocol, "f"), **SHOWING[protocol])
     first = client.ask(PATHS[protocol], body).json()
     second = client.ask(PATHS[protocol], _continued(protocol, body, first))
-    assert (second.status, text_in(protocol, second.json())) == (200, "Done.")
+    assert (second.status, text_of(protocol, second.json())) == (200, "Done.")
     changed = json.loads(json.dumps(first).replace("Hm.", "Hm!"))
     refused = client.ask(PATHS[protocol], _continued(protocol, body, changed))
     assert refused.status == 400
@@ -81,7 +82,7 @@ def test_a_failure_comes_once_with_the_time_to_wait(client: Client, protocol: st
     first, second = client.say(protocol, prompt), client.say(protocol, prompt)
     assert (first.status, first.headers["retry-after"]) == (429, "1")
     assert dig_text(first.json(), "error", "message") == "Slow down."
-    assert (second.status, text_in(protocol, second.json())) == (200, "Done.")
+    assert (second.status, text_of(protocol, second.json())) == (200, "Done.")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -166,7 +167,7 @@ def test_what_makes_no_sense_is_refused_in_the_envelope(
 def test_a_body_may_be_compressed(client: Client) -> None:
     raw = gzip.compress(json.dumps(said(CHAT, "<mock>say Hi.</mock>")).encode())
     answer = client.ask(PATHS[CHAT], raw, headers={**HEADERS, "content-encoding": "gzip"})
-    assert text_in(CHAT, answer.json()) == "Hi."
+    assert text_of(CHAT, answer.json()) == "Hi."
 
 
 def test_a_thread_is_continued_with_what_is_new(client: Client) -> None:
@@ -181,7 +182,7 @@ def test_a_thread_is_continued_with_what_is_new(client: Client) -> None:
         "thread": {"type": "continue", "previous_message_id": first["id"]},
     }
     second = client.ask(PATHS[MESSAGES], new, headers=headers)
-    assert (second.status, text_in(MESSAGES, second.json())) == (200, "Done.")
+    assert (second.status, text_of(MESSAGES, second.json())) == (200, "Done.")
     again = client.ask(PATHS[MESSAGES], new, headers=headers)
     assert (again.status, dig_text(again.json(), "error", "details", "error_code")) == (409, "thread_already_continued")
 
@@ -192,7 +193,7 @@ def test_a_response_is_continued_read_and_deleted(client: Client) -> None:
     result = {"type": "function_call_output", "call_id": dig_objects(first, "output")[-1]["call_id"], "output": "18"}
     new = {"model": "gpt-5.1", "previous_response_id": first["id"], "input": [result], "tools": tools}
     second = client.ask(PATHS[RESPONSES], new).json()
-    assert text_in(RESPONSES, second) == "Done."
+    assert text_of(RESPONSES, second) == "Done."
     place = f"/v1/responses/{second['id']}"
     assert client.ask(place, method="GET").json() == second
     assert len(dig_objects(client.ask(f"{place}/input_items", method="GET").json(), "data")) == 4
@@ -216,7 +217,7 @@ def test_a_compaction_may_be_asked_for_in_the_conversation(client: Client, strea
     response = dig_object(answer.events()[-1], "response") if stream else answer.json()
     (item,) = dig_objects(response, "output")
     assert item["type"] == "compaction"
-    assert text_in(RESPONSES, client.ask(PATHS[RESPONSES], {**body, "input": [items[0], item]}).json()) == "Done."
+    assert text_of(RESPONSES, client.ask(PATHS[RESPONSES], {**body, "input": [items[0], item]}).json()) == "Done."
     changed = {**item, "encrypted_content": "gAAAAABx"}
     assert client.ask(PATHS[RESPONSES], {**body, "input": [items[0], changed]}).status == 400
 
@@ -225,4 +226,4 @@ def test_a_conversation_is_made_shorter(client: Client) -> None:
     items = [{"role": "user", "content": SCRIPT}, {"role": "assistant", "content": "a"}]
     shorter = client.ask("/v1/responses/compact", {"model": "gpt-5.1", "input": items}).json()
     answer = client.ask(PATHS[RESPONSES], {"model": "gpt-5.1", "input": shorter["output"]}).json()
-    assert text_in(RESPONSES, answer) == "Done."
+    assert text_of(RESPONSES, answer) == "Done."

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.mock.recorder import told_headers
-from tests.mock.asking import PROTOCOLS, mock_running
+from tests.mock.asking import mock_running
+from tests.mock.calling import PROTOCOLS
 from tests.sdk.digging import Object
 
 

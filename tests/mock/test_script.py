@@ -6,7 +6,8 @@ import pytest
 
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES, encrypted
 from dragoman.mock.script import COMPACTED, Line, ScriptError, Step, parse, script_in, step_of, turns_of
-from tests.mock.asking import PROTOCOLS, declared, read, request, said
+from tests.mock.asking import read, request, said
+from tests.mock.calling import PROTOCOLS, declared
 from tests.sdk.digging import Object
 
 STEPS = "Go.\n<mock>\nsay one\n---\nsay two\n---\nsay three\n</mock>"

@@ -11,7 +11,8 @@ from dragoman.mock.stored.memory import Memory
 from dragoman.model.failure import FailureKind
 from dragoman.model.parts import InputForm, Refusal, Text, Thinking, ToolCall
 from dragoman.model.request import Request
-from tests.mock.asking import CITY, PROTOCOLS, declared, request
+from tests.mock.asking import request
+from tests.mock.calling import CITY, PROTOCOLS, declared
 from tests.sdk.digging import Object
 
 FORMAT: dict[str, Object] = {

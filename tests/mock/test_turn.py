@@ -11,7 +11,8 @@ from dragoman.mock.script_player import Play
 from dragoman.mock.turn import Turn, turn_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Text, Thinking, ToolCall
-from tests.mock.asking import PROTOCOLS, declared, request
+from tests.mock.asking import request
+from tests.mock.calling import PROTOCOLS, declared
 from tests.sdk.oracles import check_answer, check_stream
 
 PARTS = (

@@ -13,7 +13,8 @@ from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Text
 from dragoman.translate import derived_mint
-from tests.mock.asking import PROTOCOLS, request
+from tests.mock.asking import request
+from tests.mock.calling import PROTOCOLS
 from tests.sdk.oracles import check_answer, check_stream
 
 

@@ -13,7 +13,7 @@ from dragoman.mock.answers.replies import NOWHERE, Outcome, Reply, not_allowed, 
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import derived_mint
-from tests.mock.asking import PROTOCOLS
+from tests.mock.calling import PROTOCOLS
 
 
 def replied(outcome: Outcome, protocol: str) -> Reply:

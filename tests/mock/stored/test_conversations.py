@@ -9,7 +9,8 @@ from dragoman.mock.stored.memory import Memory
 from dragoman.mock.stored.responses import expanded
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
-from tests.mock.asking import PATHS, mock_running, text_in
+from tests.mock.asking import PATHS, mock_running
+from tests.mock.calling import text_of
 from tests.sdk.digging import dig_objects
 
 MINT = system_mint()
@@ -69,7 +70,7 @@ def test_a_script_goes_on_in_a_conversation() -> None:
         first = client.ask(PATHS[RESPONSES], {**body, "input": "<mock>say a\n---\nsay b</mock>"}).json()
         second = client.ask(PATHS[RESPONSES], {**body, "input": "And?"}).json()
         place = f"/v1/conversations/{made['id']}"
-        assert (text_in(RESPONSES, first), text_in(RESPONSES, second)) == ("a", "b")
+        assert (text_of(RESPONSES, first), text_of(RESPONSES, second)) == ("a", "b")
         assert second["conversation"] == {"id": made["id"]}
         found = dig_objects(client.ask(f"{place}/items?order=asc", method="GET").json(), "data")
         assert [one["role"] for one in found] == ["user", "assistant", "user", "assistant"]

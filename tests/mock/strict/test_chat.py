@@ -6,7 +6,8 @@ import pytest
 
 from dragoman.mock.answers.signatures import CHAT
 from dragoman.mock.strict.common import Issued
-from tests.mock.judging import CITY, Spoil, good, judged, spoiled
+from tests.mock.calling import CITY
+from tests.mock.judging import Spoil, good, judged, spoiled
 from tests.sdk.digging import Object, dig_object, dig_objects
 
 

@@ -14,7 +14,7 @@ from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.wire.json import decode_object
-from tests.mock.asking import PROTOCOLS
+from tests.mock.calling import PROTOCOLS
 from tests.mock.judging import HEADERS, good
 from tests.sdk.digging import Object
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.mock.answers.signatures import MESSAGES
-from tests.mock.judging import CITY, HEADERS, MARK, Spoil, good, judged, spoiled
+from tests.mock.calling import CITY
+from tests.mock.judging import HEADERS, MARK, Spoil, good, judged, spoiled
 from tests.sdk.digging import Object, dig_object, dig_objects
 
 
