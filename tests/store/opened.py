@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.store import MEMORY, Store, open_store
+from dragoman.store import MEMORY, Tables, open_tables
 from dragoman.store.responses import Item, Kept
 
 ALICE, BOB = b"a" * 32, b"b" * 32
@@ -24,9 +24,9 @@ class Clock:
 
 
 @contextmanager
-def opened(path: Path | str = MEMORY, days: float = 30, clock: Clock | None = None) -> Iterator[Store]:
-    """A store, closed afterwards."""
-    store = open_store(str(path), days, clock or Clock())
+def opened(path: Path | str = MEMORY, days: float = 30, clock: Clock | None = None) -> Iterator[Tables]:
+    """The tables of a file, closed afterwards."""
+    store = open_tables(str(path), days, clock or Clock())
     try:
         yield store
     finally:

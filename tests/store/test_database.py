@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.store import is_busy, open_store
+from dragoman.store import is_busy, open_tables
 from tests.store.opened import ALICE, DAY, Clock, item, kept, names, opened
 
 
@@ -30,7 +30,7 @@ def test_the_file_and_what_stands_beside_it_can_be_read_by_its_user_alone(tmp_pa
 
 def test_a_file_that_a_link_leads_to_can_be_read_by_its_user_alone(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "kept.db")
-    open_store(str(tmp_path / "link.db"), 30).close()
+    open_tables(str(tmp_path / "link.db"), 30).close()
     assert (tmp_path / "kept.db").stat().st_mode & 0o777 == 0o600
 
 
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_opened_is_told_with_a_remedy(tmp_path: Path, cont
     else:
         file.write_bytes(content)
     with pytest.raises(ConfigError) as told:
-        open_store(str(file), 30)
+        open_tables(str(file), 30)
     assert told.value.key == "storage.path"
     assert "keep = false" in told.value.remedy
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from dragoman.store.transaction import Transaction, is_busy
+from dragoman.store.errors import is_busy
+from dragoman.store.transaction import KeptFile, Transaction
 
 
 def _values(db: sqlite3.Connection) -> list[int]:
@@ -36,6 +37,35 @@ def test_one_inside_another_is_a_part_of_it() -> None:
                 db.execute("INSERT INTO kept VALUES (1)")
             assert db.in_transaction
             raise RuntimeError
+        assert _values(db) == []
+
+
+def test_one_inside_another_is_undone_alone_by_whoever_catches_its_error() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute("CREATE TABLE kept (value INTEGER)")
+        with Transaction(db):
+            db.execute("INSERT INTO kept VALUES (1)")
+            with suppress(RuntimeError), Transaction(db):
+                db.execute("INSERT INTO kept VALUES (2)")
+                with Transaction(db):
+                    db.execute("INSERT INTO kept VALUES (3)")
+                raise RuntimeError
+            with Transaction(db):
+                db.execute("INSERT INTO kept VALUES (4)")
+        assert _values(db) == [1, 4]
+
+
+def test_nothing_is_written_behind_a_transaction_that_a_full_disk_took_back() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=KeptFile)) as db:
+        db.execute("CREATE TABLE kept (value)")
+        db.execute("PRAGMA max_page_count = 20")
+        db.execute("BEGIN IMMEDIATE")
+        db.in_unit = True
+        with pytest.raises(sqlite3.OperationalError, match="full"), Transaction(db):
+            db.execute("INSERT INTO kept VALUES (zeroblob(1000000))")
+        assert not db.in_transaction
+        with pytest.raises(sqlite3.OperationalError, match="taken back"), Transaction(db):
+            db.execute("INSERT INTO kept VALUES (1)")
         assert _values(db) == []
 
 

@@ -15,7 +15,9 @@ to a client is the gateway's to know.
 from __future__ import annotations
 
 from dragoman.store.conversations import LeaseLost
-from dragoman.store.database import MEMORY, Store, open_store
-from dragoman.store.transaction import is_busy
+from dragoman.store.database import MEMORY, Tables, open_tables
+from dragoman.store.database import Tables as Store
+from dragoman.store.database import open_tables as open_store
+from dragoman.store.errors import StoreBusy, StoreError, is_busy
 
-__all__ = ["MEMORY", "LeaseLost", "Store", "is_busy", "open_store"]
+__all__ = ["MEMORY", "LeaseLost", "Store", "StoreBusy", "StoreError", "Tables", "is_busy", "open_store", "open_tables"]

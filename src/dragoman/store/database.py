@@ -23,10 +23,13 @@ _SWEEP = 10
 _SWEEP_EVERY = 60.0
 
 
-class Store:
-    """One open file. `days` is how long responses and conversations are kept after something was last added to them."""
+class Tables:
+    """All that is in one open file.
 
-    def __init__(self, db: sqlite3.Connection, days: float, clock: Callable[[], float] = time.time) -> None:
+    `days` is how long responses and conversations are kept after something was last added to them.
+    """
+
+    def __init__(self, db: KeptFile, days: float, clock: Callable[[], float] = time.time) -> None:
         self._db = db
         self._clock = clock
         self._keep = int(days * 86400)
@@ -48,7 +51,12 @@ class Store:
 
     def probe(self, size: int) -> None:
         """Write what an answer of a size does, and take it back: to see whether that can be done again."""
-        # It is out of date from the start, should it stay; and on its own, since only what was committed had room.
+        # On its own, since only what was committed had room.
+        self.try_answer(size)
+        self.take_back()
+
+    def try_answer(self, size: int) -> None:
+        """Write what an answer of a size does; it is out of date from the start, should it stay."""
         with self.transaction():
             self._db.execute(
                 "INSERT OR REPLACE INTO responses (id, owner, expires, root, status, background, provider, body)"
@@ -59,9 +67,17 @@ class Store:
                 " VALUES ('', 0, 0, '', x'00', zeroblob(?))",
                 (size,),
             )
+
+    def take_back(self) -> None:
+        """Remove what was written for a try."""
         with self.transaction():
             self._db.execute("DELETE FROM responses WHERE id = ''")
             self._db.execute("DELETE FROM items WHERE holder = ''")
+
+    @property
+    def connection(self) -> KeptFile:
+        """What they are read and written by, for whoever sees to it that units are whole."""
+        return self._db
 
     def transaction(self) -> Transaction:
         """Several writes that are one."""
@@ -91,8 +107,8 @@ def _write_ahead(db: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -> Store:
-    """Open or make the file; nobody but its user may read it."""
+def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) -> Tables:
+    """Open or make the file; nobody but its user may read it. One thread at a time may use it, whichever that is."""
     db: KeptFile | None = None
     try:
         if path != MEMORY:
@@ -100,7 +116,7 @@ def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Made here, since SQLite would let the user's group and others read it; a link may lead to nothing yet.
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
-        db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, factory=KeptFile)
+        db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, factory=KeptFile, check_same_thread=False)
         if path != MEMORY:
             db.know(Path(path).absolute())
         # Readers do not wait for a writer, and a killed process loses nothing that it has told.
@@ -119,4 +135,4 @@ def open_store(path: str, days: float, clock: Callable[[], float] = time.time) -
             problem=f"the file cannot be opened: {error}",
             remedy="name a file in a directory that can be written to, or set keep = false",
         ) from None
-    return Store(db, days, clock)
+    return Tables(db, days, clock)

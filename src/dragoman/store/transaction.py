@@ -5,20 +5,14 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-# Another connection has what is wanted, and will let go of it: of the file, or of one kept in memory.
-_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-
-
-def is_busy(error: sqlite3.Error) -> bool:
-    """Whether the same may be tried again, because only another process was in the way."""
-    return isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
-
 
 class KeptFile(sqlite3.Connection):
     """A connection that knows its file: what is written to one that was deleted or replaced, nobody finds again."""
 
     _path: Path | None = None
     _file = (0, 0)
+    # Whether all that is written now belongs to one transaction, which nobody may begin anew after it was lost.
+    in_unit = False
 
     def know(self, path: Path) -> None:
         """Take what is at a path for the file that was opened."""
@@ -41,8 +35,8 @@ def _file_at(path: Path) -> tuple[int, int]:
 class Transaction:
     """All or nothing; the right to write is taken first, so that nobody else's write comes between.
 
-    It waits for nobody: while another process writes it fails with an error that `is_busy`. Inside another one it is a
-    part of that.
+    It waits for nobody: while another process writes it fails with an error that `is_busy`. Inside another one it is
+    kept if that is, and can be undone alone.
     """
 
     __slots__ = ("_db", "_outermost")
@@ -52,19 +46,31 @@ class Transaction:
         self._outermost = False
 
     def __enter__(self) -> None:
-        if not self._db.in_transaction:
-            if isinstance(self._db, KeptFile):
-                self._db.check()
-            self._db.execute("BEGIN IMMEDIATE")
-            self._outermost = True
+        db = self._db
+        if db.in_transaction:
+            db.execute("SAVEPOINT inner")
+            return
+        if isinstance(db, KeptFile):
+            if db.in_unit:
+                # A full disk takes all of it back, also what was written before by others.
+                raise sqlite3.OperationalError("the transaction was taken back")
+            db.check()
+        db.execute("BEGIN IMMEDIATE")
+        self._outermost = True
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        db = self._db
         if not self._outermost:
+            # What was taken back as a whole has no parts any more.
+            if db.in_transaction:
+                if kind is not None:
+                    db.execute("ROLLBACK TO inner")
+                db.execute("RELEASE inner")
             return
         try:
             if kind is None:
-                self._db.execute("COMMIT")
+                db.execute("COMMIT")
         finally:
             # Also where it could not be committed: what is left open would swallow all that comes after it.
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            if db.in_transaction:
+                db.execute("ROLLBACK")
