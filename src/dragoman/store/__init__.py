@@ -1,15 +1,19 @@
 """Store: what must be there again at a later request: responses, their items, conversations, and events.
 
-    database     the file: connection, time, who may read it
-    migrations   its tables, as a numbered list of steps that only grows
-    responses    answers by id, and the chain that leads to one
+    interface      what is asked of it, from a loop that waits for no disk and no lock
+    thread, unit   where that is done, one after the other, and how it comes back
+    database       the file: connection, time, who may read it; its tables
+    migrations     those tables, as a numbered list of steps that only grows
+    responses      answers by id, and the chain that leads to one
     conversations
-    events       the stream of a background response, as far as it was told
+    events         the stream of a background response, as far as it was told
+    transaction    several writes that are one
+    errors         what everybody else sees of SQLite's
 
 Everything belongs to an owner, the key it was made with, and to nobody else: every question names one. Everything ends
-at its time. Calls are short and synchronous: a row is written before its client learns of it, so that a process may be
-killed at any moment. None of them waits for another process: they fail as busy, to be tried again. What the rows mean
-to a client is the gateway's to know.
+at its time. Calls of tables are short and synchronous: a row is written before its client learns of it, so that a
+process may be killed at any moment. None of them waits for another process: they fail as busy, to be tried again. What
+the rows mean to a client is the gateway's to know.
 """
 
 from __future__ import annotations

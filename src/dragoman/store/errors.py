@@ -28,6 +28,6 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def store_error(error: BaseException) -> StoreError:
-    """The same as an error of the store, which knows nothing of where it came from."""
-    kind = StoreBusy if isinstance(error, sqlite3.Error) and is_busy(error) else StoreError
-    return kind(str(error) or "the store failed")
+    """The same as a new error of the store, which leads to no frame."""
+    busy = is_busy(error) if isinstance(error, sqlite3.Error) else isinstance(error, StoreBusy)
+    return (StoreBusy if busy else StoreError)(str(error) or "the store failed")

@@ -1,0 +1,206 @@
+"""Interface: what everybody asks of the store, from a loop that never waits for a disk or a lock (decision 24).
+
+    read      a function of the tables that writes nothing, and a future of what it gives
+    write     one that writes, as a whole or not at all; told when that is durable
+    post      a write that nobody waits for; so many and so much may wait, and what is dropped is told to `lost`
+    check     whether a store that failed can keep an answer again
+
+A function takes and gives values: it touches nothing of the loop, changes nothing but the tables, catches no error of
+theirs, and may be run twice. Whoever waits may leave: what has not begun by then is not done, unless it is `at_last`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from dragoman.store.database import Tables
+from dragoman.store.errors import StoreError
+from dragoman.store.thread import Alarm, StoreThread
+from dragoman.store.unit import Unit
+
+T = TypeVar("T")
+
+# How long a busy store is waited for, in seconds; one that failed before, not so long.
+PATIENCE = 10.0
+_LITTLE = 1.0
+# How long the thread is waited for beyond the time that it was given: a disk may not answer.
+_GRACE = 1.0
+# How much is written to see whether an answer can be, in bytes: as much as failed last, but more than fits into what is
+# free in a page, and not so much that it holds up everybody.
+_LEAST_TRIED, _MOST_TRIED = 64 * 1024, 4 * 1024 * 1024
+# Posts that may wait: small ones by their number, others by their bytes.
+_MOST_POSTS = 10_000
+_MOST_BYTES = 8 * 1024 * 1024
+
+
+class Store:
+    """The store as one process asks it, from one loop.
+
+    `lost` is told in the loop why something was not kept that nobody waited for, and how many of it. `failed` says that
+    a write did, and that no answer was kept since.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        lost: Callable[[str, int], None],
+        clock: Callable[[], float] = time.monotonic,
+        alarm: Alarm | None = None,
+    ) -> None:
+        self._lost = lost
+        self._clock = clock
+        self._thread = StoreThread(tables, clock, alarm)
+        self._tried_size = _LEAST_TRIED
+        self._posts = 0
+        self._bytes = 0
+        # Posts that found no room since one did.
+        self._dropped = 0
+        self.failed = False
+
+    def read(self, work: Callable[[Tables], T], patience: float = PATIENCE) -> asyncio.Future[T]:
+        """Look something up."""
+        return self._asked(work, patience, writes=False)
+
+    def write(
+        self,
+        work: Callable[[Tables], T],
+        patience: float = PATIENCE,
+        *,
+        at_last: bool = False,
+        answer: Callable[[], int] | None = None,
+        unheard: Callable[[T], object] | None = None,
+    ) -> asyncio.Future[T]:
+        """Write something down.
+
+        `answer` gives the size of one that is written: only that shows whether others can be. `unheard` is given what
+        came of it in place of the future, if that was cancelled when all had begun.
+        """
+        return self._asked(work, patience, writes=True, at_last=at_last, answer=answer, unheard=unheard)
+
+    def _asked(
+        self,
+        work: Callable[[Tables], T],
+        patience: float,
+        *,
+        writes: bool,
+        at_last: bool = False,
+        answer: Callable[[], int] | None = None,
+        unheard: Callable[[T], object] | None = None,
+        counts: bool = True,
+    ) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        unit = Unit(
+            work,
+            self._told,
+            writes=writes,
+            deadline=self._clock() + patience,
+            loop=loop,
+            future=future,
+            at_last=at_last,
+        )
+        unit.answer, unit.unheard, unit.counts = answer, unheard, counts and writes
+        self._thread.ask(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
+        return future
+
+    def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
+        """Write something down that nobody waits for; what has a `size` waits apart from what is small."""
+        full = self._bytes + size > _MOST_BYTES if size else self._posts >= _MOST_POSTS
+        if full:
+            self._dropped += 1
+            if self._dropped == 1:
+                self._lost("too much waits to be kept", 1)
+            return
+        if self._dropped > 1:
+            self._lost("too much waited to be kept", self._dropped - 1)
+        self._dropped = 0
+        loop = asyncio.get_running_loop()
+        unit = Unit(work, self._told, writes=True, deadline=math.inf, loop=loop)
+        unit.size = size
+        try:
+            self._thread.ask(unit)
+        except StoreError as error:
+            self._lost(str(error), 1)
+            return
+        if size:
+            self._bytes += size
+        else:
+            self._posts += 1
+
+    def _told(self, unit: Unit[object], done: object, error: BaseException | None) -> None:
+        """Hand on what came of a unit, in the loop."""
+        future = unit.future
+        if unit.counts:
+            self._note(unit, error)
+        if future is None:
+            if unit.size:
+                self._bytes -= unit.size
+            else:
+                self._posts -= 1
+        elif not future.done():
+            if error is None:
+                future.set_result(done)
+            else:
+                future.set_exception(error)
+            return
+        # What others make of it must not keep the news from those who come after.
+        if error is None:
+            if unit.unheard is not None:
+                unit.loop.call_soon(unit.unheard, done)
+        elif unit.writes:
+            unit.loop.call_soon(self._lost, str(error), 1)
+
+    def _note(self, unit: Unit[object], error: BaseException | None) -> None:
+        if isinstance(error, StoreError):
+            self.failed = True
+            if unit.answer is not None:
+                unit.loop.call_soon(self._measure, unit.answer)
+        elif error is None and unit.answer is not None:
+            self.failed = False
+
+    def _measure(self, answer: Callable[[], int]) -> None:
+        self._tried_size = min(max(answer(), _LEAST_TRIED), _MOST_TRIED)
+
+    async def check(self) -> None:
+        """Raise `StoreError` if an answer could not be kept: a store that failed is tried before anybody is asked."""
+        if self.failed:
+            # Two units, since only what was committed had room.
+            size = self._tried_size
+            await self._asked(lambda tables: tables.try_answer(size), _LITTLE, writes=True, counts=False)
+            await self._asked(Tables.take_back, _LITTLE, writes=True, counts=False)
+
+    @property
+    def dropped(self) -> int:
+        """How many posts found no room since one did."""
+        return self._dropped
+
+    def is_working(self) -> bool:
+        """Whether the thread is under way; not while it waits for another process."""
+        return self._thread.is_working()
+
+    async def close(self, patience: float = 2.0) -> None:
+        """Do what was asked for as far as some seconds suffice, refuse what comes later, and let go of the file."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        self._thread.end(patience, partial(_say, loop, over))
+        try:
+            await asyncio.wait_for(over, patience + _GRACE)
+        except TimeoutError:
+            self._lost("the file could not be closed in time", 1)
+
+
+def _say(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:
+    # A loop that was closed waits for nothing.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_end, over)
+
+
+def _end(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)

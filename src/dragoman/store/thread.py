@@ -1,0 +1,324 @@
+"""Thread: does units of work one after the other, with a connection of its own (decision 24).
+
+    the store           what is to be written                             what is to be read
+    takes it            with all that waits, in one transaction; then     at once
+                        everybody is told
+    is busy             is stuck: tried again soon, then every 50 ms,     likewise; what is read passes what is
+                        until its time is over                            to be written and is stuck
+    fails               nothing of that transaction is kept: each unit    fails
+                        again alone, once
+    a unit raises       is undone alone, the others stand                 raised
+
+The thread ends when it is told to, never by itself: what breaks it fails all that it has at hand.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from dragoman.store.database import Tables
+from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
+from dragoman.store.unit import Attempts, Outcome, Unit, tell
+
+# How soon a busy store is tried again, in seconds: other processes mostly hold it for a moment only.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+# Units that are taken from the line at once, so that one transaction does not hold up who comes next.
+_AT_ONCE = 256
+# How long what was read waits to be told together with what is read next, in seconds.
+_TOGETHER = 0.001
+
+Alarm = Callable[[float, Callable[[], None]], None]
+
+
+class StoreThread:
+    """The thread of one store, started with its first unit.
+
+    Where time is not the machine's, `alarm` calls a function after some seconds of `clock`, from anywhere.
+    """
+
+    def __init__(self, tables: Tables, clock: Callable[[], float] = time.monotonic, alarm: Alarm | None = None) -> None:
+        self._tables = tables
+        self._db = tables.connection
+        self._clock = clock
+        self._alarm = alarm
+        # A process that is forked has neither the thread nor the right to use the connection.
+        self._process = os.getpid()
+        # Held for a few steps at a time, by the loop too.
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        # None is nothing but a reason to look.
+        self._line: SimpleQueue[Unit[object] | None] = SimpleQueue()
+        # How many were put in the line, and how many of them have been seen to, be it that they are stuck.
+        self._asked = 0
+        self._taken = 0
+        self._seen = 0
+        # When all is to be over, and who is told that it is.
+        self._ends: float | None = None
+        self._ended: list[Callable[[], None]] = []
+        self._over = False
+        # The rest is the thread's own.
+        self._at_hand: deque[Unit[object]] = deque()
+        self._stuck: deque[Unit[object]] = deque()
+        self._pause = _FIRST_PAUSE
+        self._again = 0.0
+        self._alarmed = False
+        self._only_reads = False
+        self._attempt = Attempts(tables)
+        # Of this turn, told or not.
+        self._under_way: list[Unit[object]] = []
+
+    def ask(self, unit: Unit[object]) -> None:
+        """Put a unit in the line."""
+        if os.getpid() != self._process:
+            raise StoreError("the store was opened by another process")
+        with self._lock:
+            if self._ends is not None:
+                raise StoreError("the store is closed")
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name="store", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise store_error(error) from None
+                self._thread = thread
+            self._asked += 1
+            self._line.put(unit)
+
+    def wake(self) -> None:
+        """Let the thread look whether it is time to try again."""
+        with self._lock:
+            if not self._over:
+                self._asked += 1
+                self._line.put(None)
+
+    def end(self, seconds: float, ended: Callable[[], None]) -> None:
+        """Do what was asked for within some seconds and nothing else, let go of the file, and say so, from anywhere."""
+        if os.getpid() != self._process:
+            ended()
+            return
+        with self._lock:
+            over = self._over
+            if not over:
+                self._ends = self._clock() + seconds
+                self._ended.append(ended)
+        if over:
+            ended()
+        elif self._thread is None:
+            self._close()
+        else:
+            self.wake()
+
+    def is_working(self) -> bool:
+        """Whether anything is done, or will be as soon as the thread has its turn; not while all it has is stuck."""
+        return not self._over and self._thread is not None and self._asked != self._seen
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                if not self._turn():
+                    break
+            except BaseException as error:
+                # The outermost place: nobody else could say to them that they wait in vain.
+                self._break(error)
+        self._close()
+
+    def _close(self) -> None:
+        try:
+            self._tables.close()
+        finally:
+            with self._lock:
+                self._over = True
+                told, self._ended = self._ended, []
+            for ended in told:
+                ended()
+
+    def _turn(self) -> bool:
+        """Wait for something to do, and do it; False at the end."""
+        self._take()
+        due = not self._stuck or self._clock() >= self._again
+        if due:
+            self._stuck.extend(self._at_hand)
+            self._at_hand, self._stuck = self._stuck, deque()
+        self._under_way = list(self._at_hand)
+        self._work_off()
+        self._under_way = []
+        if not self._stuck:
+            self._pause = _FIRST_PAUSE
+        elif due:
+            self._give_up_late_ones()
+            self._again = self._clock() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        return self._ends is None or bool(self._stuck) or not self._line.empty()
+
+    def _take(self) -> None:
+        """Wait for units, or for the time to try those again that are stuck."""
+        waits: float | None = None
+        if self._stuck:
+            waits = max(self._again - self._clock(), 0.0)
+            if self._alarm is not None:
+                if not self._alarmed:
+                    self._alarmed = True
+                    self._alarm(waits, self.wake)
+                waits = None
+        self._seen = self._taken
+        with suppress(Empty):
+            unit = self._line.get(timeout=waits)
+            while True:
+                self._taken += 1
+                if unit is None:
+                    self._alarmed = False
+                else:
+                    self._at_hand.append(unit)
+                if len(self._at_hand) >= _AT_ONCE or self._line.empty():
+                    break
+                unit = self._line.get()
+
+    def _work_off(self) -> None:
+        line = self._at_hand
+        while line:
+            if self._is_over_time():
+                self._stuck.extend(line)
+                line.clear()
+            elif not line[0].writes:
+                self._read_some()
+            elif self._stuck:
+                # Nothing is written before what was asked for earlier.
+                self._stuck.append(line.popleft())
+            else:
+                self._write(self._next_writes())
+
+    def _is_over_time(self) -> bool:
+        return self._ends is not None and self._clock() >= self._ends
+
+    def _read_some(self) -> None:
+        """Look up what comes next, and tell it together unless that takes long."""
+        line = self._at_hand
+        outcomes: list[Outcome] = []
+        until = self._clock() + _TOGETHER
+        while line and not line[0].writes:
+            unit = line.popleft()
+            if unit.wanted:
+                self._read(unit, outcomes)
+                if self._clock() >= until:
+                    break
+        tell(outcomes)
+
+    def _next_writes(self) -> list[Unit[object]]:
+        line = self._at_hand
+        units: list[Unit[object]] = []
+        while line and line[0].writes and len(units) < _AT_ONCE:
+            unit = line.popleft()
+            if unit.wanted:
+                units.append(unit)
+        return units
+
+    def _read(self, unit: Unit[object], outcomes: list[Outcome]) -> None:
+        """Look something up, all of it in one state of the file; only who has that for itself can be in the way."""
+        db = self._db
+        try:
+            if not self._only_reads:
+                db.execute("PRAGMA query_only = ON")
+                self._only_reads = True
+            db.execute("BEGIN")
+            done, error = self._attempt(unit.work)
+            db.execute("COMMIT")
+        except sqlite3.Error as failure:
+            done, error = None, store_error(failure)
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            error = store_error(error)
+        if isinstance(error, StoreBusy):
+            self._stuck.append(unit)
+        else:
+            outcomes.append((unit, done, error))
+
+    def _write(self, units: list[Unit[object]]) -> None:
+        """Do units in one transaction and tell; where that fails, each alone."""
+        if not units:
+            return
+        try:
+            outcomes = self._commit(units)
+        except (sqlite3.Error, StoreError) as error:
+            failure = store_error(error)
+        else:
+            tell(outcomes)
+            return
+        if isinstance(failure, StoreBusy):
+            self._stuck.extend(units)
+        elif len(units) == 1:
+            tell([(units[0], None, failure)])
+        else:
+            for unit in units:
+                if self._stuck:
+                    self._stuck.append(unit)
+                else:
+                    self._write([unit])
+
+    def _commit(self, units: list[Unit[object]]) -> list[Outcome]:
+        """Do units in one transaction, each of which can be undone alone; an error says that none of them was kept."""
+        db = self._db
+        if self._only_reads:
+            db.execute("PRAGMA query_only = OFF")
+            self._only_reads = False
+        db.check()
+        db.execute("BEGIN IMMEDIATE")
+        outcomes: list[Outcome] = []
+        try:
+            db.in_unit = True
+            for unit in units:
+                db.execute("SAVEPOINT unit")
+                done, error = self._attempt(unit.work)
+                if not db.in_transaction:
+                    raise store_error(error or StoreError("the transaction was taken back"))
+                if error is not None:
+                    if isinstance(error, sqlite3.Error):
+                        if is_busy(error):
+                            raise store_error(error)
+                        error = store_error(error)
+                    db.execute("ROLLBACK TO unit")
+                db.execute("RELEASE unit")
+                outcomes.append((unit, done, error))
+            db.execute("COMMIT")
+        finally:
+            db.in_unit = False
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        return outcomes
+
+    def _give_up_late_ones(self) -> None:
+        """Say to those whose time is over that they were not served."""
+        now, over = self._clock(), self._is_over_time()
+        late: list[Outcome] = []
+        waiting: deque[Unit[object]] = deque()
+        for unit in self._stuck:
+            if not unit.wanted:
+                continue
+            if now >= unit.deadline:
+                late.append((unit, None, StoreBusy("another process holds the file for too long")))
+            elif over:
+                late.append((unit, None, StoreError("the store was closed before this could be done")))
+            else:
+                waiting.append(unit)
+        self._stuck = waiting
+        tell(late)
+
+    def _break(self, error: BaseException) -> None:
+        """Fail all that is at hand, so that nobody waits for ever for a thread that lost its way."""
+        units = {id(unit): unit for unit in (*self._under_way, *self._stuck, *self._at_hand) if not unit.is_told}
+        self._under_way = []
+        self._attempt = Attempts(self._tables)
+        self._stuck.clear()
+        self._at_hand.clear()
+        with suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        tell([(unit, None, store_error(error)) for unit in units.values()])

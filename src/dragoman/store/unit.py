@@ -1,0 +1,128 @@
+"""Unit: one piece of work on the tables, on its way to the store's thread and back to the loop that asked for it.
+
+Nothing of it is left when it is done: what it raises leads to the frames of its work alone, never to the future that
+holds the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from dragoman.store.database import Tables
+
+T = TypeVar("T")
+
+
+class Unit(Generic[T]):
+    """A function of the tables, who waits for it, and how long; a post has nobody.
+
+    `told` is called in the loop with what came of it; `at_last` says that it is done though nobody waits any more.
+    """
+
+    __slots__ = (
+        "answer",
+        "at_last",
+        "counts",
+        "deadline",
+        "future",
+        "is_told",
+        "loop",
+        "size",
+        "told",
+        "unheard",
+        "work",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        work: Callable[[Tables], T],
+        told: Callable[[Unit[object], object, BaseException | None], None],
+        *,
+        writes: bool,
+        deadline: float,
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[T] | None = None,
+        at_last: bool = False,
+    ) -> None:
+        self.work = work
+        self.told = told
+        self.writes = writes
+        self.deadline = deadline
+        self.loop = loop
+        self.future = future
+        self.at_last = at_last
+        # What is kept by it if it is an answer: how many bytes, for a later try.
+        self.answer: Callable[[], int] | None = None
+        # Given what came of it where whoever waited has left.
+        self.unheard: Callable[[T], object] | None = None
+        # Whether the store has failed if this does.
+        self.counts = False
+        # Of a post that is bounded in bytes.
+        self.size = 0
+        # The thread has done with it.
+        self.is_told = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is to be done: what has not begun is not, once nobody waits for it."""
+        return self.at_last or self.future is None or not self.future.cancelled()
+
+
+# A unit, what it gave, and what it raised.
+Outcome = tuple[Unit[object], object, BaseException | None]
+
+
+class Attempts:
+    """Does work on the tables, and gives what that gives or raises.
+
+    It is done in a generator, whose frame has no caller once it rests: the frames of an error lead to that one and no
+    further. Any other would lead to its callers, and by what these hold to the future that holds the error.
+    """
+
+    __slots__ = ("_came", "_work")
+
+    def __init__(self, tables: Tables) -> None:
+        self._came: list[tuple[object, BaseException | None]] = []
+        self._work = _attempts(tables, self._came)
+        next(self._work)
+
+    def __call__(self, work: Callable[[Tables], object]) -> tuple[object, BaseException | None]:
+        """What work gives, or what it raises."""
+        self._work.send(work)
+        return self._came.pop()
+
+
+def _attempts(
+    tables: Tables, came: list[tuple[object, BaseException | None]]
+) -> Generator[None, Callable[[Tables], object], None]:
+    while True:
+        work = yield
+        try:
+            came.append((work(tables), None))
+        except StopIteration:
+            # No future takes one.
+            came.append((None, RuntimeError("a unit of work has raised StopIteration")))
+        except BaseException as error:
+            came.append((None, error))
+        del work
+
+
+def tell(outcomes: list[Outcome]) -> None:
+    """Let whoever waits know what came of their units, with one call for each loop."""
+    loops = {outcome[0].loop for outcome in outcomes}
+    for loop in loops:
+        ours = outcomes if len(loops) == 1 else [outcome for outcome in outcomes if outcome[0].loop is loop]
+        for outcome in ours:
+            outcome[0].is_told = True
+        # A loop that was closed waits for nothing.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_hear, ours)
+
+
+def _hear(outcomes: list[Outcome]) -> None:
+    for unit, done, error in outcomes:
+        unit.told(unit, done, error)

@@ -1,0 +1,443 @@
+"""What is asked of the store: who waits and who leaves, posts, a store that failed, and how it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from dragoman.store import MEMORY, LeaseLost, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store import interface as interface_module
+from dragoman.store import thread as thread_module
+from dragoman.store.interface import Store
+from tests.store.asked import (
+    Gate,
+    Lost,
+    add,
+    another,
+    asking,
+    asking_in_virtual_time,
+    comes_true,
+    put,
+    raising,
+    sizes,
+    statements,
+)
+from tests.store.opened import ALICE, item
+from tests.virtual_time import run, virtual_loop
+
+T = TypeVar("T")
+FULL = 1_000_000
+
+
+def _small_disk() -> Tables:
+    tables = open_tables(MEMORY, 30)
+    tables.connection.execute("PRAGMA max_page_count = 150")
+    return tables
+
+
+def test_what_a_unit_gives_and_raises_reaches_who_asked_for_it() -> None:
+    def append(tables: Tables) -> bool:
+        tables.conversations.create(ALICE, "c1", b"{}", ())
+        return tables.conversations.append(ALICE, "c1", [item("i1")], "somebody")
+
+    async def main() -> None:
+        async with asking() as store:
+            assert await store.write(add("r1")) is True
+            found = await store.read(lambda tables: tables.responses.find(ALICE, "r1"))
+            assert found is not None and found.id == "r1"
+            with pytest.raises(LeaseLost):
+                await store.write(append)
+            assert await store.read(lambda tables: tables.conversations.find(ALICE, "c1")) is None
+
+    asyncio.run(main())
+
+
+def test_the_loop_goes_on_meanwhile() -> None:
+    async def main() -> None:
+        async with asking() as store:
+            gate = Gate()
+            held = store.write(gate)
+            await gate.passed_by_nobody()
+            assert not held.done()
+            gate.open()
+            await held
+
+    asyncio.run(main())
+
+
+def test_what_is_told_was_committed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        async with asking(open_tables(str(path), 30)) as store:
+            for count in range(20):
+                await store.write(put(count))
+                with another(path) as db:
+                    assert db.execute("SELECT count(*) FROM events").fetchone() == (count + 1,)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("at_last", [False, True], ids=["dropped", "at last"])
+def test_who_leaves_before_it_has_begun_leaves_it_undone_unless_it_is_a_last_one(at_last: bool) -> None:
+    async def main() -> None:
+        lost = Lost()
+        async with asking(lost=lost) as store:
+            gate = Gate()
+            held = store.read(gate)
+            unheard: list[None] = []
+            written, read = store.write(put(1), at_last=at_last, unheard=unheard.append), store.read(sizes)
+            waits, looks = asyncio.ensure_future(_wait(written)), asyncio.ensure_future(_wait(read))
+            await gate.passed_by_nobody()
+            for task in (waits, looks):
+                task.cancel()
+            await asyncio.wait([waits, looks])
+            assert waits.cancelled() and looks.cancelled()
+            gate.open()
+            await held
+            assert await store.read(sizes) == ([1] if at_last else [])
+            await asyncio.sleep(0)
+            assert unheard == ([None] if at_last else [])
+            assert lost == []
+
+    asyncio.run(main())
+
+
+async def _wait(future: asyncio.Future[T]) -> T:
+    return await future
+
+
+def test_what_has_begun_is_done_though_nobody_waits_and_somebody_else_hears_of_it() -> None:
+    def work(gate: Gate, tables: Tables) -> str:
+        gate(tables)
+        put(1)(tables)
+        return "done"
+
+    async def main() -> None:
+        async with asking() as store:
+            gate = Gate()
+            heard: list[str] = []
+            future = store.write(partial(work, gate), unheard=heard.append)
+            await gate.passed_by_nobody()
+            future.cancel()
+            gate.open()
+            assert await store.read(sizes) == [1]
+            await comes_true(lambda: heard == ["done"])
+
+    asyncio.run(main())
+
+
+def test_who_waits_is_told_and_nobody_else() -> None:
+    async def main() -> None:
+        async with asking() as store:
+            heard: list[None] = []
+            await store.write(put(1), unheard=heard.append)
+            await store.read(sizes)
+            assert heard == []
+
+    asyncio.run(main())
+
+
+def test_a_last_one_that_fails_unheard_is_said_to_be_lost() -> None:
+    async def main() -> None:
+        lost = Lost()
+        async with asking(_small_disk(), lost) as store:
+            gate = Gate()
+            held = store.read(gate)
+            future = store.write(put(FULL), at_last=True, answer=lambda: FULL)
+            future.cancel()
+            gate.open()
+            await held
+            await store.read(sizes)
+            await asyncio.sleep(0)
+            assert lost == [("database or disk is full", 1)]
+            assert store.failed
+
+    asyncio.run(main())
+
+
+def test_what_is_stuck_is_dropped_when_nobody_waits_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        with another(path) as db:
+            async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+                db.execute("BEGIN IMMEDIATE")
+                gone, last = store.write(put(1)), store.write(put(2), at_last=True)
+                store.post(put(3))
+                await asyncio.sleep(1)
+                gone.cancel()
+                last.cancel()
+                await asyncio.sleep(1)
+                db.execute("ROLLBACK")
+                await asyncio.sleep(1)
+                assert await store.read(sizes) == [2, 3]
+
+    run(main())
+
+
+def test_posts_are_done_in_their_turn_and_what_they_raise_is_said_to_be_lost() -> None:
+    async def main() -> None:
+        lost = Lost()
+        async with asking(lost=lost) as store:
+            store.post(put(1))
+            store.post(raising(ValueError("said")))
+            store.post(put(2), size=100)
+            assert await store.read(sizes) == [1, 2]
+            await asyncio.sleep(0)
+            assert lost == [("said", 1)]
+            assert not store.failed
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [0, 100], ids=["small", "by bytes"])
+def test_too_many_posts_are_dropped_counted_and_said_to_be_lost(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(interface_module, "_MOST_POSTS", 3)
+    monkeypatch.setattr(interface_module, "_MOST_BYTES", 350)
+
+    async def main() -> None:
+        lost = Lost()
+        async with asking(lost=lost) as store:
+            gate = Gate()
+            held = store.read(gate)
+            for count in range(8):
+                store.post(put(count), size)
+            assert store.dropped == 5
+            assert lost == [("too much waits to be kept", 1)]
+            # Those of the other kind wait apart.
+            store.post(put(20), 100 - size)
+            gate.open()
+            await held
+            assert await store.read(sizes) == [0, 1, 2, 20]
+            store.post(put(30), size)
+            assert await store.read(sizes) == [0, 1, 2, 20, 30]
+            assert sum(count for _, count in lost) == 5
+            assert store.dropped == 0
+
+    asyncio.run(main())
+
+
+def test_posts_wait_for_as_long_as_the_store_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    # An hour of tries every 50 ms would be long for a test.
+    monkeypatch.setattr(thread_module, "_LONGEST_PAUSE", 60.0)
+
+    async def main() -> None:
+        with another(path) as db:
+            async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+                db.execute("BEGIN IMMEDIATE")
+                store.post(put(1))
+                await asyncio.sleep(3600)
+                assert await store.read(sizes) == []
+                db.execute("ROLLBACK")
+                await asyncio.sleep(60)
+                assert await store.read(sizes) == [1]
+
+    run(main())
+
+
+def test_a_store_that_failed_is_tried_with_as_much_before_it_is_asked_again() -> None:
+    async def main() -> None:
+        tables = _small_disk()
+        async with asking(tables) as store:
+            with statements(tables) as said:
+                await store.check()
+                await store.read(sizes)
+            assert not any("INSERT" in statement for statement in said)
+            with pytest.raises(StoreError, match="full"):
+                await store.write(put(FULL), answer=lambda: FULL)
+            assert store.failed
+            # A little would find room.
+            await store.write(put(1))
+            with pytest.raises(StoreError, match="full"):
+                await store.check()
+            tables.connection.execute("PRAGMA max_page_count = 1000000")
+            await store.check()
+            assert store.failed
+            assert await store.read(sizes) == [1]
+            assert await store.read(lambda tables: tables.responses.items("", 0)) == []
+            await store.write(put(2), answer=lambda: 2)
+            assert not store.failed
+
+    asyncio.run(main())
+
+
+def test_what_is_raised_by_a_unit_of_its_own_is_no_failure_of_the_store() -> None:
+    async def main() -> None:
+        async with asking() as store:
+            with pytest.raises(ValueError, match="said"):
+                await store.write(raising(ValueError("said")), answer=lambda: 1)
+            with pytest.raises(StoreError, match="readonly"):
+                await store.read(put(1))
+            assert not store.failed
+
+    asyncio.run(main())
+
+
+def test_a_busy_store_has_failed_when_patience_is_over_and_a_try_has_little(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> float:
+        with another(path) as db:
+            async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+                db.execute("BEGIN IMMEDIATE")
+                with pytest.raises(StoreBusy):
+                    await store.write(put(1), answer=lambda: 1)
+                assert store.failed
+                began = virtual_loop().time()
+                with pytest.raises(StoreBusy):
+                    await store.check()
+                db.execute("ROLLBACK")
+                return virtual_loop().time() - began
+
+    assert 1 <= run(main()) <= 1.06
+
+
+def test_what_was_asked_for_is_done_before_it_is_closed_and_nothing_after() -> None:
+    async def main() -> None:
+        lost = Lost()
+        tables = open_tables(MEMORY, 30)
+        found: list[list[int]] = []
+        store = Store(tables, lost)
+        gate = Gate()
+        held = store.read(gate)
+        written = [store.write(put(1)), store.write(lambda tables: found.append(sizes(tables)))]
+        store.post(put(2))
+        store.post(lambda tables: found.append(sizes(tables)))
+        gate.open()
+        await store.close()
+        assert all(future.done() for future in (held, *written))
+        assert found == [[1], [1, 2]]
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            sizes(tables)
+        for ask in (store.read, store.write):
+            with pytest.raises(StoreError, match="closed"):
+                ask(sizes)
+        store.post(sizes)
+        assert lost == [("the store is closed", 1)]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_one_that_nobody_asked_is_closed_as_well() -> None:
+    async def main() -> None:
+        tables = open_tables(MEMORY, 30)
+        await Store(tables, Lost()).close()
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            sizes(tables)
+
+    asyncio.run(main())
+
+
+def test_what_is_stuck_when_it_is_closed_is_tried_for_as_long_as_there_is_time(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main(frees_after: float) -> tuple[float, list[object], Lost]:
+        lost = Lost()
+        with another(path) as db:
+            async with asking_in_virtual_time(open_tables(str(path), 30), lost) as store:
+                loop = virtual_loop()
+                db.execute("BEGIN IMMEDIATE")
+                frees = loop.call_later(frees_after, db.execute, "ROLLBACK")
+                written = [store.write(put(1)), store.write(put(2), 0.5)]
+                store.post(put(3))
+                await asyncio.sleep(0.25)
+                await store.close(2.0)
+                frees.cancel()
+                return loop.time(), await asyncio.gather(*written, return_exceptions=True), lost
+
+    ended, came, lost = run(main(1.0))
+    assert 1.0 <= ended <= 1.06
+    assert came[0] is None and type(came[1]) is StoreBusy and lost == []
+    ended, came, lost = run(main(100.0))
+    assert 2.25 <= ended <= 2.31
+    assert type(came[0]) is StoreError and type(came[1]) is StoreBusy
+    assert lost == [("the store was closed before this could be done", 1)]
+
+
+def test_a_thread_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interface_module, "_GRACE", 0.01)
+
+    async def main() -> None:
+        lost = Lost()
+        store = Store(open_tables(MEMORY, 30), lost)
+        gate = Gate()
+        held = store.read(gate)
+        await gate.passed_by_nobody()
+        await store.close(0.0)
+        assert lost == [("the file could not be closed in time", 1)]
+        gate.open()
+        await held
+        await store.close()
+
+    asyncio.run(main())
+
+
+class Held:
+    """Something that must not be left behind."""
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _raise(tables: Tables) -> None:
+    raise ValueError("said")
+
+
+def _taking(held: Held, then: Callable[[Tables], object], tables: Tables) -> object:
+    return then(tables)
+
+
+Reference = weakref.ReferenceType[Held] | weakref.ReferenceType[asyncio.Future[object]]
+
+
+def _all_gone(left: list[Reference]) -> bool:
+    """As soon as the thread has turned to something else."""
+    return all(reference() is None for reference in left)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [put(1), put(FULL), _raise, sizes, lambda tables: tables.connection.execute("X")],
+    ids=["done", "full", "raised", "read", "failed"],
+)
+def test_nothing_is_left_of_a_unit_without_the_collector(then: Callable[[Tables], object]) -> None:
+    async def main() -> None:
+        async with asking(_small_disk()) as store:
+            for ask in (store.read, store.write):
+                for leave in (False, True):
+                    held = Held()
+                    future = ask(partial(_taking, held, then))
+                    left: list[Reference] = [weakref.ref(held), weakref.ref(future)]
+                    if leave:
+                        future.cancel()
+                    with suppress(StoreError, ValueError, asyncio.CancelledError):
+                        await future
+                    del held, future
+                    await comes_true(partial(_all_gone, left))
+            held = Held()
+            store.post(partial(_taking, held, then))
+            left = [weakref.ref(held)]
+            del held
+            await comes_true(partial(_all_gone, left))
+
+    with _without_collector():
+        asyncio.run(main())
