@@ -246,6 +246,25 @@ def test_what_is_read_passes_what_is_stuck_and_that_is_done_in_its_order(tmp_pat
     asyncio.run(main())
 
 
+def test_two_that_write_the_same_file_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+
+    async def keep(store: Store, name: str) -> None:
+        for turn in range(20):
+            assert all(await asyncio.gather(*(store.write(add(f"{name}-{turn}-{count}")) for count in range(5))))
+
+    def count(tables: Tables) -> int:
+        row = tables.connection.execute("SELECT count(*) FROM responses").fetchone()
+        return int(row[0])
+
+    async def main() -> None:
+        async with asking(open_tables(path, 30)) as one, asking(open_tables(path, 30)) as other:
+            await asyncio.gather(keep(one, "a"), keep(one, "b"), keep(other, "c"), keep(other, "d"))
+            assert await one.read(count) == await other.read(count) == 400
+
+    asyncio.run(main())
+
+
 def test_what_another_process_held_goes_on_when_that_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     held = (

@@ -42,8 +42,8 @@ _MOST_BYTES = 8 * 1024 * 1024
 class Store:
     """The store as one process asks it, from one loop.
 
-    `lost` is told in the loop why something was not kept that nobody waited for, and how many of it. `failed` says that
-    a write did, and that no answer was kept since.
+    `lost` is told in the loop why something was not kept that nobody waited for, and how many of it; `dropped` counts
+    the posts that found no room. `failed` says that a write did, and that no answer was kept since.
     """
 
     def __init__(
@@ -59,8 +59,9 @@ class Store:
         self._tried_size = _LEAST_TRIED
         self._posts = 0
         self._bytes = 0
-        # Posts that found no room since one did.
-        self._dropped = 0
+        # Posts that found no room since one did, and all of them.
+        self._refused = 0
+        self.dropped = 0
         self.failed = False
 
     def read(self, work: Callable[[Tables], T], patience: float = PATIENCE) -> asyncio.Future[T]:
@@ -113,13 +114,15 @@ class Store:
         """Write something down that nobody waits for; what has a `size` waits apart from what is small."""
         full = self._bytes + size > _MOST_BYTES if size else self._posts >= _MOST_POSTS
         if full:
-            self._dropped += 1
-            if self._dropped == 1:
+            self.dropped += 1
+            self._refused += 1
+            # The first one is told at once, the others when there is room again.
+            if self._refused == 1:
                 self._lost("too much waits to be kept", 1)
             return
-        if self._dropped > 1:
-            self._lost("too much waited to be kept", self._dropped - 1)
-        self._dropped = 0
+        if self._refused > 1:
+            self._lost("too much waited to be kept", self._refused - 1)
+        self._refused = 0
         loop = asyncio.get_running_loop()
         unit = Unit(work, self._told, writes=True, deadline=math.inf, loop=loop)
         unit.size = size
@@ -174,11 +177,6 @@ class Store:
             size = self._tried_size
             await self._asked(lambda tables: tables.try_answer(size), _LITTLE, writes=True, counts=False)
             await self._asked(Tables.take_back, _LITTLE, writes=True, counts=False)
-
-    @property
-    def dropped(self) -> int:
-        """How many posts found no room since one did."""
-        return self._dropped
 
     def is_working(self) -> bool:
         """Whether the thread is under way; not while it waits for another process."""

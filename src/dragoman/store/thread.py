@@ -224,8 +224,9 @@ class StoreThread:
         db = self._db
         try:
             if not self._only_reads:
-                db.execute("PRAGMA query_only = ON")
+                # Said first: what is taken for read only by mistake is made writable again.
                 self._only_reads = True
+                db.execute("PRAGMA query_only = ON")
             db.execute("BEGIN")
             done, error = self._attempt(unit.work)
             db.execute("COMMIT")
