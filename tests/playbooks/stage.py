@@ -391,6 +391,6 @@ def settled(stage: Stage) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", now)
         patch.setattr(writing, "time", now)
-        patch.setattr(database.open_store, "__defaults__", (now,))
+        patch.setattr(database.open_tables, "__defaults__", (now,))
         patch.setattr(mint, "secrets", SimpleNamespace(token_bytes=octets))
         yield
