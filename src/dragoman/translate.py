@@ -25,7 +25,7 @@ from dragoman.model.losses import Ledger, Loss
 from dragoman.model.parts import Extras, Part, Text
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Codec, Mint, Target
+from dragoman.protocols.codec import Asked, Codec, Mint, TargetModel
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.abilities import Abilities, Row, abilities_of
 from dragoman.rules.compaction import as_compaction, summarising
@@ -113,8 +113,10 @@ def translate_request(
         name = model or request.model
         label = outer.upstream if upstream is None else upstream
         known = abilities or abilities_of(outer.name, name, label, rows)
-        aim = Target(model=name, upstream=label, abilities=known)
-        encoded = outer.encode_request(summarising(request, ledger) if request.compacts else request, aim, ledger)
+        target_model = TargetModel(model=name, upstream=label, abilities=known)
+        encoded = outer.encode_request(
+            summarising(request, ledger) if request.compacts else request, target_model, ledger
+        )
         written = encode(encoded.body)
     except RecursionError:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
@@ -124,7 +126,7 @@ def translate_request(
         raise StrictError(ledger.losses)
     asked = Asked(
         request=request,
-        target=aim,
+        target=target_model,
         table=encoded.table,
         stops=encoded.stops,
         render_turn=outer.encode_turn,
@@ -314,7 +316,7 @@ def asked_by(request: TranslatedRequest | None, outer: Codec) -> Asked:
         raise DragomanError(f"the request was translated for {request.target}, the answer is read as {outer.name}")
     if request is not None and request.asked is not None:
         return request.asked
-    target = Target(model="", upstream=outer.upstream, abilities=abilities_of(outer.name, "", outer.upstream))
+    target = TargetModel(model="", upstream=outer.upstream, abilities=abilities_of(outer.name, "", outer.upstream))
     return Asked(
         request=Request(origin="", model="", include_usage=True),
         target=target,

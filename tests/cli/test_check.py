@@ -100,9 +100,9 @@ def test_live_tells_how_each_provider_answers(
         assert "echo" in settings.providers
         return [("echo", "openai-chat", True, "answers"), ("local", "anthropic-messages", ok, "said \x1b[2J")]
 
-    live = types.ModuleType("dragoman.gateway.live")
+    live = types.ModuleType("dragoman.gateway.live_check")
     vars(live)["check_live"] = check_live
-    monkeypatch.setitem(sys.modules, "dragoman.gateway.live", live)
+    monkeypatch.setitem(sys.modules, "dragoman.gateway.live_check", live)
     assert main(["check", "--live"]) == status
     lines = capfd.readouterr().out.splitlines()
     assert lines[-2] == "ok      echo   openai-chat         answers"

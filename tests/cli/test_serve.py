@@ -15,9 +15,9 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.cli.serve import _greet, curl_lines
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
-from dragoman.gateway.protection import protection_of
+from dragoman.gateway.access.protection import protection_of
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import clean, put_trusted
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.finding import ConfigFile, Origin
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigErrors
 from dragoman.providers.catalogue import ListedEndpoint, Listing

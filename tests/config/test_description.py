@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config.description import describe
-from dragoman.config.written import SECTIONS
+from dragoman.config.file_schema import SECTIONS
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import CATALOGUE, SECRET
 

@@ -9,9 +9,9 @@ import tomllib
 import pytest
 
 from dragoman.config.keys import digest_of, hash_text, new_key, read_hash, read_keys
-from dragoman.config.lines import Lines
 from dragoman.config.settings import Key
 from dragoman.config.tables import Problems, Table
+from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigError, ConfigErrors
 
 SECRET = "dgm_0123456789abcdef"

@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 
-from dragoman.config.lines import Lines
 from dragoman.config.rows import expected_of, read_rows
 from dragoman.config.tables import Problems, Table
+from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigErrors
 from dragoman.rules.abilities import Abilities, Row
 

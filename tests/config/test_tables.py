@@ -8,8 +8,8 @@ import pytest
 from msgspec import Struct
 
 from dragoman.config import values
-from dragoman.config.lines import Lines
 from dragoman.config.tables import Problems, Table, meant, nearest
+from dragoman.config.toml_lines import Lines
 from dragoman.config.values import Kind
 from dragoman.errors import ConfigErrors
 

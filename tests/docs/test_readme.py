@@ -17,7 +17,7 @@ import pytest
 
 from dragoman import TranslatedRequest
 from dragoman.config.finding import ConfigFile, Origin
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.providers.catalogue import catalogue
 

@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key, Limits, Route, Server, Settings, Timeouts
 from dragoman.gateway.app import App
-from dragoman.gateway.logs import Log
-from dragoman.gateway.metrics import Metrics
+from dragoman.gateway.processes.worker import server_limits
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
-from dragoman.gateway.worker import server_limits
 from dragoman.http.server import Server as HttpServer
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import Timeouts
-from dragoman.gateway import background
-from dragoman.gateway import patience as patience_module
+from dragoman.gateway.stored_responses import background
+from dragoman.gateway.stored_responses import store_retries as patience_module
 from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stream
 from tests.gateway.keeping_house import ended, on_loop, store_of, told
 from tests.gateway.says import comes_true, speaking
@@ -87,7 +87,7 @@ def test_what_only_refers_back_stands_in_no_line(tmp_path: Path, model: str, str
     with kept_in(tmp_path) as house:
         first = house.post("/v1/responses", {**body, "stream": False}).json()["id"]
         with held(tmp_path) as holder, asking(lambda: house.post("/v1/responses", body)) as waits:
-            patience = house.app.service.state.patience
+            patience = house.app.service.state.retries
             assert comes_true(lambda: patience.waited_for, PATIENCE)
             answer = house.post("/v1/responses", {**body, "previous_response_id": first, "store": False})
             assert answer.status == 200 and b'"completed"' in answer.body

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.cli import main
 from dragoman.config.settings import Route, Server, Settings, Timeouts
-from dragoman.gateway.live import check_live
+from dragoman.gateway.live_check import check_live
 from tests.gateway.clouds import (
     ACCESS,
     ACCOUNT,

@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage, Timeouts
-from dragoman.gateway import patience as module
+from dragoman.gateway.stored_responses import store_retries as module
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -125,7 +125,7 @@ def test_pitfall_438_an_answer_waits_for_a_busy_store_and_other_streams_go_on(
     body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
             other = house.post(
                 PATHS[MESSAGES], {**question(MESSAGES, CHAT, stream=True), "metadata": {"user_id": "ticking"}}
             )
@@ -198,7 +198,7 @@ def test_what_cannot_be_kept_is_not_told(
 
 def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept(tmp_path: Path) -> None:
     with kept_in(tmp_path) as house:
-        patience = house.app.service.state.patience
+        patience = house.app.service.state.retries
         body = {"model": "chat/served", "input": "ticking", "background": True, "stream": True}
         with asking(lambda: house.post("/v1/responses", body)) as told:
             assert comes_true(lambda: bool(house.app.service.state.background.running), PATIENCE)
@@ -271,7 +271,7 @@ def test_a_change_waits_for_a_busy_store(
         monkeypatch.setattr(module, "_PATIENCE", 0.3 if stays else PATIENCE)
         asked = len(house.provider.received)
         with held(tmp_path) as holder, asking(lambda: CHANGES[change](house, response, conversation)) as told:
-            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
             assert house.get(f"/v1/responses/{response}").status == 200
             if stays:
                 answer = told.result(PATIENCE)
@@ -289,7 +289,7 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(tmp_path: Path, free: b
     body = json.dumps({"model": "chat/served", "input": "ticking", "stream": True}).encode()
     head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
-        patience = house.app.service.state.patience
+        patience = house.app.service.state.retries
         with house.connect() as connection:
             connection.sendall(head.encode() + body)
             heard = b""
@@ -317,7 +317,7 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
     body = {"model": "chat/served", "input": "Hello.", "stream": True}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
 
             def stop() -> None:
                 house.app.service.draining = True
@@ -336,7 +336,7 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
 def test_a_gateway_that_stops_while_a_whole_answer_is_kept_says_that_it_was_not(tmp_path: Path) -> None:
     with kept_in(tmp_path) as house, held(tmp_path):
         with asking(lambda: house.post("/v1/responses", {"model": "chat/served", "input": "Hello."})) as told:
-            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
 
             def stop() -> None:
                 house.app.service.draining = True
@@ -355,7 +355,7 @@ def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_pat
     with kept_in(tmp_path, keys=keys) as house, held(tmp_path) as holder:
         alice = {"authorization": f"Bearer {keys[0]}"}
         with asking(lambda: house.post("/v1/responses", body, **alice)) as told:
-            assert comes_true(lambda: house.app.service.state.patience.waited_for, PATIENCE)
+            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
             assert not told.done()
             # A provider that was told not to keep it has nothing that could be noted.
             assert house.post("/v1/responses", {**body, "store": False}, **alice).status == 200

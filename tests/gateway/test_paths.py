@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway import paths
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Kind, is_plain, is_relayed, place_of
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, Kind, api_path_of, is_plain, is_relayed
 
 ENDPOINTS = {
     "/v1/messages": (Kind.CONVERSATION, MESSAGES),
@@ -23,7 +23,7 @@ ENDPOINTS = {
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_the_path_selects_the_endpoint_and_the_clients_protocol(path: str) -> None:
-    place = place_of(path)
+    place = api_path_of(path)
     assert (place.kind, place.protocol) == ENDPOINTS[path]
 
 
@@ -41,7 +41,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pasted_base_url_means_the_same_in_every_form(form: str) -> None:
-    place = place_of(FORMS[form])
+    place = api_path_of(FORMS[form])
     assert (place.kind, place.protocol, place.rest) == (Kind.CONVERSATION, MESSAGES, "/messages")
     assert place.methods == ("POST",)
 
@@ -57,7 +57,7 @@ def test_a_pasted_base_url_means_the_same_in_every_form(form: str) -> None:
 )
 def test_pitfall_209_the_family_in_the_path_decides_the_shape_of_the_list(path: str, protocol: str) -> None:
     # Without one the headers decide: "" says so.
-    assert place_of(path).protocol == protocol
+    assert api_path_of(path).protocol == protocol
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_pitfall_209_the_family_in_the_path_decides_the_shape_of_the_list(path: 
     ],
 )
 def test_a_models_name_keeps_its_slashes(path: str, rest: str) -> None:
-    place = place_of(path)
+    place = api_path_of(path)
     assert (place.kind, place.rest) == (Kind.MODEL, rest)
 
 
@@ -86,7 +86,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("path", OTHERS)
 def test_other_paths_of_an_api_belong_to_a_provider_and_have_its_envelope(path: str) -> None:
-    place = place_of(path)
+    place = api_path_of(path)
     assert (place.kind, place.protocol) == (Kind.OTHER, OTHERS[path])
 
 
@@ -102,7 +102,7 @@ KEPT = {
 
 @pytest.mark.parametrize("path", KEPT)
 def test_what_is_kept_has_paths_of_its_own(path: str) -> None:
-    place = place_of(path)
+    place = api_path_of(path)
     assert (place.kind, place.protocol) == (KEPT[path], RESPONSES)
     assert "POST" in place.methods
 
@@ -111,17 +111,17 @@ def test_what_is_kept_has_paths_of_its_own(path: str) -> None:
     "path", ["/favicon.ico", "/robots.txt", "/.env", "/admin", "/Messages", "*", "/v1messages", "/V1/messages"]
 )
 def test_what_belongs_to_nobody_goes_to_nobody(path: str) -> None:
-    assert place_of(path).kind is Kind.NOWHERE
+    assert api_path_of(path).kind is Kind.NOWHERE
 
 
 def test_paths_without_number_are_not_remembered() -> None:
     before = len(paths._KNOWN)
     for count in range(1000):
-        place_of(f"/v1/models/m{count}")
-        place_of(f"/v1/files/f{count}")
-        place_of(f"/v1/responses/r{count}")
-        place_of(f"/v1/conversations/c{count}")
-        place_of(f"/nowhere{count}")
+        api_path_of(f"/v1/models/m{count}")
+        api_path_of(f"/v1/files/f{count}")
+        api_path_of(f"/v1/responses/r{count}")
+        api_path_of(f"/v1/conversations/c{count}")
+        api_path_of(f"/nowhere{count}")
     assert len(paths._KNOWN) == before
 
 
@@ -129,7 +129,7 @@ def test_spellings_without_number_of_one_endpoint_are_remembered_within_a_limit(
     known = dict(paths._KNOWN)
     try:
         for count in range(2000):
-            assert place_of("/" * (count + 1) + "v1/messages").kind is Kind.CONVERSATION
+            assert api_path_of("/" * (count + 1) + "v1/messages").kind is Kind.CONVERSATION
         assert len(paths._KNOWN) == paths._KNOWN_LIMIT
     finally:
         paths._KNOWN.clear()
@@ -138,12 +138,12 @@ def test_spellings_without_number_of_one_endpoint_are_remembered_within_a_limit(
 
 @pytest.mark.parametrize("path", ["/v1/%63hat/completions", "/%76%31/chat/completions", "/v1/chat/%63ompletions"])
 def test_an_endpoint_has_no_second_name(path: str) -> None:
-    assert place_of(path).kind is Kind.CONVERSATION
+    assert api_path_of(path).kind is Kind.CONVERSATION
 
 
 @pytest.mark.parametrize("path", ["/v1/files/%2e%2e/x", "/v1/files/a%2Fb", "/v1/files/%zz", "/v1/files/a%20b"])
 def test_what_needs_its_escape_keeps_it(path: str) -> None:
-    assert place_of(path).rest == path.removeprefix("/v1")
+    assert api_path_of(path).rest == path.removeprefix("/v1")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_needs_its_escape_keeps_it(path: str) -> None:
 )
 def test_no_spelling_leads_past_the_owner_of_what_a_provider_keeps(path: str) -> None:
     # Some servers decode before they look, take no notice of case, or cut parameters off.
-    assert (place_of(path).kind, place_of(path).protocol) == (Kind.NOWHERE, RESPONSES)
+    assert (api_path_of(path).kind, api_path_of(path).protocol) == (Kind.NOWHERE, RESPONSES)
 
 
 COMPUTED = (

@@ -72,7 +72,7 @@ AIMS = {
 @pytest.mark.parametrize("case", AIMS)
 def test_a_name_leads_to(case: str) -> None:
     name, wanted, model = AIMS[case]
-    aim = routes(*LINES, defaults=DEFAULTS).aim(name, CHAT)
+    aim = routes(*LINES, defaults=DEFAULTS).target(name, CHAT)
     assert (aim.provider.name, aim.model) == (wanted, model)
 
 
@@ -80,20 +80,20 @@ def test_a_name_leads_to(case: str) -> None:
 def test_the_order_of_the_lines_means_nothing(order: int) -> None:
     found = routes(*LINES[::order], defaults=DEFAULTS)
     for name, wanted, model in AIMS.values():
-        aim = found.aim(name, CHAT)
+        aim = found.target(name, CHAT)
         assert (aim.provider.name, aim.model) == (wanted, model), name
 
 
 @pytest.mark.parametrize(("name", "model"), [("gpt-9", "gpt-9"), ("o1", "o1")])
 def test_the_catalogue_is_asked_last(name: str, model: str) -> None:
-    aim = routes(defaults=DEFAULTS).aim(name, CHAT)
+    aim = routes(defaults=DEFAULTS).target(name, CHAT)
     assert (aim.provider.name, aim.model) == ("openai", model)
 
 
 def test_prefix_and_suffix_of_a_pattern_do_not_overlap() -> None:
     with pytest.raises(UnknownModel):
-        routes(("ab*ba", "local/x")).aim("aba", CHAT)
-    assert routes(("ab*ba", "local/*")).aim("abba", CHAT).model == "abba"
+        routes(("ab*ba", "local/x")).target("aba", CHAT)
+    assert routes(("ab*ba", "local/*")).target("abba", CHAT).model == "abba"
 
 
 @pytest.mark.parametrize(
@@ -112,47 +112,47 @@ def test_the_star_is_filled(pattern: str, target: str, name: str, model: str) ->
 
 @pytest.mark.parametrize(("protocol", "endpoint"), [(CHAT, CHAT), (RESPONSES, RESPONSES), (MESSAGES, RESPONSES)])
 def test_the_clients_own_protocol_goes_first_then_the_preferred_one(protocol: str, endpoint: str) -> None:
-    assert routes().aim("openai/gpt-5.1", protocol).endpoint.protocol == endpoint
+    assert routes().target("openai/gpt-5.1", protocol).endpoint.protocol == endpoint
 
 
 @pytest.mark.parametrize("wanted", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
 def test_the_echo_speaks_the_protocol_that_the_name_asks_for(client: str, wanted: str) -> None:
-    aim = routes().aim(f"echo/text@{wanted}", client)
+    aim = routes().target(f"echo/text@{wanted}", client)
     assert (aim.model, aim.endpoint.protocol) == ("text", wanted)
 
 
 @pytest.mark.parametrize("name", ["echo/text@klingon", "echo/text@openai-chat@x", "echo/text@\x1b[2J"])
 def test_the_echo_says_what_it_speaks(name: str) -> None:
     with pytest.raises(UnknownModel, match="it speaks anthropic-messages, openai-chat, openai-responses") as caught:
-        routes().aim(name, CHAT)
+        routes().target(name, CHAT)
     assert str(caught.value).isprintable()
 
 
 def test_the_echo_needs_a_model_before_its_protocol() -> None:
     with pytest.raises(UnknownModel):
-        routes().aim("echo/@openai-chat", CHAT)
+        routes().target("echo/@openai-chat", CHAT)
 
 
 def test_a_name_with_an_at_sign_is_whole_elsewhere() -> None:
-    assert routes().aim("local/llama@openai-chat", CHAT).model == "llama@openai-chat"
+    assert routes().target("local/llama@openai-chat", CHAT).model == "llama@openai-chat"
 
 
 def test_an_unknown_name_is_told_its_nearest() -> None:
     with pytest.raises(UnknownModel, match=r"did you mean .*openai/gpt-5\.1"):
-        routes().aim("openia/gpt-5.1", CHAT)
+        routes().target("openia/gpt-5.1", CHAT)
     with pytest.raises(UnknownModel, match="did you mean fast"):
-        routes(*LINES[:2]).aim("fsat", CHAT)
+        routes(*LINES[:2]).target("fsat", CHAT)
 
 
 def test_a_slip_in_a_providers_name_is_told_the_provider_whatever_the_model() -> None:
     with pytest.raises(UnknownModel, match=r"did you mean openai/some-model\?"):
-        routes().aim("opnai/some-model", CHAT)
+        routes().target("opnai/some-model", CHAT)
 
 
 def test_an_unknown_name_without_neighbours_is_told_the_providers() -> None:
     with pytest.raises(UnknownModel, match="openai, anthropic, local, echo"):
-        routes().aim("zzzzzzzzzzzz", CHAT)
+        routes().target("zzzzzzzzzzzz", CHAT)
 
 
 HOSTILE = {
@@ -172,7 +172,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_name_gives_a_short_message_on_one_line(case: str) -> None:
     with pytest.raises(UnknownModel) as caught:
-        routes(*LINES[:-1], defaults=DEFAULTS).aim(HOSTILE[case], CHAT)
+        routes(*LINES[:-1], defaults=DEFAULTS).target(HOSTILE[case], CHAT)
     words = str(caught.value)
     assert words.isprintable()
     assert len(words) < 400
@@ -181,7 +181,7 @@ def test_a_hostile_name_gives_a_short_message_on_one_line(case: str) -> None:
 @pytest.mark.parametrize("case", [case for case in HOSTILE if case != "nothing"])
 def test_a_hostile_name_behind_a_provider_is_the_providers_to_judge(case: str) -> None:
     found = routes()
-    assert found.aim(f"local/{HOSTILE[case]}", CHAT).model == HOSTILE[case]
+    assert found.target(f"local/{HOSTILE[case]}", CHAT).model == HOSTILE[case]
     # What is remembered is bounded in number and in length.
     assert all(len(name) <= module._KNOWN_LENGTH for name, _ in found._known)
 
@@ -189,21 +189,21 @@ def test_a_hostile_name_behind_a_provider_is_the_providers_to_judge(case: str) -
 def test_names_without_number_do_not_fill_the_memory() -> None:
     found = routes()
     for count in range(2 * module._KNOWN_LIMIT + 10):
-        found.aim(f"local/m{count}", CHAT)
+        found.target(f"local/m{count}", CHAT)
     assert len(found._known) <= module._KNOWN_LIMIT
 
 
 def test_the_same_name_leads_clients_of_different_protocols_to_their_own_endpoints() -> None:
     found = routes()
     for protocol in (CHAT, RESPONSES, CHAT, RESPONSES):
-        assert found.aim("openai/gpt-5.1", protocol).endpoint.protocol == protocol
+        assert found.target("openai/gpt-5.1", protocol).endpoint.protocol == protocol
 
 
 def test_strictness_comes_with_the_line() -> None:
     line = Route(pattern="careful", provider="local", model="x", strict=True)
     found = Routes(Settings(providers=PROVIDERS, routes=(line,)))
-    assert found.aim("careful", CHAT).strict
-    assert not found.aim("local/x", CHAT).strict
+    assert found.target("careful", CHAT).strict
+    assert not found.target("local/x", CHAT).strict
 
 
 def test_listings_name_what_has_no_star() -> None:
@@ -225,4 +225,4 @@ def test_a_shown_name_is_cut() -> None:
     ],
 )
 def test_a_model_is_shown_without_region_and_account(model: str, told: str) -> None:
-    assert routes().aim(f"local/{model}", CHAT).shown == told
+    assert routes().target(f"local/{model}", CHAT).shown == told

@@ -6,9 +6,9 @@ import asyncio
 import io
 import json
 
-from dragoman.gateway.logs import Log
-from dragoman.gateway.metrics import Metrics
-from dragoman.gateway.record import Record
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells

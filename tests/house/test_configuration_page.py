@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.finding import ConfigFile, Origin
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
 from tools.configuration_page import EXAMPLES, PAGE, SECTIONS, Section, comments_of, page
 

@@ -70,9 +70,10 @@ def test_every_floor_is_on_the_map() -> None:
 def test_every_room_of_the_gateway_is_on_the_map_and_none_that_is_gone() -> None:
     _, _, behind = _architecture().partition("## The gateway's rooms")
     named = set(
-        re.findall(r"`([a-z_]+\.py)`", "\n".join(re.findall(r"^\| (`[^|]+) \|", behind.partition("\n## ")[0], re.M)))
+        re.findall(r"`([a-z_/]+\.py)`", "\n".join(re.findall(r"^\| (`[^|]+) \|", behind.partition("\n## ")[0], re.M)))
     )
-    assert named == {path.name for path in (SOURCES / "gateway").glob("*.py")} - {"__init__.py"}
+    rooms = (SOURCES / "gateway").rglob("*.py")
+    assert named == {str(path.relative_to(SOURCES / "gateway")) for path in rooms if path.name != "__init__.py"}
 
 
 def test_every_command_is_in_the_readme() -> None:

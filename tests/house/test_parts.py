@@ -33,7 +33,7 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason
-from dragoman.protocols.codec import Asked, Target
+from dragoman.protocols.codec import Asked, TargetModel
 from dragoman.protocols.registry import PROTOCOLS, codec_of
 from dragoman.rules.abilities import abilities_of
 from dragoman.rules.envelope import unseal
@@ -78,8 +78,8 @@ def said(body: JsonObject) -> bool:
     return MARK in text or any(MARK in str(found.data) for found in envelopes if found is not None)
 
 
-def target(protocol: str) -> Target:
-    return Target(model="m", upstream="elsewhere", abilities=abilities_of(protocol, "m", "elsewhere"))
+def target(protocol: str) -> TargetModel:
+    return TargetModel(model="m", upstream="elsewhere", abilities=abilities_of(protocol, "m", "elsewhere"))
 
 
 @pytest.mark.parametrize("protocol", [codec.name for codec in PROTOCOLS])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.http.intake import Intake, Refusal
+from dragoman.http.intake import Intake, RefusedMessage
 from dragoman.http.request import Request
 from dragoman.http.server import Server
 from tests.http.raw import LIMITS, Run, echo, on_both_loops, refuse, serving
@@ -243,7 +243,7 @@ def test_a_head_that_is_malformed_further_down_still_says_where_it_was_to_go(hea
         intake = Intake(Nobody(), Server(echo, refuse, LIMITS), "")
         intake.feed(b"POST /v1/messages?beta=true HTTP/1.1\r\n" + HOST + header + b"\r\n\r\n")
         refusal = intake.queue.pop()
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, RefusedMessage)
         assert (refusal.status, refusal.path) == (400, "/v1/messages")
 
     asyncio.run(main())
@@ -288,7 +288,7 @@ def understood(cuts: list[bytes]) -> list[tuple[object, ...]]:
         intake.feed(cut)
     found: list[tuple[object, ...]] = []
     for message in intake.queue:
-        if isinstance(message, Refusal):
+        if isinstance(message, RefusedMessage):
             found.append((message.status, message.message, message.path))
         else:
             failure = message.content.failure

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.http.phases import LIMITS as PHASES
-from dragoman.http.phases import Phase
+from dragoman.http.phases import ConnectionPhase
 from dragoman.http.request import Request
 from tests.http.raw import LIMITS, Run, on_both_loops, serving, until
 
@@ -18,8 +18,8 @@ GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 def test_only_a_handler_may_take_as_long_as_it_likes() -> None:
-    assert set(Phase) - set(PHASES) == {Phase.BUSY}
-    assert PHASES[Phase.CLOSING](LIMITS) == LIMITS.unread_timeout < LIMITS.idle_timeout
+    assert set(ConnectionPhase) - set(PHASES) == {ConnectionPhase.BUSY}
+    assert PHASES[ConnectionPhase.CLOSING](LIMITS) == LIMITS.unread_timeout < LIMITS.idle_timeout
 
 
 class Flood:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import ClientError
-from dragoman.http.request import Request, Target
+from dragoman.http.request import Request, RequestTarget
 from tests.http.raw import LIMITS, Run, on_both_loops, serving, until
 
 GET = b"GET /g HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -317,4 +317,4 @@ def test_replying_out_of_order_is_a_mistake() -> None:
 
 def test_a_target_that_is_no_http_url_is_refused() -> None:
     with pytest.raises(ClientError):
-        Target(b"file:///etc")
+        RequestTarget(b"file:///etc")

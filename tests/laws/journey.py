@@ -10,7 +10,7 @@ from hypothesis import settings
 from dragoman.model.events import Event
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.protocols.codec import Asked, Codec, Mint, Target
+from dragoman.protocols.codec import Asked, Codec, Mint, TargetModel
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.abilities import abilities_of
 from dragoman.rules.toolnames import ToolTable
@@ -82,9 +82,9 @@ def parsed(body: JsonObject) -> JsonObject:
     return decode_object(encode(body))
 
 
-def home(codec: Codec, model: str) -> Target:
+def home(codec: Codec, model: str) -> TargetModel:
     """A target of a request that stays in its own protocol."""
-    return Target(model=model, upstream=codec.upstream, abilities=abilities_of(codec.name, model, codec.upstream))
+    return TargetModel(model=model, upstream=codec.upstream, abilities=abilities_of(codec.name, model, codec.upstream))
 
 
 def events_of(protocol: str, stream: bytes, asking: Asked | None = None) -> list[Event]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.model.events import Event, Failed, OrderCheck, Phase
+from dragoman.model.events import Event, Failed, OrderCheck, StreamPhase
 from dragoman.model.losses import Ledger
 from dragoman.rules.serial import Serializer
 from dragoman.translate import translate_response
@@ -34,8 +34,8 @@ def in_order(events: list[Event]) -> None:
     for event in events:
         order(event)
         sink(event)
-    assert order.phase is Phase.OVER
-    assert serial.phase is Phase.OVER
+    assert order.phase is StreamPhase.OVER
+    assert serial.phase is StreamPhase.OVER
 
 
 def sdk_raises(client: str, stream: bytes) -> bool:

@@ -26,14 +26,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.config.finding import fingerprint
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
-from dragoman.gateway.binding import bind, listen
-from dragoman.gateway.configuration import Duty
-from dragoman.gateway.logs import Log
-from dragoman.gateway.protection import bound_host, protection_at_start
-from dragoman.gateway.worker import Worker
+from dragoman.gateway.access.protection import bound_host, protection_at_start
+from dragoman.gateway.processes.binding import bind, listen
+from dragoman.gateway.processes.followed_config import Duty
+from dragoman.gateway.processes.worker import Worker
+from dragoman.gateway.records.logs import Log
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import named
 

@@ -14,9 +14,9 @@ from dragoman.model.events import (
     PartEnded,
     PartGrew,
     PartStarted,
-    Phase,
     Started,
     Stopped,
+    StreamPhase,
     TextDelta,
     UsageReported,
 )
@@ -45,7 +45,7 @@ def test_legal(events: list[Event]) -> None:
     check = OrderCheck()
     for event in events:
         check(event)
-    assert check.phase is Phase.OVER
+    assert check.phase is StreamPhase.OVER
 
 
 @pytest.mark.parametrize(

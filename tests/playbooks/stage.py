@@ -24,10 +24,10 @@ from dragoman import __version__, mint
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import Unreachable, UpstreamError
 from dragoman.gateway.app import App
-from dragoman.gateway.logs import Log
-from dragoman.gateway.metrics import Metrics, render
+from dragoman.gateway.processes.worker import server_limits
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics, render
 from dragoman.gateway.service import Service
-from dragoman.gateway.worker import server_limits
 from dragoman.http import writing
 from dragoman.http.client import Client, write_head
 from dragoman.http.connection import Connection

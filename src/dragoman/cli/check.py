@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Route, Settings
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import Provider
@@ -75,7 +75,7 @@ def _listed(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
 
 def _live(settings: Settings) -> int:
     # The gateway is needed for this alone.
-    from dragoman.gateway.live import check_live
+    from dragoman.gateway.live_check import check_live
 
     outcomes = asyncio.run(check_live(settings))
     width = max((len(provider) for provider, _, _, _ in outcomes), default=0)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from dragoman.cli import documents
 from dragoman.cli.trust import file_to_read
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback, read_url
 from dragoman.errors import ConfigError, DragomanError

@@ -6,7 +6,7 @@ import argparse
 
 from dragoman.cli import documents
 from dragoman.config.keys import hash_text, new_key
-from dragoman.config.lines import dotted
+from dragoman.config.toml_lines import dotted
 from dragoman.config.values import is_name
 from dragoman.errors import DragomanError
 from dragoman.wire.json import encode_text

@@ -13,7 +13,7 @@ from msgspec import Struct
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import Listing, catalogue

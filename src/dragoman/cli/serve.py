@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
+from dragoman.config.file_schema import SERVER
 from dragoman.config.finding import ConfigFile, Origin
 from dragoman.config.keys import read_hash
-from dragoman.config.reading import read_settings
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
 from dragoman.config.values import Kind, address_to_call, is_loopback
-from dragoman.config.written import SERVER
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from dragoman.gateway.protection import Protection
+    from dragoman.gateway.access.protection import Protection
 
 _SHOWN_MODELS = 6
 _WIDTH = 100
@@ -56,11 +56,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     # Here, so that the other commands start without a server's modules.
-    from dragoman.gateway.binding import bind
-    from dragoman.gateway.configuration import Duty
-    from dragoman.gateway.logs import Log
-    from dragoman.gateway.protection import bound_host, protection_at_start
-    from dragoman.gateway.serving import serve
+    from dragoman.gateway.access.protection import bound_host, protection_at_start
+    from dragoman.gateway.processes.binding import bind
+    from dragoman.gateway.processes.followed_config import Duty
+    from dragoman.gateway.processes.supervisor import serve
+    from dragoman.gateway.records.logs import Log
 
     # Nobody can be told to read again before anything was read.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

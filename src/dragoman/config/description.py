@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dragoman.config.environment import is_literal
-from dragoman.config.lines import dotted
-from dragoman.config.written import NO_KEY, SECTIONS
+from dragoman.config.file_schema import NO_KEY, SECTIONS
+from dragoman.config.toml_lines import dotted
 from dragoman.providers.catalogue import Listing
 
 # What is told in words of its own; other members of a provider's table are told as they are.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dragoman.config.file_schema import PROTOCOL_NAMES
 from dragoman.config.providers import Report, Told, assemble
 from dragoman.config.settings import Route
-from dragoman.config.written import PROTOCOL_NAMES
 from dragoman.mock.answers.models import echo_models
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Endpoint, Provider

@@ -8,7 +8,7 @@ import secrets
 import string
 from collections.abc import Mapping
 
-from dragoman.config import written
+from dragoman.config import file_schema
 from dragoman.config.environment import secret
 from dragoman.config.settings import Key
 from dragoman.config.tables import Table
@@ -54,8 +54,8 @@ def read_keys(table: Table, environ: Mapping[str, str]) -> tuple[tuple[Key, ...]
     for name, member in table.tables().items():
         if not is_name(name):
             table.complain(name, "cannot name a key", "use letters, digits, hyphens, dots and underscores")
-        member.refuse_others(written.KEY)
-        told = member.fill(written.KeyTable, written.KEY)
+        member.refuse_others(file_schema.KEY)
+        told = member.fill(file_schema.KeyTable, file_schema.KEY)
         digest, length = _digest(member, told, environ)
         if digest is None:
             continue
@@ -68,7 +68,7 @@ def read_keys(table: Table, environ: Mapping[str, str]) -> tuple[tuple[Key, ...]
     return tuple(keys.values()), tuple(short)
 
 
-def _digest(member: Table, told: written.KeyTable, environ: Mapping[str, str]) -> tuple[bytes | None, int | None]:
+def _digest(member: Table, told: file_schema.KeyTable, environ: Mapping[str, str]) -> tuple[bytes | None, int | None]:
     """The digest of one key, and the key's length where it is known."""
     if member.has("key") == member.has("hash"):
         problem = "has both key and hash" if member.has("key") else "has neither key nor hash"

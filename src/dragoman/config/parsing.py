@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable
 
-from dragoman.config.lines import KeyPath, Lines, dotted
+from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.errors import ConfigError, ConfigErrors
 
 # Where tomllib says its place; newer Pythons tell it in attributes, but in the text as well.

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from dragoman.config import written
+from dragoman.config import file_schema
 from dragoman.config.environment import header_value, resolved, secret, visible
-from dragoman.config.lines import dotted
+from dragoman.config.file_schema import NO_KEY, ProviderTable
 from dragoman.config.rows import read_rows
 from dragoman.config.tables import Table, nearest
+from dragoman.config.toml_lines import dotted
 from dragoman.config.values import Kind, is_loopback, is_name, read_text
-from dragoman.config.written import NO_KEY, ProviderTable
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Endpoint, Provider
@@ -57,9 +57,9 @@ def read_provider(
         )
     listing = catalogue.get(name) or _alike(table, catalogue)
     options = option_names(listing)
-    table.refuse_others((*written.PROVIDER, "rows", *options))
+    table.refuse_others((*file_schema.PROVIDER, "rows", *options))
     told = Told(
-        table=table.fill(ProviderTable, written.PROVIDER),
+        table=table.fill(ProviderTable, file_schema.PROVIDER),
         options={option: value for option in options if (value := table.take(option, _OPTION)) is not None},
         rows=read_rows(table),
     )
@@ -165,7 +165,7 @@ def _endpoints(table: ProviderTable, listing: Listing | None, note: Report) -> t
         known |= table.base_url
     protocols = table.protocol or tuple(known)
     if not protocols:
-        note("protocol", "is missing", f"name what it speaks: {', '.join(written.PROTOCOL_NAMES)}")
+        note("protocol", "is missing", f"name what it speaks: {', '.join(file_schema.PROTOCOL_NAMES)}")
     if isinstance(table.base_url, str):
         known = _spread(table.base_url, protocols, known, note)
     elif table.base_url is None and not known:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dragoman.config import written
-from dragoman.config.lines import dotted
+from dragoman.config import file_schema
 from dragoman.config.settings import Route
 from dragoman.config.tables import Table, meant
+from dragoman.config.toml_lines import dotted
 from dragoman.config.values import found, shown
 from dragoman.providers.catalogue import Listing
 
@@ -33,16 +33,16 @@ def _target(models: Table, pattern: str, value: object) -> tuple[str | None, boo
         problem = f"expected a target in quotes or a table, found {found(value)}"
         models.complain(pattern, problem, 'for example "claude-*" = "anthropic/*"')
         return None, False
-    if "to" not in value and not set(value) & set(written.ROUTE):
+    if "to" not in value and not set(value) & set(file_schema.ROUTE):
         # `gpt-5.1 = …` without quotes is a table called gpt-5 to TOML.
         inner = ".".join((pattern, *list(value)[:1]))
         models.complain(pattern, "is a table without to", f'put names with dots in quotes: "{inner}" = …')
         return None, False
     line = models.table(pattern)
-    line.refuse_others(written.ROUTE)
-    told = line.fill(written.RouteTable, written.ROUTE)
+    line.refuse_others(file_schema.ROUTE)
+    told = line.fill(file_schema.RouteTable, file_schema.ROUTE)
     if not line.has("to"):
-        line.complain("to", "is missing", f"for example to = {written.ROUTE['to'].example}")
+        line.complain("to", "is missing", f"for example to = {file_schema.ROUTE['to'].example}")
     return told.to, told.strict
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.config import written
+from dragoman.config import file_schema
+from dragoman.config.file_schema import RowTable
 from dragoman.config.tables import Table
 from dragoman.config.values import found
-from dragoman.config.written import RowTable
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.abilities import Abilities, Row, abilities_of
@@ -33,11 +33,11 @@ def read_rows(provider: Table) -> tuple[Row, ...]:
 
 
 def _row(table: Table) -> Row | None:
-    table.refuse_others(written.ROW)
-    told = table.fill(RowTable, written.ROW)
+    table.refuse_others(file_schema.ROW)
+    told = table.fill(RowTable, file_schema.ROW)
     for name in ("protocol", "changes"):
         if not table.has(name):
-            table.complain(name, "is missing", f"for example {name} = {written.ROW[name].example}")
+            table.complain(name, "is missing", f"for example {name} = {file_schema.ROW[name].example}")
     if told.protocol is None or told.changes is None:
         return None
     changes = table.table("changes")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from dragoman.config.lines import KeyPath, Lines, dotted
+from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.config.values import Kind, found
 from dragoman.errors import ConfigError, ConfigErrors
 

@@ -39,7 +39,7 @@ class Kind(Enum):
     NOWHERE = "nowhere"
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ApiPath(Struct, frozen=True, kw_only=True):
     """An endpoint: `protocol` is the client's dialect, and `rest` the path behind the prefixes."""
 
     kind: Kind
@@ -86,13 +86,13 @@ _OTHERS = frozenset(
     }
 )
 # Everything a conversation is asked under, found without taking the path apart.
-_KNOWN: dict[str, Place] = {}
+_KNOWN: dict[str, ApiPath] = {}
 _KNOWN_LIMIT = 256
 # Kinds with paths without number, which are not worth keeping.
 _MANY = frozenset({Kind.OTHER, Kind.NOWHERE, Kind.MODEL, Kind.STORED, Kind.CONVERSATIONS})
 
 
-def place_of(path: str) -> Place:
+def api_path_of(path: str) -> ApiPath:
     """The endpoint that a path means; one that is none of ours is another path of some provider's."""
     known = _KNOWN.get(path)
     if known is None:
@@ -102,7 +102,7 @@ def place_of(path: str) -> Place:
     return known
 
 
-def _read(path: str) -> Place:
+def _read(path: str) -> ApiPath:
     segments = [_plain(segment) for segment in path.split("/") if segment]
     depth = len(segments)
     family = ""
@@ -115,19 +115,19 @@ def _read(path: str) -> Place:
     found = _ENDPOINTS.get(rest)
     if found is not None:
         kind, protocol, methods = found
-        return Place(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
+        return ApiPath(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
     if rest.startswith(_MODELS):
-        return Place(kind=Kind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
+        return ApiPath(kind=Kind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
     for start, kind in _BELOW.items():
         if rest.startswith(start):
-            return Place(kind=kind, protocol=RESPONSES, rest=rest, methods=("GET", "HEAD", "POST", "DELETE"))
+            return ApiPath(kind=kind, protocol=RESPONSES, rest=rest, methods=("GET", "HEAD", "POST", "DELETE"))
     if _hides_state(rest):
-        return Place(kind=Kind.NOWHERE, protocol=RESPONSES, rest=rest)
+        return ApiPath(kind=Kind.NOWHERE, protocol=RESPONSES, rest=rest)
     # Without a prefix only what is known to be of an API goes to a provider: browsers ask for icons.
     named = len(segments) < depth or (segments and segments[0] in _OTHERS)
     if not named:
-        return Place(kind=Kind.NOWHERE, protocol=family, rest=rest)
-    return Place(kind=Kind.OTHER, protocol=family or _family_of(rest), rest=rest)
+        return ApiPath(kind=Kind.NOWHERE, protocol=family, rest=rest)
+    return ApiPath(kind=Kind.OTHER, protocol=family or _family_of(rest), rest=rest)
 
 
 def _hides_state(rest: str) -> bool:

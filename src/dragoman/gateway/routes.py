@@ -27,7 +27,7 @@ class UnknownModel(DragomanError):
     """A model name that leads nowhere; the words name the nearest ones."""
 
 
-class Aim(Struct, frozen=True, kw_only=True):
+class Target(Struct, frozen=True, kw_only=True):
     """Whom a request goes to."""
 
     provider: Provider
@@ -55,9 +55,9 @@ class Routes:
         self._patterns = _longest_first(settings.routes)
         self._defaults = _longest_first(settings.defaults)
         self._plain_defaults = {route.pattern: route for route in settings.defaults if "*" not in route.pattern}
-        self._known: dict[tuple[str, str], Aim] = {}
+        self._known: dict[tuple[str, str], Target] = {}
 
-    def aim(self, name: str, protocol: str) -> Aim:
+    def target(self, name: str, protocol: str) -> Target:
         """Find the target of a model's name for a client of a protocol."""
         known = self._known.get((name, protocol))
         if known is None:
@@ -72,7 +72,7 @@ class Routes:
         """The names without patterns, for listings."""
         return list(self._exact)
 
-    def _find(self, name: str, protocol: str) -> Aim:
+    def _find(self, name: str, protocol: str) -> Target:
         route = self._exact.get(name)
         if route is None:
             first, slash, rest = name.partition("/")
@@ -86,7 +86,7 @@ class Routes:
         model, endpoint = self._endpoint(provider, model, protocol)
         if not model:
             raise UnknownModel(self._unknown(name))
-        return Aim(provider=provider, endpoint=endpoint, model=model, strict=route.strict)
+        return Target(provider=provider, endpoint=endpoint, model=model, strict=route.strict)
 
     def _endpoint(self, provider: Provider, model: str, protocol: str) -> tuple[str, Endpoint]:
         if provider.transport != "echo":

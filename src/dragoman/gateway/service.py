@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from dragoman.config.settings import Settings
 from dragoman.errors import TimedOut
-from dragoman.gateway.access import Guard
-from dragoman.gateway.client_address import networks
-from dragoman.gateway.logs import Log
-from dragoman.gateway.metrics import Metrics
-from dragoman.gateway.record import Record
-from dragoman.gateway.redaction import Redactor
+from dragoman.gateway.access.client_address import networks
+from dragoman.gateway.access.guard import Guard
+from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.records.record import Record
 from dragoman.gateway.routes import Routes
-from dragoman.gateway.state import State, notes_ids
+from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
 from dragoman.http.client import Client
 from dragoman.http.flight import Call, Flight
 from dragoman.mint import random_token, system_mint
@@ -36,7 +36,7 @@ class Service:
         settings: Settings,
         metrics: Metrics,
         log: Log,
-        state: State | None = None,
+        state: StoredState | None = None,
         *,
         guard: Guard | None = None,
         former: Service | None = None,
@@ -44,7 +44,7 @@ class Service:
         self.settings = settings
         self.metrics = metrics
         self.log = metrics.log = log
-        self.state = state or State(settings.storage, log)
+        self.state = state or StoredState(settings.storage, log)
         self.notes_ids = notes_ids(settings)
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)

@@ -12,8 +12,8 @@ from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING
 
 from dragoman.errors import ClientError
-from dragoman.http.intake import Intake, Refusal
-from dragoman.http.phases import CUT, LIMITS, READING, Phase
+from dragoman.http.intake import Intake, RefusedMessage
+from dragoman.http.phases import CUT, LIMITS, READING, ConnectionPhase
 from dragoman.http.request import Request
 from dragoman.http.sockets import LARGE_READ, unarrived
 from dragoman.http.writing import CLOSE, CONTINUE, compose, length_line
@@ -35,7 +35,7 @@ class Inbound(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.loop = asyncio.get_running_loop()
-        self.phase = Phase.FRESH
+        self.phase = ConnectionPhase.FRESH
         self.since = self.loop.time()
         self.transport: asyncio.Transport
         self.intake: Intake
@@ -77,7 +77,7 @@ class Inbound(asyncio.Protocol):
             if len(self.backlog) > BACKLOG:
                 self.hold()
             return
-        if self.phase is Phase.BODY:
+        if self.phase is ConnectionPhase.BODY:
             self.since = self.loop.time()
         self._read(data)
         if len(data) > LARGE_READ and not self.holding and not self.closing:
@@ -136,7 +136,7 @@ class Inbound(asyncio.Protocol):
         elif self.paused:
             self.transport.abort()
         else:
-            self._enter(Phase.CLOSING)
+            self._enter(ConnectionPhase.CLOSING)
             self.transport.close()
 
     def hold(self) -> None:
@@ -156,13 +156,13 @@ class Inbound(asyncio.Protocol):
         """Wait for the client's body."""
         if proceed:
             self.send(CONTINUE)
-        self._enter(Phase.BODY)
+        self._enter(ConnectionPhase.BODY)
         self.release()
 
     def body_waited(self) -> None:
         """Wait for the handler again."""
-        if self.phase is Phase.BODY:
-            self._enter(Phase.BUSY)
+        if self.phase is ConnectionPhase.BODY:
+            self._enter(ConnectionPhase.BUSY)
 
     def too_much(self) -> None:
         """Close rather than read an endless rest, at the latest after the reply."""
@@ -176,7 +176,7 @@ class Inbound(asyncio.Protocol):
     def retire(self) -> None:
         """Close if nothing is under way, else after the reply."""
         self.retiring = True
-        if self.phase in (Phase.FRESH, Phase.IDLE, Phase.REST) and not self.closing:
+        if self.phase in (ConnectionPhase.FRESH, ConnectionPhase.IDLE, ConnectionPhase.REST) and not self.closing:
             self._close()
 
     def stop(self) -> None:
@@ -188,7 +188,7 @@ class Inbound(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """See whether a limit has passed."""
-        if self.phase is Phase.BUSY:
+        if self.phase is ConnectionPhase.BUSY:
             return
         limit = LIMITS[self.phase](self.server.limits)
         if self.phase in READING:
@@ -205,20 +205,20 @@ class Inbound(asyncio.Protocol):
 
     # The rest is its own business.
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: ConnectionPhase) -> None:
         self.phase = phase
         self.since = self.loop.time()
 
-    def _settle(self, phase: Phase) -> None:
+    def _settle(self, phase: ConnectionPhase) -> None:
         """Enter a phase, or stay in it without counting anew; a client that was never heard stays fresh."""
-        if self.phase is not phase and not (phase is Phase.IDLE and self.phase is Phase.FRESH):
+        if self.phase is not phase and not (phase is ConnectionPhase.IDLE and self.phase is ConnectionPhase.FRESH):
             self._enter(phase)
 
     def _expire(self) -> None:
         """Do what the table says about a passed limit."""
-        if self.phase is Phase.HEAD:
-            self._refuse(Refusal(status=408, message="the headers did not come in time"))
-        elif self.phase is Phase.BODY:
+        if self.phase is ConnectionPhase.HEAD:
+            self._refuse(RefusedMessage(status=408, message="the headers did not come in time"))
+        elif self.phase is ConnectionPhase.BODY:
             if self.current is not None:
                 self.current.closes = True
                 self.current.content.fail(ClientError(408, "the request body did not come in time"))
@@ -264,7 +264,7 @@ class Inbound(asyncio.Protocol):
         if self.current is not None or self.closing or (intake.incoming is not None and not intake.queue):
             return
         if self.paused:
-            self._settle(Phase.IDLE)
+            self._settle(ConnectionPhase.IDLE)
         elif intake.queue:
             message = intake.queue.popleft()
             if isinstance(message, Request):
@@ -278,11 +278,11 @@ class Inbound(asyncio.Protocol):
         elif self.retiring and not intake.in_head:
             self._close()
         else:
-            self._settle(Phase.HEAD if intake.in_head else Phase.IDLE)
+            self._settle(ConnectionPhase.HEAD if intake.in_head else ConnectionPhase.IDLE)
             self.release()
 
     def _begin(self, request: Request) -> None:
-        self.phase = Phase.BUSY
+        self.phase = ConnectionPhase.BUSY
         self.current = request
         self.serving = False
         self.server.busy += 1
@@ -346,12 +346,12 @@ class Inbound(asyncio.Protocol):
             self._close()
         elif not request.content.complete:
             request.content.discard()
-            self._enter(Phase.REST)
+            self._enter(ConnectionPhase.REST)
             self.release()
         else:
             self._turn()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: RefusedMessage) -> None:
         """Reply to a message that the handler never sees, and close."""
         headers, body = self.server.refuse(refusal.status, refusal.message, refusal.path)
         head = compose(refusal.status, headers, CLOSE + length_line(len(body)))
@@ -364,10 +364,10 @@ class Inbound(asyncio.Protocol):
         self.closing = True
         self.backlog.clear()
         if (self.intake.incoming is None and not self.intake.stray) or not self.transport.can_write_eof():
-            self._enter(Phase.CLOSING)
+            self._enter(ConnectionPhase.CLOSING)
             self.transport.close()
         else:
-            self._enter(Phase.LINGER)
+            self._enter(ConnectionPhase.LINGER)
             self.release()
             self.transport.write_eof()
 
@@ -377,7 +377,7 @@ class Inbound(asyncio.Protocol):
             return
         self.gone = True
         self.closing = True
-        self._enter(Phase.CLOSING)
+        self._enter(ConnectionPhase.CLOSING)
         request = self.current
         if request is not None:
             if not request.ended:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from dragoman.errors import ClientError
 from dragoman.http.body import Body, Source
 from dragoman.http.flight import HeaderList
-from dragoman.http.request import Channel, Request, Target
+from dragoman.http.request import Channel, Request, RequestTarget
 
 if TYPE_CHECKING:
     from dragoman.http.server import Server
@@ -37,7 +37,7 @@ class Owner(Channel, Source, Protocol):
     """The connection that requests answer to and bodies come from."""
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class RefusedMessage(Struct, frozen=True, kw_only=True):
     """A message that the handler never sees; `mute` if its reply must have no body."""
 
     status: int
@@ -53,7 +53,7 @@ class Intake:
         self.owner = owner
         self.server = server
         self.peer = peer
-        self.queue: deque[Request | Refusal] = deque()
+        self.queue: deque[Request | RefusedMessage] = deque()
         # The message whose body is being read, and whether a head has begun and is not complete.
         self.incoming: Request | None = None
         self.in_head = False
@@ -149,7 +149,7 @@ class Intake:
         else:
             # A head that is too large or malformed further down still says where it was to go.
             path = self._path or self._url.decode("latin-1").partition("?")[0]
-            self.queue.append(Refusal(status=error.status, message=error.message, path=path, mute=mute))
+            self.queue.append(RefusedMessage(status=error.status, message=error.message, path=path, mute=mute))
         self.in_head = False
 
     def _refused(self, status: int, message: str) -> ClientError:
@@ -257,11 +257,11 @@ class Intake:
             closes=not parser.should_keep_alive(),
         )
 
-    def _target(self, method: str) -> Target:
+    def _target(self, method: str) -> RequestTarget:
         if method == "CONNECT":
             raise self._refused(405, "this is no proxy")
         try:
-            target = Target(self._url)
+            target = RequestTarget(self._url)
         except ClientError as error:
             self._failure = (error.status, error.message)
             raise

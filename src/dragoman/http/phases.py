@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LINGER_TIME = 2.0
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection waits for."""
 
     FRESH = "fresh"
@@ -41,16 +41,16 @@ class Phase(Enum):
     CLOSING = "closing"
 
 
-LIMITS: dict[Phase, Callable[[ServerLimits], float]] = {
-    Phase.FRESH: lambda limits: limits.header_timeout,
-    Phase.IDLE: lambda limits: limits.idle_timeout,
-    Phase.HEAD: lambda limits: limits.header_timeout,
-    Phase.BODY: lambda limits: limits.body_timeout,
-    Phase.REST: lambda limits: limits.body_timeout,
-    Phase.LINGER: lambda limits: LINGER_TIME,
-    Phase.CLOSING: lambda limits: limits.unread_timeout,
+LIMITS: dict[ConnectionPhase, Callable[[ServerLimits], float]] = {
+    ConnectionPhase.FRESH: lambda limits: limits.header_timeout,
+    ConnectionPhase.IDLE: lambda limits: limits.idle_timeout,
+    ConnectionPhase.HEAD: lambda limits: limits.header_timeout,
+    ConnectionPhase.BODY: lambda limits: limits.body_timeout,
+    ConnectionPhase.REST: lambda limits: limits.body_timeout,
+    ConnectionPhase.LINGER: lambda limits: LINGER_TIME,
+    ConnectionPhase.CLOSING: lambda limits: limits.unread_timeout,
 }
 # Phases in which a client that still reads its reply is not silent.
-READING = frozenset({Phase.IDLE, Phase.LINGER, Phase.CLOSING})
+READING = frozenset({ConnectionPhase.IDLE, ConnectionPhase.LINGER, ConnectionPhase.CLOSING})
 # Phases that have nothing after them.
-CUT = frozenset({Phase.LINGER, Phase.CLOSING})
+CUT = frozenset({ConnectionPhase.LINGER, ConnectionPhase.CLOSING})

@@ -29,7 +29,7 @@ class Channel(Protocol):
         ...
 
 
-class Target:
+class RequestTarget:
     """A request's target taken apart: `authority` is that of an absolute form, "" for the usual form."""
 
     __slots__ = ("authority", "path", "query")
@@ -77,7 +77,7 @@ class Request:
         channel: Channel,
         *,
         method: str,
-        target: Target,
+        target: RequestTarget,
         headers: HeaderList,
         content: Body,
         peer: str,

@@ -112,7 +112,7 @@ class Heartbeat(Struct, frozen=True):
 Event: TypeAlias = Started | PartStarted | PartGrew | PartEnded | UsageReported | Stopped | Ended | Failed | Heartbeat
 
 
-class Phase(Enum):
+class StreamPhase(Enum):
     """Where a stream stands."""
 
     FRESH = "fresh"
@@ -122,21 +122,21 @@ class Phase(Enum):
 
 
 # (phase, event) -> next phase; what is not in the table is illegal.
-ORDERS: dict[tuple[Phase, type], Phase] = {
-    (Phase.FRESH, Started): Phase.RUNNING,
-    (Phase.FRESH, Failed): Phase.OVER,
-    (Phase.FRESH, Heartbeat): Phase.FRESH,
-    (Phase.RUNNING, PartStarted): Phase.RUNNING,
-    (Phase.RUNNING, PartGrew): Phase.RUNNING,
-    (Phase.RUNNING, PartEnded): Phase.RUNNING,
-    (Phase.RUNNING, UsageReported): Phase.RUNNING,
-    (Phase.RUNNING, Heartbeat): Phase.RUNNING,
-    (Phase.RUNNING, Stopped): Phase.STOPPED,
-    (Phase.RUNNING, Failed): Phase.OVER,
-    (Phase.STOPPED, UsageReported): Phase.STOPPED,
-    (Phase.STOPPED, Heartbeat): Phase.STOPPED,
-    (Phase.STOPPED, Ended): Phase.OVER,
-    (Phase.STOPPED, Failed): Phase.OVER,
+ORDERS: dict[tuple[StreamPhase, type], StreamPhase] = {
+    (StreamPhase.FRESH, Started): StreamPhase.RUNNING,
+    (StreamPhase.FRESH, Failed): StreamPhase.OVER,
+    (StreamPhase.FRESH, Heartbeat): StreamPhase.FRESH,
+    (StreamPhase.RUNNING, PartStarted): StreamPhase.RUNNING,
+    (StreamPhase.RUNNING, PartGrew): StreamPhase.RUNNING,
+    (StreamPhase.RUNNING, PartEnded): StreamPhase.RUNNING,
+    (StreamPhase.RUNNING, UsageReported): StreamPhase.RUNNING,
+    (StreamPhase.RUNNING, Heartbeat): StreamPhase.RUNNING,
+    (StreamPhase.RUNNING, Stopped): StreamPhase.STOPPED,
+    (StreamPhase.RUNNING, Failed): StreamPhase.OVER,
+    (StreamPhase.STOPPED, UsageReported): StreamPhase.STOPPED,
+    (StreamPhase.STOPPED, Heartbeat): StreamPhase.STOPPED,
+    (StreamPhase.STOPPED, Ended): StreamPhase.OVER,
+    (StreamPhase.STOPPED, Failed): StreamPhase.OVER,
 }
 
 
@@ -144,7 +144,7 @@ class OrderCheck:
     """Runs events through the table; for tests and debugging."""
 
     def __init__(self, *, serial: bool = False) -> None:
-        self.phase = Phase.FRESH
+        self.phase = StreamPhase.FRESH
         self._serial = serial
         self._open: set[int] = set()
         self._seen: set[int] = set()

@@ -20,7 +20,7 @@ from dragoman.rules.toolnames import ToolTable
 from dragoman.wire.sse import Frame
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class TargetModel(Struct, frozen=True, kw_only=True):
     """Whom a request is written for: the model's name there, the provider's label, and what both can do."""
 
     model: str
@@ -51,7 +51,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     """
 
     request: Request
-    target: Target
+    target: TargetModel
     table: ToolTable
     stops: tuple[str, ...] = ()
     render_turn: Callable[[tuple[Part, ...]], list[JsonObject]] | None = None
@@ -117,7 +117,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     path: str
     recognises: Callable[[JsonObject], bool]
     decode_request: Callable[[JsonObject], Request]
-    encode_request: Callable[[Request, Target, Ledger], Encoded]
+    encode_request: Callable[[Request, TargetModel, Ledger], Encoded]
     # The relay's repairs of a request in its own bytes (mapping.md §1, rule 1): what was minted for another issuer is
     # cut out (a compaction that nobody else can read is refused, V9), and for one retry after a rejected proof all
     # sealed reasoning (V11), None if there is none.

@@ -14,7 +14,7 @@ from dragoman.model.parts import HostedCall, HostedKind, HostedResult, Part, Tex
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages import CODEC, NAME
-from dragoman.protocols.codec import Asked, Encoded, Mint, Target
+from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
 from dragoman.rules.abilities import abilities_of
 from dragoman.rules.serial import Serializer
 from dragoman.rules.toolnames import ToolTable
@@ -27,9 +27,9 @@ MANUAL = "claude-sonnet-4-5"
 OTHER = "some-model"
 
 
-def target(model: str = ADAPTIVE, upstream: str = "anthropic") -> Target:
+def target(model: str = ADAPTIVE, upstream: str = "anthropic") -> TargetModel:
     """A provider of this protocol."""
-    return Target(model=model, upstream=upstream, abilities=abilities_of(NAME, model, upstream))
+    return TargetModel(model=model, upstream=upstream, abilities=abilities_of(NAME, model, upstream))
 
 
 def plain(value: JsonObject) -> JsonObject:

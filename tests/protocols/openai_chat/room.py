@@ -14,7 +14,7 @@ from dragoman.model.parts import Part
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
-from dragoman.protocols.codec import Asked, Encoded, Mint, Target
+from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.rules.abilities import abilities_of
 from dragoman.rules.toolnames import ToolTable, Wrapped
@@ -26,10 +26,10 @@ C = "openai-chat"
 R = "openai-responses"
 
 
-def target(model: str = "m", upstream: str = "", **changes: object) -> Target:
+def target(model: str = "m", upstream: str = "", **changes: object) -> TargetModel:
     """A provider of this protocol."""
     known = abilities_of(C, model, upstream)
-    return Target(model=model, upstream=upstream, abilities=replace(known, **changes))
+    return TargetModel(model=model, upstream=upstream, abilities=replace(known, **changes))
 
 
 def mint() -> Mint:
@@ -71,7 +71,7 @@ def assistant(*parts: Part) -> Message:
     return Message(role=Role.ASSISTANT, parts=parts)
 
 
-def written(request: Request, to: Target | None = None) -> tuple[JsonObject, Ledger, Encoded]:
+def written(request: Request, to: TargetModel | None = None) -> tuple[JsonObject, Ledger, Encoded]:
     """A request as this protocol's provider gets it, through JSON once, with the losses."""
     ledger = Ledger()
     encoded = CODEC.encode_request(request, to or target(), ledger)

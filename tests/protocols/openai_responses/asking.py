@@ -10,7 +10,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.codec import Asked, Encoded, Mint, Target
+from dragoman.protocols.codec import Asked, Encoded, Mint, TargetModel
 from dragoman.protocols.openai_responses import CODEC, NAME
 from dragoman.rules.abilities import Abilities, abilities_of
 from dragoman.rules.serial import Serializer
@@ -24,11 +24,11 @@ SUFFIX = "AbCdEfGhIjKlMnOpQrStUvWx"
 MINT = Mint(token=lambda length: SUFFIX[:length], now=lambda: 1_700_000_000)
 
 
-def target(**changes: JsonValue) -> Target:
+def target(**changes: JsonValue) -> TargetModel:
     """OpenAI's own endpoint, with other abilities where a test says so."""
     known = abilities_of(NAME, "gpt-5", "openai")
     members = {name: object.__getattribute__(known, name) for name in Abilities.__struct_fields__}
-    return Target(model="gpt-5", upstream="openai", abilities=Abilities(**{**members, **changes}))
+    return TargetModel(model="gpt-5", upstream="openai", abilities=Abilities(**{**members, **changes}))
 
 
 def decoded(body: JsonObject) -> Request:
@@ -84,7 +84,7 @@ def asked_here(body: JsonObject | None = None) -> Asked:
     """A client of this protocol asked a provider of another."""
     return Asked(
         request=CODEC.decode_request({"model": "alias", "input": "hi", **(body or {})}),
-        target=Target(model="claude", upstream="anthropic", abilities=Abilities()),
+        target=TargetModel(model="claude", upstream="anthropic", abilities=Abilities()),
         table=ToolTable(),
         origin=MESSAGES,
     )

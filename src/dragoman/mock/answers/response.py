@@ -16,7 +16,7 @@ from dragoman.model.parts import Part, Refusal, Thinking, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.shapes import STOP_WORDS
-from dragoman.protocols.codec import Asked, Mint, Target
+from dragoman.protocols.codec import Asked, Mint, TargetModel
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.abilities import abilities_of
 from dragoman.rules.ids import legacy_call_id
@@ -80,7 +80,9 @@ def _stop(found: Cut, request: Request) -> Stop:
 def asked_of(request: Request) -> Asked:
     """What the answer is written against: the question, in the protocol that it was asked in."""
     protocol = request.origin
-    target = Target(model=request.model, upstream=UPSTREAM, abilities=abilities_of(protocol, request.model, UPSTREAM))
+    target = TargetModel(
+        model=request.model, upstream=UPSTREAM, abilities=abilities_of(protocol, request.model, UPSTREAM)
+    )
     return Asked(
         request=request,
         target=target,

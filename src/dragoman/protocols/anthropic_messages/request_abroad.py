@@ -22,13 +22,13 @@ from dragoman.protocols.anthropic_messages.shapes import (
 )
 from dragoman.protocols.anthropic_messages.tools_abroad import Offers, encode_tools
 from dragoman.protocols.anthropic_messages.turns import (
-    Conversation,
+    MessageList,
     encode_conversation,
     in_tool_loop_without_thinking,
     shortened,
 )
 from dragoman.protocols.anthropic_messages.writing import Writing
-from dragoman.protocols.codec import Encoded, Target
+from dragoman.protocols.codec import Encoded, TargetModel
 from dragoman.rules.extras import refuse_demands
 from dragoman.rules.moderation import refuse_blocking
 from dragoman.rules.schemas import for_anthropic
@@ -41,7 +41,7 @@ _LONG = ("12h", "24h")
 _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 
 
-def encode_request(said: Request, target: Target, ledger: Ledger) -> Encoded:
+def encode_request(said: Request, target: TargetModel, ledger: Ledger) -> Encoded:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
     refuse_demands(said)
     request = effective(said)
@@ -94,7 +94,7 @@ def _put_tools(offers: Offers, choice: JsonObject | None, body: JsonObject, writ
         body["tool_choice"] = choice
 
 
-def _objection(choice: JsonObject | None, cap: int, conversation: Conversation, writing: Writing) -> str | None:
+def _objection(choice: JsonObject | None, cap: int, conversation: MessageList, writing: Writing) -> str | None:
     """Why manual thinking is off.
 
     It goes with neither a forced choice (§8) nor a tool loop without reasoning (V5) nor a prefill (T6).
@@ -109,7 +109,7 @@ def _objection(choice: JsonObject | None, cap: int, conversation: Conversation, 
     return "off, because nothing is generated" if cap == 0 else None
 
 
-def _encode_format(output: OutputFormat, config: JsonObject, conversation: Conversation, writing: Writing) -> None:
+def _encode_format(output: OutputFormat, config: JsonObject, conversation: MessageList, writing: Writing) -> None:
     """The form of the answer: a schema the provider enforces (Z1), else an instruction (F2)."""
     ledger = writing.ledger
     writing.drop(output.extras, ("output",))

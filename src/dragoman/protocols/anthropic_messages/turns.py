@@ -17,7 +17,7 @@ from dragoman.protocols.anthropic_messages.parts_abroad import encode_call, enco
 from dragoman.protocols.anthropic_messages.response import decode_turn
 from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
 from dragoman.protocols.anthropic_messages.writing import Writing
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.rules.conversation import Turn, TurnKind, arrange
 from dragoman.rules.instructions import tagged
 from dragoman.rules.seals import opens
@@ -27,7 +27,7 @@ _INSTRUCTIONS = (TurnKind.SYSTEM, TurnKind.DEVELOPER)
 _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USER
 
 
-class Conversation:
+class MessageList:
     """The messages while they are built, oldest first."""
 
     __slots__ = ("_open", "_role", "messages", "spoke_last", "system")
@@ -63,11 +63,11 @@ class Conversation:
                     message["content"] = only["text"]
 
 
-def encode_conversation(request: Request, writing: Writing) -> Conversation:
+def encode_conversation(request: Request, writing: Writing) -> MessageList:
     """Instructions and messages of a request."""
     _drop_extras(request.messages, writing)
     turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=partial(_restored, writing.target))
-    conversation = Conversation()
+    conversation = MessageList()
     _encode_instructions(request.instructions, conversation, writing)
     leading = 0
     while leading < len(turns) and turns[leading].kind in _INSTRUCTIONS:
@@ -119,7 +119,7 @@ def _drop_extras(messages: tuple[Message, ...], writing: Writing) -> None:
             neutral = extras if len(writing.ledger) == before else None
 
 
-def _restored(target: Target, turn: Seal) -> tuple[Part, ...] | None:
+def _restored(target: TargetModel, turn: Seal) -> tuple[Part, ...] | None:
     """The parts of a sealed turn that this provider issued (V1)."""
     blocks = turn.body.get("blocks")
     if not opens(turn, NAME, target.model, target.abilities) or not isinstance(blocks, list):
@@ -136,13 +136,13 @@ def shortened(blocks: JsonList) -> JsonValue:
     return blocks
 
 
-def _encode_instructions(instructions: tuple[Text, ...], conversation: Conversation, writing: Writing) -> None:
+def _encode_instructions(instructions: tuple[Text, ...], conversation: MessageList, writing: Writing) -> None:
     for index, text in enumerate(instructions):
         if text.text.strip():
             conversation.system.append(encode_part(text, ("instructions", index), writing, by_user=True))
 
 
-def _encode_leading(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+def _encode_leading(turn: Turn, conversation: MessageList, writing: Writing) -> None:
     for part, at in zip(turn.parts, turn.places, strict=True):
         block = encode_part(part, at, writing, by_user=True)
         if block is None:
@@ -152,7 +152,7 @@ def _encode_leading(turn: Turn, conversation: Conversation, writing: Writing) ->
         conversation.system.append(block)
 
 
-def _encode_user(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+def _encode_user(turn: Turn, conversation: MessageList, writing: Writing) -> None:
     content = conversation.content("user")
     for index, part in enumerate(turn.parts):
         if type(part) is Text and is_plain(part):
@@ -163,14 +163,14 @@ def _encode_user(turn: Turn, conversation: Conversation, writing: Writing) -> No
             content.append(block)
 
 
-def _encode_results(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+def _encode_results(turn: Turn, conversation: MessageList, writing: Writing) -> None:
     content = conversation.content("user")
     for index, part in enumerate(turn.parts):
         assert isinstance(part, ToolResult)
         content.append(encode_result(part, turn.places[index], writing))
 
 
-def _encode_assistant(turn: Turn, conversation: Conversation, writing: Writing) -> None:
+def _encode_assistant(turn: Turn, conversation: MessageList, writing: Writing) -> None:
     content: JsonList | None = None
     for index, part in enumerate(turn.parts):
         kind = type(part)
@@ -191,7 +191,7 @@ def _encode_assistant(turn: Turn, conversation: Conversation, writing: Writing) 
         content.append(block)
 
 
-def _encode_late(turn: Turn, following: TurnKind | None, conversation: Conversation, writing: Writing) -> None:
+def _encode_late(turn: Turn, following: TurnKind | None, conversation: MessageList, writing: Writing) -> None:
     """An instruction said late stays at its place: as it is where that is legal, else as tagged user text (I1)."""
     if not turn.parts:
         return
@@ -226,14 +226,14 @@ def _late_blocks(turn: Turn, writing: Writing) -> JsonList:
     return [block for block in blocks if block is not None]
 
 
-def _is_legal(following: TurnKind | None, conversation: Conversation, writing: Writing) -> bool:
+def _is_legal(following: TurnKind | None, conversation: MessageList, writing: Writing) -> bool:
     """After a user turn, and last or followed by an assistant turn; several in a row are one section."""
     if not writing.target.abilities.late_system:
         return False
     return conversation.spoke_last == "user" and following in (None, TurnKind.ASSISTANT)
 
 
-def _repair_ends(conversation: Conversation, writing: Writing, *, leads: bool) -> None:
+def _repair_ends(conversation: MessageList, writing: Writing, *, leads: bool) -> None:
     ledger = writing.ledger
     messages = conversation.messages
     for message in messages:
@@ -272,7 +272,7 @@ def _opens_compacted(message: JsonObject) -> bool:
     return isinstance(content, list) and bool(content) and _type(content[0]) == "compaction"
 
 
-def _speak_first(conversation: Conversation, writing: Writing) -> None:
+def _speak_first(conversation: MessageList, writing: Writing) -> None:
     """Nothing but instructions: the last of them becomes the user's message (T5)."""
     if not conversation.system:
         conversation.messages.append(_filler())

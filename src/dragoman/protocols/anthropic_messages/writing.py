@@ -8,7 +8,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.model.parts import CacheMark, Extras
 from dragoman.protocols.anthropic_messages.shapes import CACHE_MARKS_LIMIT, NAME
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.rules.abilities import ID_RULES
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.ids import call_id
@@ -39,7 +39,7 @@ class Writing:
         "target",
     )
 
-    def __init__(self, target: Target, ledger: Ledger) -> None:
+    def __init__(self, target: TargetModel, ledger: Ledger) -> None:
         self.target = target
         self.ledger = ledger
         self.table = ToolTable()

@@ -19,7 +19,7 @@ from dragoman.model.request import (
     Updates,
 )
 from dragoman.model.tools import ToolSpec
-from dragoman.protocols.codec import Encoded, Target
+from dragoman.protocols.codec import Encoded, TargetModel
 from dragoman.protocols.openai_chat.results_apart import told_apart
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
 from dragoman.protocols.openai_chat.tools_abroad import (
@@ -60,7 +60,7 @@ def _put(body: JsonObject, key: str, value: JsonValue) -> None:
         body[key] = value
 
 
-def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
+def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> Encoded:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
     return _Writer(request, target, ledger).encode()
 
@@ -68,7 +68,7 @@ def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
 class _Writer:
     """One request of another protocol on its way to a provider of this one."""
 
-    def __init__(self, request: Request, target: Target, ledger: Ledger) -> None:
+    def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
         refuse_demands(request)
         if request.prewarm:
             raise RefusedError(Feature.PREWARM.value, "prewarm", "this provider has no cache pre-warming")

@@ -6,7 +6,7 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Seal, Thinking, ToolCall
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.proofs import call_proof, hang, is_proof, matches, stand_in
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_echo
 from dragoman.protocols.openai_chat.shapes import NAME, REASONING_FIELDS
@@ -27,7 +27,7 @@ class Echo:
 
     __slots__ = ("_in_turn", "_kept", "_ledger", "_proofs", "_target")
 
-    def __init__(self, target: Target, ledger: Ledger, *, in_turn: bool) -> None:
+    def __init__(self, target: TargetModel, ledger: Ledger, *, in_turn: bool) -> None:
         self._target = target
         self._ledger = ledger
         self._in_turn = in_turn

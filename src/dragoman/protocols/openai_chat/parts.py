@@ -26,7 +26,7 @@ from dragoman.model.parts import (
     Thinking,
     Url,
 )
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.reasoning import content_parts
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, FILE_ISSUER, NAME, PDF
 from dragoman.rules.extras import drop_extras, foreign_text
@@ -284,7 +284,7 @@ def is_plain(part: Text) -> bool:
 class PartEncoder:
     """Writes another protocol's content for a provider of this one, with what is lost (mapping.md §6)."""
 
-    def __init__(self, target: Target, ledger: Ledger) -> None:
+    def __init__(self, target: TargetModel, ledger: Ledger) -> None:
         self._target = target
         self._ledger = ledger
         self.breakpoints = target.abilities.breakpoints

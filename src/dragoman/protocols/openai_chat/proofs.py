@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Part, Seal, Thinking, ThinkingKind
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.shapes import BESIDE, NAME
 from dragoman.rules import ids
 
@@ -82,7 +82,7 @@ def without_proof(call: JsonObject, proof: JsonObject) -> JsonObject:
     return rest
 
 
-def proof_part(call_id: str, proof: JsonObject, target: Target) -> Thinking:
+def proof_part(call_id: str, proof: JsonObject, target: TargetModel) -> Thinking:
     """The part that carries a proof through a client; an empty id means the message itself."""
     body: JsonObject = {"call_id": call_id, **proof}
     seal = Seal(origin=NAME, kind="call", body=body, model=target.model, upstream=target.upstream)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Part, Refusal, Seal, Text, Thinking, ThinkingKind, ToolCall
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.details import (
     Blocks,
     Details,
@@ -140,7 +140,7 @@ def read_structured(message: Fields) -> Structured:
 _STRUCTURED = frozenset({DETAILS, BLOCKS, ITEMS, OPAQUE, BESIDE})
 
 
-def text_seal(said: Said | None, text: str, beside: Structured = NOTHING, target: Target | None = None) -> Seal:
+def text_seal(said: Said | None, text: str, beside: Structured = NOTHING, target: TargetModel | None = None) -> Seal:
     """The seal under which this protocol's own reasoning returns to its issuer."""
     body: JsonObject = {"field": said.field if said is not None else _field(beside), "text": text}
     if said is not None and said.also is not None:
@@ -174,7 +174,7 @@ def _field(beside: Structured) -> str:
     return BLOCKS if beside.blocks else ITEMS if beside.items else OPAQUE
 
 
-def decode_answer(message: Fields, target: Target) -> Thinking | None:
+def decode_answer(message: Fields, target: TargetModel) -> Thinking | None:
     """The reasoning of a provider's answer that stands beside its content, as one part."""
     said = read_said(message)
     beside = read_structured(message)
@@ -186,7 +186,7 @@ def decode_answer(message: Fields, target: Target) -> Thinking | None:
     return sealed_text(said, text, beside, target)
 
 
-def sealed_text(said: Said | None, text: str, beside: Structured, target: Target | None = None) -> Thinking:
+def sealed_text(said: Said | None, text: str, beside: Structured, target: TargetModel | None = None) -> Thinking:
     """Reasoning under a seal of this protocol."""
     kind = ThinkingKind.FULL if text else ThinkingKind.WITHHELD
     return Thinking(text=text, kind=kind, seal=text_seal(said, text, beside, target))

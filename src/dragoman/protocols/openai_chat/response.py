@@ -19,7 +19,7 @@ from dragoman.model.parts import (
     ToolCall,
 )
 from dragoman.model.response import Response, StopReason
-from dragoman.protocols.codec import Asked, Mint, Target
+from dragoman.protocols.codec import Asked, Mint, TargetModel
 from dragoman.protocols.openai_chat.answers import (
     Spoken,
     client_name,
@@ -241,7 +241,7 @@ def _says_call(call: Fields, forms: list[Fields], ledger: Ledger) -> bool:
     return False
 
 
-def _split(part: Text | Thinking, target: Target) -> list[Text | Thinking]:
+def _split(part: Text | Thinking, target: TargetModel) -> list[Text | Thinking]:
     """Text with the reasoning that it begins with, where a server writes it so (V8)."""
     if not isinstance(part, Text):
         return [part]
@@ -266,7 +266,7 @@ def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:
     return owner.optional_list(key)
 
 
-def _decode_content(owner: Fields, target: Target, ledger: Ledger) -> list[Text | Thinking]:
+def _decode_content(owner: Fields, target: TargetModel, ledger: Ledger) -> list[Text | Thinking]:
     """An answer's content: text, in whatever form, and the thinking that stands in it."""
     content = owner.raw("content")
     if content is None or isinstance(content, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import Seal
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.details import (
     Blocks,
     Details,
@@ -95,7 +95,7 @@ class ThinkingRun:
         self._said += said if isinstance(said, list) else [said] if said is not None else []
         return text
 
-    def seal(self, target: Target) -> Seal:
+    def seal(self, target: TargetModel) -> Seal:
         """The seal under which this reasoning returns to the provider."""
         beside = Structured(
             details=self._details.merged(),

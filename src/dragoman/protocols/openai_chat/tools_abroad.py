@@ -23,7 +23,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC
 from dragoman.protocols.openai_chat.tools import MODE_WORDS, write_custom, write_search
 from dragoman.rules.branches import typed_branches
@@ -46,7 +46,7 @@ class EncodedTools(Struct, kw_only=True):
 class ToolEncoder:
     """Writes another protocol's tools for a provider of this one."""
 
-    def __init__(self, request: Request, target: Target, ledger: Ledger) -> None:
+    def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
         self._origin = request.origin
         self._target = target
         self._abilities = target.abilities
@@ -203,7 +203,7 @@ class ToolEncoder:
         self._tools.search = write_search(tool)
 
 
-def encode_choice(choice: ToolChoice, tools: EncodedTools, target: Target, ledger: Ledger) -> JsonValue:
+def encode_choice(choice: ToolChoice, tools: EncodedTools, target: TargetModel, ledger: Ledger) -> JsonValue:
     """`tool_choice` for a provider of this protocol (mapping.md §8)."""
     drop_extras(choice.extras, ("tool_choice",), ledger)
     if not target.abilities.forced_choice and is_forced(choice):
@@ -252,7 +252,7 @@ def is_forced(choice: ToolChoice) -> bool:
     return choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED, ChoiceMode.HOSTED) or choice.required
 
 
-def _encode_ref(ref: ToolRef, tools: EncodedTools, target: Target) -> JsonObject | None:
+def _encode_ref(ref: ToolRef, tools: EncodedTools, target: TargetModel) -> JsonObject | None:
     table = tools.table
     entry = table.entry(ref.name, ref.namespace) if ref.name else table.entry(ref.kind)
     if entry is None:

@@ -22,7 +22,7 @@ from dragoman.model.parts import (
     ToolCall,
     ToolResult,
 )
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.echo_written import NOT_ISSUED, Echo, turns_with_calls
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
@@ -52,7 +52,7 @@ _JSON = InputForm.JSON
 class TurnEncoder:
     """Writes the arranged turns of another protocol's request as messages."""
 
-    def __init__(self, target: Target, table: ToolTable, ledger: Ledger) -> None:
+    def __init__(self, target: TargetModel, table: ToolTable, ledger: Ledger) -> None:
         self._target = target
         self._abilities = target.abilities
         self._table = table

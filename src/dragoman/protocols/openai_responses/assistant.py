@@ -21,7 +21,7 @@ from dragoman.model.parts import (
     Thinking,
     ToolCall,
 )
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_responses import hosted
 from dragoman.protocols.openai_responses.output import lifted
 from dragoman.protocols.openai_responses.parts import InputWriter, encode_annotations
@@ -51,7 +51,9 @@ _TEXT, _JSON = InputForm.TEXT, InputForm.JSON
 class AssistantWriter:
     """Writes assistant turns: items in the order of their parts, adjacent text of one message sharing one item."""
 
-    def __init__(self, target: Target, ledger: Ledger, table: ToolTable, content: InputWriter, items: JsonList) -> None:
+    def __init__(
+        self, target: TargetModel, ledger: Ledger, table: ToolTable, content: InputWriter, items: JsonList
+    ) -> None:
         self._target = target
         self._abilities = target.abilities
         self._ledger = ledger

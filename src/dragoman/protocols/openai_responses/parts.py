@@ -28,7 +28,7 @@ from dragoman.model.parts import (
     Text,
     Url,
 )
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_responses.shapes import FILE_ISSUER, NAME, UPSTREAM
 from dragoman.rules.extras import drop_extras, foreign_text
 from dragoman.wire.fields import Fields
@@ -313,7 +313,7 @@ def _audio(part: Audio) -> JsonObject:
 class InputWriter:
     """Writes the parts of user content and of tool outputs for one provider, and what could not be said."""
 
-    def __init__(self, target: Target, ledger: Ledger) -> None:
+    def __init__(self, target: TargetModel, ledger: Ledger) -> None:
         self._target = target
         self._ledger = ledger
 

@@ -23,7 +23,7 @@ from dragoman.model.request import (
     ThinkingMode,
     Updates,
 )
-from dragoman.protocols.codec import Encoded, Target
+from dragoman.protocols.codec import Encoded, TargetModel
 from dragoman.protocols.openai_responses.shapes import (
     INCLUDE_ENCRYPTED,
     INCLUDE_LOGPROBS,
@@ -50,7 +50,7 @@ _NO_REASONING = Reasoning()
 _NO_UPDATES = Updates()
 
 
-def encode_request(request: Request, target: Target, ledger: Ledger) -> Encoded:
+def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> Encoded:
     """Write a request by the mapping."""
     return _Writer(request, target, ledger).write()
 
@@ -73,7 +73,7 @@ class _Writer:
 
     __slots__ = ("_body", "_ledger", "_messages", "_request", "_said", "_target")
 
-    def __init__(self, said: Request, target: Target, ledger: Ledger) -> None:
+    def __init__(self, said: Request, target: TargetModel, ledger: Ledger) -> None:
         for demand in said.demands:
             # Moderation is the one demand that both OpenAI protocols can meet.
             if demand.feature is not Feature.MODERATION:

@@ -23,7 +23,6 @@ from dragoman.model.parts import (
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses import hosted
-from dragoman.protocols.openai_responses.echo import TIERS, finish, response_object
 from dragoman.protocols.openai_responses.failure import failure_of
 from dragoman.protocols.openai_responses.output import (
     ItemBuilder,
@@ -39,6 +38,7 @@ from dragoman.protocols.openai_responses.output import (
     text_part,
 )
 from dragoman.protocols.openai_responses.parts import encode_annotations
+from dragoman.protocols.openai_responses.response_object import TIERS, finish, response_object
 from dragoman.protocols.openai_responses.shapes import (
     CONTENT_FILTER,
     FAILED,

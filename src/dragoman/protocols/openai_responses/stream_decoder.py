@@ -19,11 +19,11 @@ from dragoman.model.parts import Part, Refusal
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses.failure import failed_frames, failure_of
-from dragoman.protocols.openai_responses.growing import GrowingItems
-from dragoman.protocols.openai_responses.growing_call import GrowingCall
-from dragoman.protocols.openai_responses.growing_item import GrowingItem, Telling
-from dragoman.protocols.openai_responses.growing_message import GrowingMessage
-from dragoman.protocols.openai_responses.growing_reasoning import GrowingReasoning
+from dragoman.protocols.openai_responses.open_call import OpenCall
+from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem
+from dragoman.protocols.openai_responses.open_items import OpenItems
+from dragoman.protocols.openai_responses.open_message import OpenMessage
+from dragoman.protocols.openai_responses.open_reasoning import OpenReasoning
 from dragoman.protocols.openai_responses.response import CANCELLED, cancelled, decode_stop
 from dragoman.protocols.openai_responses.shapes import (
     CUSTOM_CALL,
@@ -52,9 +52,9 @@ class StreamDecoder:
     def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
         self._ledger = ledger
         self._halves = Halves(ledger)
-        self._telling = Telling(asked, mint, ledger)
-        self._unknowns = self._telling.unknowns
-        self._items = GrowingItems(self._telling)
+        self._context = ItemContext(asked, mint, ledger)
+        self._unknowns = self._context.unknowns
+        self._items = OpenItems(self._context)
         self._by_id = self._items.by_id
         self._by_index = self._items.by_index
         self._started = False
@@ -72,7 +72,7 @@ class StreamDecoder:
             # An event without data is some servers' sign of life.
             return self.close() if said else []
         out: list[Event] = []
-        self._telling.out = out
+        self._context.out = out
         try:
             try:
                 # As `Halves.read` does it, without one call more for every event.
@@ -113,9 +113,9 @@ class StreamDecoder:
         """The stream ended without a terminal event: the answer is cut."""
         if self._over:
             return []
-        self._telling.out = []
+        self._context.out = []
         self._fail(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=ENDED_EARLY))
-        return self._telling.out
+        return self._context.out
 
     def broken(self, failure: Failure) -> bytes:
         """The error of a stream that was relayed up to here, numbered on from its last frame (§21)."""
@@ -158,7 +158,7 @@ class StreamDecoder:
         if type(response) is dict:
             self._response = response
         fields = Fields(self._response)
-        self._telling.out.append(
+        self._context.out.append(
             Started(
                 id=label(fields, "id", self._ledger) or "",
                 model=label(fields, "model", self._ledger) or "",
@@ -181,25 +181,25 @@ class StreamDecoder:
             # The event says it, whether or not the answer repeats it.
             response = {**response, "status": INCOMPLETE}
         self._begin(event)
-        telling = self._telling
+        context = self._context
         self._items.finish_all(response.get("output"))
         self._halves.close()
         usage = self._counted(response)
         if usage is not None:
-            telling.out.append(UsageReported(usage))
+            context.out.append(UsageReported(usage))
         counted: JsonValue = response.get("tool_usage")
         if usage is not None and usage.web_searches is not None:
-            counted = without_searches(counted, home=telling.reader.home) or None
+            counted = without_searches(counted, home=context.reader.home) or None
         self._unknowns.name("tool_usage", counted)
-        refusals: list[Part] = [Refusal(text="".join(piece.pieces)) for piece in telling.refusals]
-        telling.out.append(Stopped(decode_stop(response, [*refusals, *telling.told])))
-        telling.out.append(Ended())
+        refusals: list[Part] = [Refusal(text="".join(piece.pieces)) for piece in context.refusals]
+        context.out.append(Stopped(decode_stop(response, [*refusals, *context.told])))
+        context.out.append(Ended())
         self._over = True
 
     def _counted(self, response: JsonObject) -> Usage | None:
         """The token counts; after all that was told, those that cannot be read are no reason to fail."""
         try:
-            return decode_usage(response, self._ledger, home=self._telling.reader.home)
+            return decode_usage(response, self._ledger, home=self._context.reader.home)
         except WireError as error:
             self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
             return None
@@ -214,7 +214,7 @@ class StreamDecoder:
         self._fail(failure_of(nested if type(nested) is dict else {**event, "type": None}))
 
     def _fail(self, failure: Failure) -> None:
-        self._telling.out.append(Failed(failure))
+        self._context.out.append(Failed(failure))
         self._over = True
 
     # Items.
@@ -245,23 +245,23 @@ _FAILURES = ("response.failed", "error")
 _Grow: TypeAlias = Callable[..., None]
 
 # Events of items: the kind of item they belong to, the type of one that begins with them, and what they do to it.
-_ROUTES: dict[str, tuple[type[GrowingItem], str, _Grow]] = {
-    "response.output_text.delta": (GrowingMessage, MESSAGE, GrowingMessage.text_delta),
-    "response.function_call_arguments.delta": (GrowingCall, FUNCTION_CALL, GrowingCall.arguments_delta),
-    "response.custom_tool_call_input.delta": (GrowingCall, CUSTOM_CALL, GrowingCall.arguments_delta),
-    "response.reasoning_summary_text.delta": (GrowingReasoning, REASONING, GrowingReasoning.summary_delta),
-    "response.reasoning_text.delta": (GrowingReasoning, REASONING, GrowingReasoning.text_delta),
-    "response.reasoning.delta": (GrowingReasoning, REASONING, GrowingReasoning.text_delta),
-    "response.refusal.delta": (GrowingMessage, MESSAGE, GrowingMessage.refusal_delta),
-    "response.content_part.done": (GrowingMessage, MESSAGE, GrowingMessage.part_done),
-    "response.output_text.done": (GrowingMessage, MESSAGE, GrowingMessage.text_done),
-    "response.refusal.done": (GrowingMessage, MESSAGE, GrowingMessage.refusal_done),
-    "response.output_text.annotation.added": (GrowingMessage, MESSAGE, GrowingMessage.annotation_added),
-    "response.function_call_arguments.done": (GrowingCall, FUNCTION_CALL, GrowingCall.arguments_done),
-    "response.custom_tool_call_input.done": (GrowingCall, CUSTOM_CALL, GrowingCall.arguments_done),
-    "response.reasoning_summary_text.done": (GrowingReasoning, REASONING, GrowingReasoning.summary_done),
-    "response.reasoning_text.done": (GrowingReasoning, REASONING, GrowingReasoning.text_done),
-    "response.reasoning.done": (GrowingReasoning, REASONING, GrowingReasoning.text_done),
+_ROUTES: dict[str, tuple[type[OpenItem], str, _Grow]] = {
+    "response.output_text.delta": (OpenMessage, MESSAGE, OpenMessage.text_delta),
+    "response.function_call_arguments.delta": (OpenCall, FUNCTION_CALL, OpenCall.arguments_delta),
+    "response.custom_tool_call_input.delta": (OpenCall, CUSTOM_CALL, OpenCall.arguments_delta),
+    "response.reasoning_summary_text.delta": (OpenReasoning, REASONING, OpenReasoning.summary_delta),
+    "response.reasoning_text.delta": (OpenReasoning, REASONING, OpenReasoning.text_delta),
+    "response.reasoning.delta": (OpenReasoning, REASONING, OpenReasoning.text_delta),
+    "response.refusal.delta": (OpenMessage, MESSAGE, OpenMessage.refusal_delta),
+    "response.content_part.done": (OpenMessage, MESSAGE, OpenMessage.part_done),
+    "response.output_text.done": (OpenMessage, MESSAGE, OpenMessage.text_done),
+    "response.refusal.done": (OpenMessage, MESSAGE, OpenMessage.refusal_done),
+    "response.output_text.annotation.added": (OpenMessage, MESSAGE, OpenMessage.annotation_added),
+    "response.function_call_arguments.done": (OpenCall, FUNCTION_CALL, OpenCall.arguments_done),
+    "response.custom_tool_call_input.done": (OpenCall, CUSTOM_CALL, OpenCall.arguments_done),
+    "response.reasoning_summary_text.done": (OpenReasoning, REASONING, OpenReasoning.summary_done),
+    "response.reasoning_text.done": (OpenReasoning, REASONING, OpenReasoning.text_done),
+    "response.reasoning.done": (OpenReasoning, REASONING, OpenReasoning.text_done),
 }
 
 # Events of the answer.

@@ -52,7 +52,6 @@ from dragoman.model.parts import (
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses import hosted
-from dragoman.protocols.openai_responses.echo import finish, response_object
 from dragoman.protocols.openai_responses.failure import failed_frames
 from dragoman.protocols.openai_responses.frames import FrameWriter
 from dragoman.protocols.openai_responses.output import (
@@ -64,6 +63,7 @@ from dragoman.protocols.openai_responses.output import (
     last_status,
 )
 from dragoman.protocols.openai_responses.response import lose_logprobs, lose_members, report_end
+from dragoman.protocols.openai_responses.response_object import finish, response_object
 from dragoman.protocols.openai_responses.shapes import (
     ARGUMENTS_DELTA,
     ARGUMENTS_DONE,

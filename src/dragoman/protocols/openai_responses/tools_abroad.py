@@ -22,7 +22,7 @@ from dragoman.model.tools import (
     WebFetchTool,
     WebSearchTool,
 )
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_responses.tools import encode_mcp, grammar
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.schemas import for_openai_strict, with_properties
@@ -48,7 +48,7 @@ class WrittenTools(Struct, kw_only=True):
 class ToolWriter:
     """Writes the tools of one request."""
 
-    def __init__(self, request: Request, target: Target, ledger: Ledger) -> None:
+    def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
         self._request = request
         self._target = target
         self._ledger = ledger
@@ -263,7 +263,7 @@ class ToolWriter:
         return encode_mcp(members)
 
 
-def encode_choice(request: Request, written: WrittenTools, target: Target, ledger: Ledger) -> JsonObject:
+def encode_choice(request: Request, written: WrittenTools, target: TargetModel, ledger: Ledger) -> JsonObject:
     """`tool_choice` and `parallel_tool_calls`, both only beside tools."""
     body: JsonObject = {}
     choice = request.tool_choice

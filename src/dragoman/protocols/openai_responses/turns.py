@@ -9,7 +9,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Foreign, Part, Seal, Text, ToolResult
 from dragoman.model.request import Request
-from dragoman.protocols.codec import Target
+from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_responses.assistant import AssistantWriter, user_message
 from dragoman.protocols.openai_responses.output import decode_turn
 from dragoman.protocols.openai_responses.parts import InputWriter, plain_text
@@ -27,7 +27,7 @@ _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USE
 class TurnWriter:
     """Writes the conversation of one request."""
 
-    def __init__(self, request: Request, target: Target, ledger: Ledger, table: ToolTable) -> None:
+    def __init__(self, request: Request, target: TargetModel, ledger: Ledger, table: ToolTable) -> None:
         self._request = request
         self._target = target
         self._ledger = ledger

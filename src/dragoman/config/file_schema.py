@@ -1,0 +1,233 @@
+"""The tables of dragoman.toml as they stand in the file, and the kind of value that each key takes.
+
+The comment above a member is its description in docs/configuration.md. What the file leaves out is None here; the
+values behind it are the catalogue's, the environment's or those of `Settings`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.config import values
+from dragoman.config.values import Kind
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.protocols.registry import PROTOCOLS
+
+PROTOCOL_NAMES = tuple(codec.name for codec in PROTOCOLS)
+AUTHS = ("bearer", "x-api-key", "api-key", "none", "aws", "google")
+TRANSPORTS = ("http", "azure", "bedrock", "vertex")
+STREAMS = ("asked", "always", "never")
+NO_KEY = "none"
+
+Addresses: TypeAlias = str | dict[str, str]
+
+
+class ProviderTable(Struct, frozen=True, kw_only=True):
+    """A service to call. A name from the catalogue (`dragoman providers`) needs nothing but its key, and not even that
+    if the key is in the environment; a local server of the catalogue needs an empty table. Any other name needs
+    `protocol` and `base_url`. What a transport needs to know (`region`, `project`, `resource`, `api_version` and the
+    like) is written as further keys of the table."""
+
+    # The protocol it speaks, or a list of those it serves, the preferred one first.
+    protocol: tuple[str, ...] | None = None
+    # What the official SDK of the protocol would take as its base URL, or a table of one for each protocol. One text
+    # for protocols of both makers ends in `/v1`, which Anthropic's SDK is given without.
+    base_url: Addresses | None = None
+    # The key, or a list of keys that take turns. `$NAME` or `${NAME}` reads the environment, `none` means no key, `$$`
+    # at the beginning is a dollar sign. Left out, it is the catalogue's environment variable.
+    api_key: tuple[str, ...] | None = None
+    # How the key is sent; left out, as the catalogue says, or as is the custom of the protocol.
+    auth: str | None = None
+    # Sent with every call, beside those of the protocol; `$NAME` reads the environment.
+    headers: dict[str, str] | None = None
+    # The name that built-in rules know it by, if it is another than its own.
+    label: str | None = None
+    # Whether it streams when asked, always or never.
+    streams: str | None = None
+    # The models to list; left out, the provider is asked.
+    models: tuple[str, ...] | None = None
+    # Whether `stream_options.include_usage` is added to relayed Chat streams, so that their tokens are counted.
+    ask_usage: bool | None = None
+    # Whether it counts tokens for the protocols it speaks.
+    counts_tokens: bool | None = None
+    # Whether it keeps what it answered on Responses, so that ids are its own to know; left out, it does unless the
+    # catalogue says otherwise.
+    stores: bool | None = None
+    # How calls are addressed and framed.
+    transport: str | None = None
+    # Whether a key may be sent in clear text, to an `http://` address that is not this machine.
+    insecure: bool = False
+
+
+class RowTable(Struct, frozen=True, kw_only=True):
+    """What some models of the provider take, where the built-in rules do not know it or are wrong. Later rows win."""
+
+    # The protocol that the row is about.
+    protocol: str | None = None
+    # The models, as a shell pattern.
+    model: str = "*"
+    # Abilities and their values, see the list below.
+    changes: JsonObject | None = None
+
+
+class RouteTable(Struct, frozen=True, kw_only=True):
+    """Which names clients may use beside `provider/model`, which always works. A line is a name or a pattern with one
+    `*`, and its target as a text or as a table. A target that is `*` alone is the name itself, without the directories
+    that the pattern spells out; in any other target `*` is what the pattern's `*` matched. The longest literal prefix
+    wins."""
+
+    # The target, as `provider/model`.
+    to: str | None = None
+    # Refuse whatever would lose something, on this route.
+    strict: bool = False
+
+
+class KeyTable(Struct, frozen=True, kw_only=True):
+    """A gateway key: one opens every protocol. `dragoman key new NAME` makes one. It has either `key` or `hash`."""
+
+    # The key itself; `$NAME` reads the environment.
+    key: str | None = None
+    # The SHA-256 digest of the key, so that the file holds no secret.
+    hash: str | None = None
+    # Refuse whatever would lose something, for those who use this key.
+    strict: bool = False
+
+
+def _protocols(value: object) -> tuple[str, ...]:
+    names = values.read_texts(value)
+    for name in names:
+        values.choice(*PROTOCOL_NAMES)(name)
+    if len(set(names)) < len(names):
+        raise values.unfit("expected each protocol once, found one twice")
+    return names
+
+
+def _addresses(value: object) -> Addresses:
+    if not isinstance(value, dict):
+        return values.read_url(value)
+    return {values.choice(*PROTOCOL_NAMES)(name): values.read_url(url) for name, url in value.items()}
+
+
+def _changes(value: object) -> JsonObject:
+    if not isinstance(value, dict):
+        raise values.mismatch(value, "a table of abilities")
+    return {name: _plain(member) for name, member in value.items()}
+
+
+def _plain(value: object) -> JsonValue:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, str | int):
+        return value
+    raise values.mismatch(value, "a text, a number, true, false or a list")
+
+
+_SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
+_PROTOCOL = Kind(words="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
+
+
+def _duration(example: str, lowest: float = 0.001) -> Kind[float]:
+    words = "seconds, or a text with a unit (`ms`, `s`, `min`, `h`)"
+    return Kind(words=words, example=example, read=values.duration(lowest))
+
+
+def _size(example: str) -> Kind[int]:
+    words = "bytes, or a text with a unit (`kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`)"
+    return Kind(words=words, example=example, read=values.read_size)
+
+
+def _choice(*words: str) -> Kind[str]:
+    named = ", ".join(f"`{word}`" for word in words)
+    return Kind(words=f"one of {named}", example=f'"{words[0]}"', read=values.choice(*words))
+
+
+def _count(example: int, highest: int) -> Kind[int]:
+    return Kind(words=f"whole number, 1 to {highest}", example=str(example), read=values.whole(1, highest))
+
+
+SERVER: dict[str, Kind[object]] = {
+    "host": Kind(words="host name or IP address", example='"127.0.0.1"', read=values.read_host),
+    "port": Kind(words="whole number, 0 to 65535", example="8484", read=values.whole(0, 65535)),
+    "workers": _count(2, 256),
+    "allowed_hosts": Kind(words="list of host names", example='["gateway.example.org"]', read=values.read_hosts),
+    "allowed_origins": Kind(words="list of origins", example='["https://app.example.org"]', read=values.read_origins),
+    "trusted_proxies": Kind(
+        words="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
+    ),
+    "relayed_paths": Kind(
+        words="list of methods with paths", example='["DELETE /files/*"]', read=values.read_relayed_paths
+    ),
+    "strict": _SWITCH,
+    "pooled_limits": _SWITCH,
+    "discover": Kind(words="true or false", example="false", read=values.read_switch),
+}
+
+TIMEOUTS: dict[str, Kind[object]] = {
+    "connect": _duration("10"),
+    "first_byte": _duration('"5 min"'),
+    "idle": _duration("120"),
+    "total": _duration('"30 min"'),
+    "keep_alive": _duration("15"),
+    "client_headers": _duration("30"),
+    "client_body": _duration("60"),
+    "client_idle": _duration("650"),
+    "lame_duck": _duration("5", lowest=0.0),
+    "drain": _duration('"30 s"', lowest=0.0),
+}
+
+LIMITS: dict[str, Kind[object]] = {
+    "body": _size('"32 MiB"'),
+    "header_bytes": _size('"64 KiB"'),
+    "header_count": _count(128, 10000),
+    "answer": _size('"256 MiB"'),
+    "event": _size('"16 MiB"'),
+    "connections": _count(1024, 65535),
+}
+
+STORAGE: dict[str, Kind[object]] = {
+    "keep": Kind(words="true or false", example="false", read=values.read_switch),
+    "path": Kind(words="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_text),
+    "days": _count(30, 3650),
+    "background": _count(64, 10000),
+}
+
+PROVIDER: dict[str, Kind[object]] = {
+    "protocol": Kind(
+        words=f"{_choice(*PROTOCOL_NAMES).words}, or a list of them", example='"openai-chat"', read=_protocols
+    ),
+    "base_url": Kind(
+        words="address, or a table of addresses by protocol", example='"https://llm.example.org/v1"', read=_addresses
+    ),
+    "api_key": Kind(words="text, or a list of texts", example='"$OPENAI_API_KEY"', read=values.read_texts),
+    "auth": _choice(*AUTHS),
+    "headers": Kind(words="table of texts", example='{ x-team = "blue" }', read=values.read_headers),
+    "label": Kind(words="text", example='"deepseek"', read=values.read_text),
+    "streams": _choice(*STREAMS),
+    "models": Kind(words="text, or a list of texts", example='["qwen3", "gemma3"]', read=values.read_texts),
+    "ask_usage": _SWITCH,
+    "counts_tokens": _SWITCH,
+    "stores": Kind(words="true or false", example="false", read=values.read_switch),
+    "transport": _choice(*TRANSPORTS),
+    "insecure": _SWITCH,
+}
+
+ROW: dict[str, Kind[object]] = {
+    "protocol": _PROTOCOL,
+    "model": Kind(words="text", example='"qwen3*"', read=values.read_text),
+    "changes": Kind(words="table", example="{ images = false, max_output = 8192 }", read=_changes),
+}
+
+ROUTE: dict[str, Kind[object]] = {
+    "to": Kind(words="text", example='"openai/gpt-5.1"', read=values.read_text),
+    "strict": _SWITCH,
+}
+
+KEY: dict[str, Kind[object]] = {
+    "key": Kind(words="text", example='"$LAPTOP_KEY"', read=values.read_text),
+    "hash": Kind(words="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_text),
+    "strict": _SWITCH,
+}
+
+SECTIONS = ("server", "providers", "models", "keys", "timeouts", "limits", "storage")

@@ -1,0 +1,192 @@
+"""Load dragoman.toml, the environment and the catalogue into `Settings`, or every problem at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from dragoman.config import file_schema
+from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider
+from dragoman.config.environment import is_literal
+from dragoman.config.finding import ConfigFile, Origin, state_folder
+from dragoman.config.keys import SHORTEST, read_keys
+from dragoman.config.parsing import parse
+from dragoman.config.providers import has_credentials, read_provider
+from dragoman.config.routes import read_routes
+from dragoman.config.settings import Limits, Server, Settings, Storage, Timeouts
+from dragoman.config.tables import Problems, Table
+from dragoman.config.toml_lines import dotted
+from dragoman.config.trust import check_trust
+from dragoman.config.values import is_loopback
+from dragoman.errors import ConfigError
+from dragoman.providers.catalogue import Listing
+from dragoman.providers.provider import Provider
+
+_STATE_NAME = "state.db"
+_MEMORY = ":memory:"
+# The option of a provider that names a file.
+_CREDENTIALS = "credentials"
+
+
+def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue: Mapping[str, Listing]) -> Settings:
+    """The settings of a file, or of the environment alone; `ConfigErrors` holds all that cannot be used.
+
+    A file that was found has to be trusted, at every reading anew: it is refused with a `ConfigError`.
+    """
+    name, content = "", b""
+    if file is not None:
+        name, content = str(file), file.read()
+        check_trust(file, content, environ)
+    values, lines = parse(name, content)
+    problems = Problems(name, None if file is None else lines)
+    root = Table(values, (), problems)
+    root.refuse_others(file_schema.SECTIONS)
+    server = _section(root, "server").fill(Server, file_schema.SERVER)
+    timeouts = _section(root, "timeouts").fill(Timeouts, file_schema.TIMEOUTS)
+    limits = _section(root, "limits").fill(Limits, file_schema.LIMITS)
+    storage = _section(root, "storage").fill(Storage, file_schema.STORAGE)
+    section = root.table("providers")
+    tables = section.tables()
+    providers, warnings = _providers(tables, server.discover, environ, catalogue)
+    # A provider whose table cannot be used is told of there, not once more at each of its routes.
+    routes = read_routes(root.table("models"), (*providers, *section.values), catalogue)
+    keys, short = read_keys(root.table("keys"), environ)
+    problems.settle()
+    settings = Settings(
+        file=name,
+        server=server,
+        providers={name: _anchored(provider, file) for name, provider in providers.items()},
+        routes=routes,
+        defaults=default_routes(providers, catalogue),
+        keys=keys,
+        keys_table=root.has("keys"),
+        empty=file is not None and not values,
+        timeouts=timeouts,
+        limits=limits,
+        storage=msgspec.structs.replace(storage, path=_kept_in(storage.path, file, environ)),
+    )
+    told = (*warnings, *_warnings(settings, tables, short), *_exposed(file, root))
+    return msgspec.structs.replace(settings, warnings=told)
+
+
+def _kept_in(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> str:
+    """Where the store is kept: what the file says, beside the file if it says no more; "" for a user without a home."""
+    if path == _MEMORY:
+        return path
+    if path and file is not None:
+        return _beside(file, path)
+    folder = state_folder(environ)
+    return str(folder / _STATE_NAME) if folder is not None else ""
+
+
+def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:
+    """The provider, with the whole path of the file that its credentials are in."""
+    path = provider.options.get(_CREDENTIALS)
+    if not path or file is None:
+        return provider
+    if file.origin is Origin.FOUND and not Path(path).is_absolute():
+        # Trust is in this file and its content, and the other one may change with the next checkout.
+        raise ConfigError(
+            key=f"providers.{dotted((provider.name,))}.{_CREDENTIALS}",
+            problem="names a file beside one that was merely found",
+            remedy="write its whole path",
+            file=str(file),
+        )
+    return msgspec.structs.replace(provider, options={**provider.options, _CREDENTIALS: _beside(file, path)})
+
+
+def _beside(file: ConfigFile, path: str) -> str:
+    """A path as the file means it, and not from where the gateway is started: what lies there may be anybody's."""
+    return str(file.path.absolute().parent / path)
+
+
+def _section(root: Table, name: str) -> Table:
+    table = root.table(name)
+    table.refuse_others(_KINDS[name])
+    return table
+
+
+_KINDS = {
+    "server": file_schema.SERVER,
+    "timeouts": file_schema.TIMEOUTS,
+    "limits": file_schema.LIMITS,
+    "storage": file_schema.STORAGE,
+}
+
+
+def _providers(
+    tables: Mapping[str, Table], discover: bool, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
+) -> tuple[dict[str, Provider], tuple[str, ...]]:
+    """The providers of the file in its order, those of the environment, and echo last."""
+    providers: dict[str, Provider] = {}
+    warnings: tuple[str, ...] = ()
+    echo = echo_provider()
+    for name, table in tables.items():
+        if name == ECHO:
+            echo = _echo(table)
+        else:
+            provider = read_provider(name, table, environ, catalogue)
+            if provider is not None:
+                providers[name] = provider
+    if discover:
+        more, warnings = discovered(environ, catalogue, tables)
+        providers |= more
+    return {**providers, ECHO: echo}, warnings
+
+
+def _echo(table: Table) -> Provider:
+    table.refuse_others(("protocol",))
+    told = table.fill(file_schema.ProviderTable, {"protocol": file_schema.PROVIDER["protocol"]})
+    return echo_provider(told.protocol or ())
+
+
+def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str, ...]) -> Iterator[str]:
+    """What is allowed but should be known."""
+    if settings.empty:
+        yield f"{settings.file} is empty: everything comes from the environment"
+    if not settings.keys and not settings.keys_table and not is_loopback(settings.server.host):
+        host = settings.server.host
+        yield f"server.host is {host}, and there are no [keys]: serve refuses that without --open"
+    for name in short:
+        yield f"keys.{dotted((name,))} is shorter than {SHORTEST} characters and can be guessed: dragoman key new"
+    for name, table in tables.items():
+        if table.values.get("insecure") is True:
+            yield f"providers.{dotted((name,))} may send its key in clear text (insecure = true)"
+    storage = settings.storage
+    if storage.keep and settings.server.workers > 1 and storage.path in ("", _MEMORY):
+        yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
+
+
+def _exposed(file: ConfigFile | None, root: Table) -> Iterator[str]:
+    """A warning if everybody on this machine can read keys in the file."""
+    if file is None or os.name != "posix" or not _holds_secrets(root):
+        return
+    try:
+        mode = file.path.stat().st_mode
+    except OSError:
+        # It was just replaced; the next reading sees the new one.
+        return
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        yield f"{file} holds keys and can be read by others: chmod 600, or write $NAME instead"
+
+
+def _holds_secrets(root: Table) -> bool:
+    for table in root.table("keys").tables().values():
+        if _literal(table.values.get("key")):
+            return True
+    for table in root.table("providers").tables().values():
+        headers = table.values.get("headers")
+        if _literal(table.values.get("api_key")) or (
+            isinstance(headers, dict) and has_credentials(headers) and _literal(list(headers.values()))
+        ):
+            return True
+    return False
+
+
+def _literal(value: object) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return any(isinstance(text, str) and text != file_schema.NO_KEY and is_literal(text) for text in texts)

@@ -1,0 +1,128 @@
+"""Guard: who may ask. Keys are compared as digests; web pages of others are kept out whether a key is asked or not.
+
+A browser sends requests for any page that the user happens to visit. It names that page in `Origin` or says
+`Sec-Fetch-Site: cross-site`; a page that rebinds its own name to this address still sends its name as `Host`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from hashlib import sha256
+
+from dragoman.config.settings import Key, Settings
+from dragoman.errors import ClientError
+from dragoman.gateway.access.protection import Protection, protection_of
+from dragoman.gateway.paths import MESSAGES
+from dragoman.gateway.processes.shared_page import Page
+from dragoman.http.flight import HeaderList
+from dragoman.http.server import Request
+
+_BEARER = b"bearer "
+_LOCAL_SITES = (b"same-origin", b"none")
+_HOSTS_LIMIT = 256
+
+_CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
+_CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dragoman-losses"
+
+
+class Guard:
+    """What one configuration says about access."""
+
+    def __init__(self, settings: Settings, protection: Protection | None = None, page: Page | None = None) -> None:
+        server = settings.server
+        # Whether a key is asked for is not a matter of how many there are: all of them may have been revoked.
+        self._asks_keys = (protection or protection_of(settings)).asks_keys
+        # Where a process beside this one may have noted that keys are asked for.
+        self._page = page
+        self._keys = {key.digest: key for key in settings.keys}
+        self._hosts = frozenset({"localhost", server.host.lower(), *(name.lower() for name in server.allowed_hosts)})
+        self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in server.allowed_origins)
+        # Host values that were found good: nearly every request brings the same one.
+        self._good: set[bytes] = set()
+
+    @property
+    def open(self) -> bool:
+        """Whether no key is asked for."""
+        return not (self._asks_keys or (self._page is not None and self._page.asks_keys))
+
+    def admit(self, request: Request) -> None:
+        """Refuse what a foreign web page sent."""
+        host = request.header(b"host") or b""
+        if host not in self._good:
+            if not self._is_ours(host):
+                raise ClientError(403, "this Host is not allowed here; add it to server.allowed_hosts if it should be")
+            if len(self._good) < _HOSTS_LIMIT:
+                self._good.add(host)
+        origin = request.header(b"origin")
+        if origin is not None:
+            if not self._is_allowed(origin, host):
+                raise ClientError(403, "web pages of this Origin are not allowed to call; see server.allowed_origins")
+        elif (site := request.header(b"sec-fetch-site")) is not None and site.lower() not in _LOCAL_SITES:
+            raise ClientError(403, "requests from another site's web page are not allowed")
+
+    def identify(self, request: Request, protocol: str) -> Key | None:
+        """The gateway key that the request carries; None if none is asked for."""
+        if self.open:
+            return None
+        given = credential(request, protocol)
+        if given is None:
+            raise ClientError(401, "a gateway key is required: send it as x-api-key or as Authorization: Bearer")
+        key = self._keys.get(sha256(given).digest())
+        if key is None:
+            raise ClientError(401, "this gateway key is not known here")
+        return key
+
+    def greeting(self, request: Request) -> HeaderList:
+        """The headers that let an allowed page read the answer."""
+        origin = request.header(b"origin")
+        if origin is None or origin.lower().rstrip(b"/") not in self._origins:
+            return []
+        return [
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _CORS_EXPOSED),
+            (b"vary", b"Origin"),
+        ]
+
+    def preflight(self, request: Request) -> HeaderList:
+        """What a browser asks before it sends an allowed page's request."""
+        asked = request.header(b"access-control-request-headers") or b""
+        return [
+            *self.greeting(request),
+            (b"access-control-allow-methods", _CORS_METHODS),
+            (b"access-control-allow-headers", asked),
+            (b"access-control-max-age", b"600"),
+        ]
+
+    def _is_ours(self, host: bytes) -> bool:
+        name = hostname(host)
+        if name in self._hosts or name.endswith(".localhost") or "*" in self._hosts:
+            return True
+        try:
+            # An address cannot be rebound: only names can.
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _is_allowed(self, origin: bytes, host: bytes) -> bool:
+        origin = origin.lower().rstrip(b"/")
+        return origin in self._origins or origin in (b"http://" + host.lower(), b"https://" + host.lower())
+
+
+def hostname(host: bytes) -> str:
+    """The name in a Host header, without port and brackets, lower case."""
+    text = host.decode("latin-1").strip().lower()
+    if text.startswith("["):
+        name, _, rest = text[1:].partition("]")
+        return name if not rest or (rest[0] == ":" and rest[1:].isdecimal()) else text
+    name, _, port = text.rpartition(":")
+    return (name if port.isdecimal() and name else text).rstrip(".")
+
+
+def credential(request: Request, protocol: str) -> bytes | None:
+    """The key a request carries, in either header; on Messages `x-api-key` goes before (mapping.md §2)."""
+    plain, bearer = request.header(b"x-api-key"), request.header(b"authorization")
+    token = bearer[7:].strip() if bearer is not None and bearer[:7].lower() == _BEARER else None
+    given = plain or token if protocol == MESSAGES else token or plain
+    # An empty one is none.
+    return given or None

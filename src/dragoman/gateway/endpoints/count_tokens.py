@@ -1,0 +1,248 @@
+"""Count tokens: how many tokens a request would take, asked of the provider or estimated (mapping.md §23).
+
+the provider speaks and counts     the request goes to
+Messages                           its count_tokens, translated if the client speaks Responses
+Responses                          its input_tokens, translated if the client speaks Messages
+Chat, or it does not count         a count of ours, marked as an estimate with what counted the text
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+from msgspec import Struct
+
+from dragoman.config.settings import Key
+from dragoman.errors import ClientError, DragomanError
+from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.exchange.reply_parts import JSON, id_header, losses_header, route_header
+from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.exchange.whole_answer import is_envelope
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.routes import Target
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.memory import Look, look
+from dragoman.gateway.stored_responses.recall import Found, recalled_of
+from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
+from dragoman.gateway.value_limits import weigh_request
+from dragoman.http.server import Request
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.providers.order import Order
+from dragoman.tokens.request import Count, count_request
+from dragoman.translate import TranslatedRequest, translate_request
+from dragoman.wire.json import decode_object, encode
+
+# On counts of ours: `tokenizer` or `calibrated` (docs/token-counting.md).
+ESTIMATED = b"x-dragoman-estimate"
+# To count what was said takes longer than to translate it.
+_WEIGHT = 2
+_ANSWER_LIMIT = 1024 * 1024
+_UNKNOWN_PATH = (404, 405)
+
+_PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/responses/input_tokens"}
+# What the counting endpoints take of a request; the rest of it says nothing about its length.
+_COUNTED: Mapping[str, tuple[str, ...]] = {
+    MESSAGES: (
+        "model",
+        "messages",
+        "system",
+        "tools",
+        "tool_choice",
+        "thinking",
+        "output_config",
+        "cache_control",
+        "mcp_servers",
+        "context_management",
+    ),
+    RESPONSES: (
+        "model",
+        "input",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning",
+        "text",
+        "truncation",
+        "previous_response_id",
+        "conversation",
+    ),
+}
+
+
+async def count_tokens(service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None) -> None:
+    """Answer `count_tokens` and `input_tokens`."""
+    body = await receive(request, service.settings.limits.body)
+    looked = await beside_loop(partial(look, body, api_path), len(body))
+    record.asked = looked.model
+    target = service.routes.target(record.asked, api_path.protocol)
+    record.provider, record.model, record.served = target.provider.name, target.shown, target.endpoint.protocol
+    found, size = None, len(body)
+    if api_path.protocol == RESPONSES:
+        found = await looked_up(service.state, service.settings, key, looked.said, body, target)
+        size += 0 if found is None else found.size
+    asks = target.provider.counts_tokens and target.endpoint.protocol in _PATHS
+    ready = await beside_loop(
+        partial(_ready, body, looked, found, api_path.protocol, target, asks=asks), _WEIGHT * size
+    )
+    record.losses = ready.translated.losses
+    answered = None
+    if asks:
+        status, answered = await _asked(service, request, api_path, record, target, ready, owner_of(key))
+        if answered is not None and status != 200:
+            _refuse(service, request, api_path, record, target, status, answered)
+            return
+    counted = _count_in(answered) if answered is not None else None
+    marks = []
+    if counted is None:
+        local = ready.count
+        if local is None:
+            counting = partial(_counted, ready.translated.body, api_path.protocol, target.model)
+            local = await beside_loop(counting, _WEIGHT * size)
+        answered, counted = None, local.tokens
+        marks = [(ESTIMATED, local.by.encode())]
+    told: JsonObject = {"input_tokens": counted}
+    if api_path.protocol == RESPONSES:
+        told = {"object": "response.input_tokens", **told}
+    # A count of the client's own protocol is relayed as it is.
+    relayed = answered if api_path.protocol == target.endpoint.protocol else None
+    record.status = 200
+    request.respond(
+        200,
+        [
+            JSON,
+            id_header(api_path.protocol, record.id),
+            route_header(target.provider.name, target.shown, target.endpoint.protocol),
+            losses_header(record.losses),
+            *marks,
+            *service.guard.greeting(request),
+        ],
+        encode(told) if relayed is None else relayed,
+    )
+
+
+class _Ready(Struct, frozen=True):
+    """A request as it would be sent, the body that asks for a count of it, and ours where nobody is asked."""
+
+    translated: TranslatedRequest
+    asked: bytes
+    count: Count | None
+
+
+def _ready(body: bytes, looked: Look, found: Found | None, source: str, target: Target, *, asks: bool) -> _Ready:
+    """Everything that looks at a request's body, in one go."""
+    if found is not None and looked.said is not None:
+        body = recalled_of(body, looked.said, found).body
+        weigh_request(body)
+    translated = _translated(body, source, target, renamed=target.model != looked.model)
+    if not asks:
+        return _Ready(translated, b"", _counted(translated.body, source, target.model))
+    protocol = target.endpoint.protocol
+    if source == protocol:
+        return _Ready(translated, translated.body, None)
+    wire = decode_object(translated.body)
+    return _Ready(translated, encode({name: wire[name] for name in _COUNTED[protocol] if name in wire}), None)
+
+
+def _translated(body: bytes, source: str, target: Target, *, renamed: bool) -> TranslatedRequest:
+    """The request as the provider would get it, so that what is counted is what would be sent."""
+    protocol = target.endpoint.protocol
+    if source == protocol:
+        return translate_request(body, source=source, target=protocol, model=target.model if renamed else None)
+    wire = decode_object(body)
+    if source == MESSAGES:
+        # Required of a request, not of a count.
+        wire.setdefault("max_tokens", 1024)
+    return translate_request(
+        wire,
+        source=source,
+        target=protocol,
+        model=target.model,
+        upstream=target.provider.upstream,
+        rows=target.provider.rows,
+    )
+
+
+async def _asked(
+    service: Service,
+    request: Request,
+    api_path: ApiPath,
+    record: Record,
+    target: Target,
+    ready: _Ready,
+    owner: bytes,
+) -> tuple[int, bytes | None]:
+    """The provider's own answer, or its error if the client reads that; None if an estimate must do."""
+    protocol = target.endpoint.protocol
+    if api_path.protocol == protocol:
+        passed = passed_headers.relayed(request.headers, target, owner)
+    else:
+        passed = passed_headers.written(ready.translated.headers)
+    order = Order(
+        provider=target.provider,
+        endpoint=target.endpoint,
+        model=target.model,
+        stream=False,
+        body=ready.asked,
+        headers=passed,
+        key=service.rotation(target.provider).next(),
+        path=_PATHS[protocol],
+    )
+    time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, record.started)
+    record.attempts += 1
+    try:
+        flight = await service.open(order)
+        try:
+            time_limits.follow(flight)
+            await flight.head()
+            time_limits.hearing()
+            raw = await flight.read(_ANSWER_LIMIT)
+        finally:
+            time_limits.stop()
+            flight.close()
+    except DragomanError as error:
+        service.log.event("warn", "a provider could not count", provider=target.provider.name, why=str(error))
+        return 0, None
+    if flight.status == 200:
+        return 200, raw
+    service.log.event("warn", "a provider could not count", provider=target.provider.name, status=flight.status)
+    # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
+    relayed = api_path.protocol == protocol and 400 <= flight.status < 500 and flight.status not in _UNKNOWN_PATH
+    return flight.status, raw if relayed and is_envelope(raw, protocol) else None
+
+
+def _refuse(
+    service: Service, request: Request, api_path: ApiPath, record: Record, target: Target, status: int, body: bytes
+) -> None:
+    """The provider's own error, to a client of its protocol."""
+    record.status, record.failure = status, "other"
+    told = [
+        JSON,
+        id_header(api_path.protocol, record.id),
+        route_header(target.provider.name, target.shown, target.endpoint.protocol),
+        *service.guard.greeting(request),
+    ]
+    request.respond(status, told, service.redactor(target.provider).clean(body))
+
+
+def _counted(body: bytes, source: str, model: str) -> Count:
+    """A count of ours; not without what a provider keeps and did not count: agents compact by the number."""
+    wire = decode_object(body)
+    if source == RESPONSES:
+        for name in ("previous_response_id", "conversation"):
+            if wire.get(name) is not None:
+                raise ClientError(400, "the provider keeps what is referred to, and did not count it", param=name)
+    return count_request(wire, model)
+
+
+def _count_in(answer: bytes) -> int | None:
+    try:
+        counted = decode_object(answer).get("input_tokens")
+    except DragomanError:
+        return None
+    return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted >= 0 else None

@@ -1,0 +1,253 @@
+"""Other paths that a provider offers (embeddings, audio, files, batches …), relayed unchanged.
+
+Which ones is said in `paths`, and opened further by `server.relayed_paths`: a provider's key is good for more than
+that.
+
+The provider is that of the body's `model`, in JSON or in a form; a body without one, or a request without a body, goes
+to the provider that `x-dragoman-provider` names, else to the only one of the path's family.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from dragoman.errors import BadAnswer, ClientError, DragomanError
+from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.provider_request import check_said_once, receive
+from dragoman.gateway.exchange.reply_parts import id_header, route_header
+from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.routes import Target, shown
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.stored_state import several_owners
+from dragoman.gateway.value_limits import weigh_members
+from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.http.server import Request
+from dragoman.providers.order import Order
+from dragoman.providers.provider import Provider
+from dragoman.providers.transport import transport_of
+from dragoman.wire.members import OBJECT
+from dragoman.wire.multipart import field_span, is_form
+from dragoman.wire.spans import Span, replace_value
+from dragoman.wire.splice import replace_text
+
+_OPENAI = ("openai-chat", "openai-responses")
+_METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
+# Members of a query by which some servers take a request for one of another method.
+_OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
+_LONGEST_NAME = 256
+_LONGEST_KIND = 200
+
+
+_TEXT = msgspec.json.Decoder(str)
+_NAMES = frozenset({"model"})
+
+
+async def pass_on(
+    service: Service,
+    request: Request,
+    api_path: ApiPath,
+    record: Record,
+    *,
+    owner: bytes,
+    provider: str = "",
+    body: bytes | None = None,
+) -> None:
+    """Relay a request as it is to the provider it belongs to, or to one that is known; `body` if it was read before.
+
+    `owner` is who asks.
+    """
+    if request.method not in _METHODS:
+        raise ClientError(405, f"this path does not take {request.method}")
+    _check_relayed(service, request, api_path)
+    if body is None:
+        body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
+    kind = request.header(b"content-type") or b""
+    target, body = await _target(service, request, api_path, body, kind, provider)
+    record.provider, record.model, record.served = target.provider.name, target.shown, target.endpoint.protocol
+    passed = passed_headers.relayed(request.headers, target, owner)
+    if body and kind:
+        passed.append((b"content-type", kind))
+    path = f"/v1{api_path.rest}" if target.endpoint.protocol == MESSAGES else api_path.rest
+    order = Order(
+        provider=target.provider,
+        endpoint=target.endpoint,
+        model=target.model,
+        stream=False,
+        body=body,
+        headers=passed,
+        key=service.rotation(target.provider).next(),
+        path=path,
+        method=request.method,
+        query=request.query,
+    )
+    time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, record.started)
+    flight = await service.open(order)
+    try:
+        time_limits.follow(flight)
+        await flight.head()
+        named = passed_headers.upstream_id(flight.headers)
+        record.upstream_id = named and service.redactor(target.provider).clean_text(named)
+        await _hand_over(service, request, record, target, flight, time_limits)
+    finally:
+        time_limits.stop()
+        flight.close()
+
+
+def _check_relayed(service: Service, request: Request, api_path: ApiPath) -> None:
+    """Refuse what is not open; no provider hears of it."""
+    if not is_plain(api_path.rest):
+        raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
+    settings = service.settings
+    opened = settings.server.relayed_paths
+    if not is_relayed(request.method, api_path.rest, shared=several_owners(settings), opened=opened):
+        asked = f"{request.method} {shown(api_path.rest)}"
+        raise ClientError(403, f"{asked} is not relayed here; server.relayed_paths opens it if it should be")
+    if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
+        raise ClientError(400, "a query cannot say another method")
+
+
+async def _hand_over(
+    service: Service, request: Request, record: Record, target: Target, flight: Flight, time_limits: TimeLimits
+) -> None:
+    """The answer as it comes; an error without the provider's secrets."""
+    if 300 <= flight.status < 400:
+        raise BadAnswer("the provider answered with a redirect, which is not followed")
+    own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
+    redactor = service.redactor(target.provider)
+    kind = (header(flight.headers, b"content-type") or b"application/octet-stream")[:_LONGEST_KIND]
+    given = passed_headers.returned(flight.headers, limits=own)
+    if flight.status >= 400:
+        kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
+    told: HeaderList = [
+        (b"content-type", kind),
+        id_header(record.dialect, record.id),
+        route_header(target.provider.name, target.shown, target.endpoint.protocol),
+        *given,
+        *service.guard.greeting(request),
+    ]
+    record.status = flight.status
+    time_limits.hearing()
+    if flight.status >= 400:
+        body = await flight.read(redactor.longest)
+        record.failure = "other"
+        request.respond(flight.status, told, redactor.clean(body))
+        return
+    clock = service.clock
+
+    def take(piece: bytes) -> None:
+        time_limits.heard = clock()
+        request.write(piece)
+
+    request.start(flight.status, told)
+    request.on_pause, request.on_resume = flight.pause, flight.resume
+    try:
+        await flight.pump(take)
+    except DragomanError:
+        # The status is out: all that is left to say is that this is not the whole.
+        record.failure = "truncated"
+        request.abort()
+        return
+    finally:
+        request.on_pause = request.on_resume = None
+    request.end()
+
+
+async def _target(
+    service: Service, request: Request, api_path: ApiPath, body: bytes, kind: bytes, known: str
+) -> tuple[Target, bytes]:
+    """Whom a request of another path goes to, and its body with the model's name as known there."""
+    name, field = await beside_loop(partial(_named, body, kind), len(body))
+    if name:
+        target = service.routes.target(name, api_path.protocol)
+        _check_family(target.provider, api_path)
+        if target.model != name:
+            body = await beside_loop(partial(_renamed, body, field, target.model), len(body))
+        return _in_family(target, api_path), body
+    provider = _provider(service, request, api_path, known)
+    return _in_family(Target(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), api_path), body
+
+
+def _named(body: bytes, kind: bytes) -> tuple[str, Span | None]:
+    """The model that a body names, "" if none, and where that stands in a form."""
+    field = field_span(body, kind, "model") if body and is_form(kind) else None
+    if field is not None:
+        return _form_model(body, field), field
+    return _model_in(body) if _is_json(body, kind) else "", None
+
+
+def _renamed(body: bytes, field: Span | None, model: str) -> bytes:
+    """The same body with another model's name, in its form's field or in its object."""
+    return replace_text(body, "model", model) if field is None else replace_value(body, field, model.encode())
+
+
+def _is_json(body: bytes, kind: bytes) -> bool:
+    """Whether a body is read as JSON: by its type, or by how it begins; what has no type goes out as JSON."""
+    # SDKs name a type also where they send no body.
+    if not body or is_form(kind):
+        return False
+    return not kind or b"json" in kind.lower() or body[:64].lstrip()[:1] == b"{"
+
+
+def _form_model(body: bytes, field: Span) -> str:
+    """The model that a form names."""
+    value = body[field.start : min(field.end, field.start + _LONGEST_NAME + 1)]
+    try:
+        name = value.decode()
+    except UnicodeError:
+        name = "\0"
+    if len(value) > _LONGEST_NAME or not name.isprintable():
+        raise ClientError(400, "the form's model is not the name of one")
+    return name
+
+
+def _model_in(body: bytes) -> str:
+    weigh_members(body)
+    try:
+        members = OBJECT.decode(body)
+        check_said_once(body, members, _NAMES)
+        return _TEXT.decode(members["model"]) if "model" in members else ""
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise ClientError(400, "the body is not a JSON object with a model's name as text") from None
+
+
+def _speaks(provider: Provider, api_path: ApiPath) -> bool:
+    # Clouds that serve a model have conversations, and not the rest of its maker's API.
+    if provider.transport != "echo" and transport_of(provider.transport).paths is not None:
+        return False
+    wanted = (MESSAGES,) if api_path.protocol == MESSAGES else _OPENAI
+    return any(endpoint.protocol in wanted for endpoint in provider.endpoints)
+
+
+def _check_family(provider: Provider, api_path: ApiPath) -> None:
+    if not _speaks(provider, api_path):
+        raise ClientError(404, f"{provider.name} has no path {shown(api_path.rest)}")
+
+
+def _in_family(target: Target, api_path: ApiPath) -> Target:
+    wanted = (MESSAGES,) if api_path.protocol == MESSAGES else _OPENAI
+    for endpoint in target.provider.endpoints:
+        if endpoint.protocol in wanted:
+            return Target(provider=target.provider, endpoint=endpoint, model=target.model, strict=target.strict)
+    return target
+
+
+def _provider(service: Service, request: Request, api_path: ApiPath, known: str) -> Provider:
+    named = known or (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
+    providers = service.settings.providers
+    if named:
+        found = providers.get(named)
+        if found is None:
+            raise ClientError(404, f"no provider {shown(named)} is configured")
+        _check_family(found, api_path)
+        return found
+    able = [provider for provider in providers.values() if provider.transport != "echo" and _speaks(provider, api_path)]
+    if len(able) == 1:
+        return able[0]
+    raise ClientError(404, f"there is no path {shown(api_path.rest)} here, or x-dragoman-provider must say whose")

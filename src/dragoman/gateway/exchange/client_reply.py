@@ -1,0 +1,172 @@
+"""Client reply: what goes back to the client over HTTP: whole answers, errors, and the headers of both.
+
+The provider's own error passes as it is on the relay and in the client's words elsewhere; in either case without its
+secrets (decision 14).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange import reply_parts as replies
+from dragoman.gateway.exchange.calls import ErrorAnswer
+from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
+from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
+from dragoman.gateway.paths import RESPONSES, ApiPath
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.service import Service
+from dragoman.http.flight import HeaderList, header
+from dragoman.http.server import Request
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.protocols.registry import codec_of
+from dragoman.streaming import StreamTranslator
+from dragoman.translate import LossLine, translate_headers
+
+# Kinds of failure by which a provider refuses the gateway's own credential; they say nothing about the client's.
+_AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
+
+
+class ClientReply:
+    """The client's side of one exchange. `question` is set once the request was understood."""
+
+    def __init__(self, service: Service, request: Request, api_path: ApiPath, record: Record) -> None:
+        self._service = service
+        self._request = request
+        self._api_path = api_path
+        self._record = record
+        self.prepared: ProviderRequest | None = None
+        self.full_report = (request.header(b"x-dragoman-report") or b"").lower() == b"full"
+
+    def send(
+        self,
+        prepared: ProviderRequest,
+        provider_headers: HeaderList,
+        kind: HeaderList,
+        body: bytes,
+        losses: Sequence[LossLine],
+    ) -> None:
+        """Send a whole body: an answer, or a stream that is known as a whole."""
+        record = self._record
+        if losses and record.losses[-len(losses) :] != tuple(losses):
+            record.losses = (*record.losses, *losses)
+        if self.full_report and not prepared.relay:
+            body = (
+                with_report(body, record.losses) if kind is not EVENT_STREAM else body + report_comment(record.losses)
+            )
+        record.status = 200
+        record.first = self._service.clock()
+        self._request.respond(200, self.headers(prepared, provider_headers, kind), body)
+
+    def headers(self, prepared: ProviderRequest, provider_headers: HeaderList, kind: HeaderList) -> HeaderList:
+        """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
+        record, target = self._record, prepared.target
+        return [
+            *kind,
+            replies.id_header(prepared.client, record.id),
+            replies.route_header(target.provider.name, target.shown, target.endpoint.protocol),
+            replies.losses_header(record.losses),
+            *self._limits(prepared, provider_headers),
+            *self._service.guard.greeting(self._request),
+        ]
+
+    def _limits(self, prepared: ProviderRequest, provider_headers: HeaderList) -> HeaderList:
+        provider, source = prepared.target.provider, prepared.target.endpoint.protocol
+        # Where keys take turns, the limits of one of them say nothing about the next call.
+        own = len(provider.keys) <= 1 or self._service.settings.server.pooled_limits
+        if prepared.client == source:
+            return passed_headers.returned(provider_headers, limits=own)
+        limits = passed_headers.limits_of(provider_headers, limits=own)
+        if not limits:
+            return []
+        return passed_headers.written(
+            translate_headers(limits, source=source, target=prepared.client, now=int(time.time()))
+        )
+
+    def refuse(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> None:
+        """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
+        failure = self.failure_in(prepared, refusal)
+        redactor = self._service.redactor(prepared.target.provider)
+        # What is longer than is searched for secrets is told by its beginning.
+        native = prepared.relay and len(refusal.body) <= redactor.longest and self._is_native(prepared, refusal.body)
+        if not native or self._is_overflow_for_codex(prepared, failure):
+            self.fail(failure, refusal.headers)
+            return
+        self._record.failure, self._record.status = failure.kind.value, refusal.status
+        told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
+        if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
+            # No other key is left, and agents would try for minutes.
+            told.append((b"x-should-retry", b"false"))
+        self._request.respond(refusal.status, told, redactor.clean(refusal.body))
+
+    def _is_native(self, prepared: ProviderRequest, body: bytes) -> bool:
+        """Whether an error may pass as it is; a cloud around a model has an envelope of its own, which nobody reads."""
+        if prepared.target.provider.transport == "http":
+            return is_object(body)
+        return is_envelope(body, prepared.client)
+
+    def failure_in(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> Failure:
+        return self.blamed(codec_of(prepared.target.endpoint.protocol).decode_failure(refusal.status, refusal.body))
+
+    def blamed(self, failure: Failure) -> Failure:
+        """The same failure, but a credential that is refused is the gateway's own, not the client's."""
+        if failure.kind in _AUTH_KINDS and self.prepared is not None and not self.prepared.relay:
+            return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
+        return failure
+
+    def fail(self, failure: Failure, provider_headers: HeaderList, *, final: bool = False) -> None:
+        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it.
+
+        `final` says that to ask again would cost the same again.
+        """
+        record, prepared = self._record, self.prepared
+        extra: HeaderList = []
+        if prepared is not None:
+            redactor = self._service.redactor(prepared.target.provider)
+            failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.longest]))
+            extra = self.headers(prepared, redactor.clean_headers(_few(provider_headers)), [JSON])
+        else:
+            extra = [
+                JSON,
+                replies.id_header(self._api_path.protocol, record.id),
+                *self._service.guard.greeting(self._request),
+            ]
+        if prepared is not None and self._is_overflow_for_codex(prepared, failure):
+            record.failure, record.status = failure.kind.value, 200
+            self._request.respond(200, [*EVENT_STREAM, *extra[1:]], self._failed_stream(prepared, failure))
+            return
+        told = replies.told(failure, self._api_path.protocol, record.id)
+        record.failure, record.status = failure.kind.value, told.status
+        said = {**told.headers, "x-should-retry": "false"} if final else told.headers
+        own = passed_headers.written(said)
+        # What the table says about trying again goes before what the provider said.
+        kept = [pair for pair in extra if pair[0].decode("latin-1") not in said] if own else extra
+        self._request.respond(told.status, [*kept, *own], told.body)
+
+    def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
+        """Whether an overflow must be told in the stream.
+
+        OpenAI's service tells it there, and Codex compacts its conversation only then: a 400 would end every further
+        turn of the session in the same way.
+        """
+        if failure.kind is not FailureKind.CONTEXT_OVERFLOW or not prepared.stream or prepared.client != RESPONSES:
+            return False
+        return (self._request.header(b"originator") or b"").startswith(b"codex")
+
+    def _failed_stream(self, prepared: ProviderRequest, failure: Failure) -> bytes:
+        translator = StreamTranslator(
+            source=prepared.target.endpoint.protocol,
+            target=prepared.client,
+            request=prepared.translated,
+            mint=self._service.mint,
+        )
+        return translator.fail(failure)
+
+
+def _few(provider_headers: HeaderList) -> HeaderList:
+    """The headers of an error that a client may get: only they are worth searching for secrets."""
+    return passed_headers.returned(provider_headers, limits=True)

@@ -1,0 +1,119 @@
+"""Passed headers: what passes between a client and a provider, by allow-lists in both directions (mapping.md §2).
+
+Never passed on: credentials, cookies, forwarding and proxy headers, and what chooses an account, which is the
+operator's to say; of answers also ids of organisations and entity headers, since the body was read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+from dragoman.gateway.paths import MESSAGES
+from dragoman.gateway.routes import Target
+from dragoman.http.flight import HeaderList
+
+_VERSION = b"anthropic-version"
+_BETA = b"anthropic-beta"
+_DEFAULT_VERSION = b"2023-06-01"
+# New features travel as new headers: on the same protocol these prefixes are open.
+_PASSED_PREFIXES = (b"anthropic-", b"openai-")
+_AGENT_PREFIX = b"x-claude-code-"
+_WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
+# An agent's own name for what it is doing, which chooses nothing.
+_PASSED = frozenset({b"x-claude-code-session", b"x-claude-code-session-id"})
+# What chooses an account or carries a credential: wherever it stands in a name, as the beginning of a word in it, or as
+# a word. Words end at whatever is not a letter; a feature has no id.
+_is_personal = re.compile(
+    rb"organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
+    rb"|impersonat|key|auth|token|secret|credential|passw|cookie"
+    rb"|(?<![a-z])(?:org|proj|prj|acct|group|profile|member|behalf|cred|session|subscri|enterprise|company|department"
+    rb"|identit|principal|delegat|assume|act[^a-z]?as|bill|bearer|jwt)"
+    rb"|(?<![a-z])(?:ids?|uuid|guid)(?![a-z])"
+).search
+_IDEMPOTENCY = b"idempotency-key"
+# A malformed value would fail the whole request.
+_is_beta = re.compile(rb"[A-Za-z0-9._-]+").fullmatch
+
+_RETRY = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
+_LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-fast-", b"x-ratelimit-")
+
+# A client's parser gives up on headers that are very long, and names from outside may be.
+_LONGEST = 200
+# So many of a provider's headers reach a client.
+_MOST_RETURNED = 64
+_UPSTREAM_IDS = (b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id")
+
+
+def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
+    """The client's headers that a provider of the same protocol gets; `owner` tells gateway keys apart."""
+    passed: HeaderList = []
+    once = b""
+    for name, value in headers:
+        if name == _BETA:
+            betas = [beta for beta in (part.strip() for part in value.split(b",")) if _is_beta(beta)]
+            if betas:
+                passed.append((name, b",".join(betas)))
+        elif name == _IDEMPOTENCY:
+            # The first of several is the one that counts.
+            once = once or value
+        elif _is_passed(name, target.provider.anthropic):
+            passed.append((name, value))
+    if once:
+        passed.append((_IDEMPOTENCY, _told_apart(once, target, owner)))
+    if target.endpoint.protocol == MESSAGES and all(name != _VERSION for name, _ in passed):
+        passed.append((_VERSION, _DEFAULT_VERSION))
+    return passed
+
+
+def _is_passed(name: bytes, anthropic: bool) -> bool:
+    if name.startswith(_PASSED_PREFIXES) or (anthropic and name.startswith(_AGENT_PREFIX)):
+        return name in _PASSED or (name not in _WITHHELD and not _is_personal(name))
+    return False
+
+
+def _told_apart(value: bytes, target: Target, owner: bytes) -> bytes:
+    """A client's idempotency key as the provider gets it: what one owner says is never what another said."""
+    digest = sha256()
+    for part in (owner, target.provider.name.encode(), target.endpoint.base_url.encode(), value):
+        digest.update(b"%d:%b" % (len(part), part))
+    return digest.hexdigest().encode()
+
+
+def written(headers: Mapping[str, str]) -> HeaderList:
+    """The headers that a translated body needs beside it."""
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
+    """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
+    return [
+        (name, value)
+        for name, value in headers
+        if len(value) <= _LONGEST and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
+    ][:_MOST_RETURNED]
+
+
+def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:
+    """The same as text, to be translated for a client of another protocol."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in returned(headers, limits=limits)}
+
+
+def upstream_id(headers: HeaderList) -> str:
+    """The provider's own id of the exchange, for the record."""
+    for name, value in headers:
+        if name in _UPSTREAM_IDS:
+            return value.decode("latin-1")[:120]
+    return ""
+
+
+def safe(text: str) -> bytes:
+    """Text from outside as a header value: short, printable ASCII, everything else percent-encoded."""
+    text = text[:_LONGEST]
+    if text.isascii() and text.isprintable():
+        return text.encode()
+    return b"".join(
+        octet.to_bytes() if 0x20 <= octet < 0x7F and octet != 0x25 else b"%%%02X" % octet
+        for octet in text.encode("utf-8", "replace")
+    )

@@ -1,0 +1,337 @@
+"""Provider request: a client's request, read as far as it must be, and written for the provider it leads to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import ClientError, StrictError, WireError
+from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
+from dragoman.gateway.routes import Target, shown
+from dragoman.gateway.value_limits import weigh_request
+from dragoman.http.coding import BodyDecoder
+from dragoman.http.flight import HeaderList
+from dragoman.http.server import Request
+from dragoman.protocols.registry import codec_of
+from dragoman.rules.abilities import ID_RULES, Abilities, abilities_of
+from dragoman.rules.ids import ANY
+from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request
+from dragoman.wire.json import decode_object, kind_of
+from dragoman.wire.members import OBJECT, ambiguous, folded, joined
+from dragoman.wire.spans import object_members, without
+from dragoman.wire.splice import named, with_stream
+
+_NULL = Raw(b"null")
+_ON = (b"1", b"true", b"yes")
+
+
+# The members of a request by which it is decided where it goes, whose it is and how it is answered.
+DECISIVE = frozenset(
+    {
+        "model",
+        "stream",
+        "messages",
+        "input",
+        "tools",
+        "reasoning_effort",
+        "previous_response_id",
+        "conversation",
+        "background",
+        "store",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+    }
+)
+
+
+class Outline(Struct):
+    """What must be known of a request before anything else."""
+
+    model: Raw = _NULL
+    stream: Raw = _NULL
+    messages: Raw = _NULL
+    input: Raw = _NULL
+    tools: Raw = _NULL
+    reasoning_effort: Raw = _NULL
+
+
+_TEXT = msgspec.json.Decoder(str)
+
+
+class ProviderRequest(Struct, frozen=True, kw_only=True):
+    """A request on its way: `client` is the dialect of its answer, `source` the one it was said in."""
+
+    target: Target
+    client: str
+    source: str
+    # Whether the client wants a stream, and whether the provider is asked for one.
+    stream: bool
+    streams: bool
+    translated: TranslatedRequest
+    headers: HeaderList
+    query: str = ""
+    # Whether usage was asked for in the client's name, which then does not see it.
+    metered: bool = False
+    # Whether nothing may be lost, not even for another try.
+    strict: bool = False
+
+    @property
+    def relay(self) -> bool:
+        """Whether the answer is in the client's own protocol already."""
+        return self.client == self.target.endpoint.protocol
+
+
+# Silence within a body is limited by the server; a body that trickles in for longer than this is nobody's work either.
+_TRICKLE = 600.0
+
+
+async def receive(request: Request, limit: int) -> bytes:
+    """The request's body, decoded."""
+    if request.content.complete:
+        raw = await request.body(limit)
+    else:
+        try:
+            async with asyncio.timeout(_TRICKLE):
+                raw = await request.body(limit)
+        except TimeoutError:
+            raise ClientError(408, "the request's body did not arrive in time") from None
+    coding = request.header(b"content-encoding")
+    if coding is None:
+        return raw
+    undoing = BodyDecoder(raw, coding, limit)
+    if not undoing.step():
+        # A step is what the loop may do for one body.
+        # While it waits it has what came, and what a step made of it.
+        await beside_loop(undoing.run, len(raw) + INLINE)
+    return undoing.body()
+
+
+def outline_of(body: bytes) -> tuple[Outline, str]:
+    """The few members of a request that decide where it goes, and the model's name."""
+    weigh_request(body)
+    try:
+        members = OBJECT.decode(body)
+        name = _TEXT.decode(members.get("model", _NULL))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # The library's own reader says what is wrong with the body as a whole.
+        found = decode_object(body).get("model")
+        raise WireError("/model", "string", "nothing" if found is None else kind_of(found)) from None
+    if not name:
+        raise WireError("/model", "string", "an empty one")
+    check_said_once(body, members, DECISIVE)
+    get = members.get
+    outline = Outline(
+        get("model", _NULL),
+        get("stream", _NULL),
+        get("messages", _NULL),
+        get("input", _NULL),
+        get("tools", _NULL),
+        get("reasoning_effort", _NULL),
+    )
+    return outline, name
+
+
+def check_said_once(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
+    """Refuse an object that says one of these members twice or in other letters: providers differ in what they take."""
+    found = ambiguous(body, members, names, _JOINED)
+    if found is not None:
+        name = _JOINED.get(joined(found), folded(found))
+        raise ClientError(400, f"the member {shown(found)} is said twice, or in other letters; say it once", param=name)
+
+
+# Members that tell whose something is, as those write them who join words in another way. Of options that only say how
+# to answer (`reasoningEffort`) this is usual: some SDKs say them in both ways.
+_JOINED = {"previousresponseid": "previous_response_id", "encryptedcontent": "encrypted_content"}
+# What tells whose an item is, and whether a provider completes it from what it keeps.
+_TELLING = frozenset({"id", "type", "role", "encrypted_content", "content", "result"})
+# How a reference may be written: the first bytes of it, and the same in words.
+_FORMS = {
+    "previous_response_id": (b'"n', "text"),
+    "conversation": (b'"{n', "text, or an object with an id"),
+    "input": (b'"[n', "text, or a list of items"),
+}
+_ITEMS = msgspec.json.Decoder(list[Raw])
+
+
+def check_plain_references(body: bytes) -> None:
+    """Refuse references that readers might take for others, in a Responses request that goes on as it was written.
+
+    What is written in no form of its protocol is not read here, and may be elsewhere.
+    """
+    try:
+        members = OBJECT.decode(body)
+        inputs = members.get("input", _NULL)
+        items = _ITEMS.decode(inputs) if _begins(inputs) == b"[" else []
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise _unreadable() from None
+    for name, (forms, words) in _FORMS.items():
+        if _begins(members.get(name, _NULL)) not in forms:
+            raise ClientError(400, f"{name} is {words}", param=name)
+    conversation = members.get("conversation", _NULL)
+    if _begins(conversation) == b"{":
+        check_plain_items([bytes(conversation)], "conversation")
+        if _begins(OBJECT.decode(conversation).get("id", _NULL)) != b'"':
+            raise ClientError(400, f"conversation is {_FORMS['conversation'][1]}", param="conversation")
+    check_plain_items(map(bytes, items), "input")
+
+
+def check_plain_items(items: Iterable[bytes], param: str) -> None:
+    """The same of items, each by itself, as they were written once."""
+    for item in items:
+        try:
+            members = OBJECT.decode(item)
+        except msgspec.ValidationError:
+            raise ClientError(400, "an item is an object", param=param) from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            raise _unreadable() from None
+        check_said_once(item, members, _TELLING)
+        if any(_begins(members.get(name, _NULL)) not in b'"n' for name in ("id", "type")):
+            raise ClientError(400, "id and type of an item are text", param=param)
+
+
+def _begins(value: Raw) -> bytes:
+    return bytes(memoryview(value)[:1])
+
+
+def _unreadable() -> WireError:
+    return WireError("", "JSON in UTF-8", "references that cannot be read")
+
+
+def asks_strictness(request: Request) -> bool:
+    """Whether the client demands that nothing is lost."""
+    asked = request.header(b"x-dragoman-strict")
+    return asked is not None and asked.lower() in _ON
+
+
+_NO_TOOLS = (b"null", b"[]")
+_NO_EFFORT = (b"null", b'"none"')
+
+
+def able(target: Target, outline: Outline) -> Target:
+    """The same target, at the endpoint that takes the request: newest models refuse tools with reasoning on Chat."""
+    if (
+        target.endpoint.protocol != CHAT
+        or bytes(outline.reasoning_effort) in _NO_EFFORT
+        or bytes(outline.tools) in _NO_TOOLS
+    ):
+        return target
+    other = target.provider.endpoint_for(RESPONSES)
+    known = abilities_at(target)
+    if known.tools_with_reasoning or other.protocol != RESPONSES:
+        return target
+    return msgspec.structs.replace(target, endpoint=other)
+
+
+def abilities_at(target: Target) -> Abilities:
+    """What is known of the model that a request goes to."""
+    return abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+
+
+def is_responses(api_path: ApiPath, outline: Outline) -> bool:
+    """Whether it is a Responses body on the Chat path: some editors expect Chat answers to it (pitfall 207)."""
+    return api_path.protocol == CHAT and outline.messages == _NULL and outline.input != _NULL
+
+
+def prepare(
+    request: Request,
+    api_path: ApiPath,
+    body: bytes,
+    outline: Outline,
+    target: Target,
+    *,
+    renamed: bool,
+    strict: bool,
+    owner: bytes,
+) -> ProviderRequest:
+    """Write a request for the provider it leads to; `owner` is whose it is."""
+    source, usage = api_path.protocol, None
+    if is_responses(api_path, outline):
+        source = RESPONSES
+        body, usage = _without_options(body)
+    stream = bytes(outline.stream) == b"true"
+    streams = {"always": True, "never": False}.get(target.provider.streams, stream)
+    protocol = target.endpoint.protocol
+    metered = False
+    if source == protocol:
+        translated = _relayed(
+            body, target, renamed=renamed, resay=None if streams is stream else streams, strict=strict
+        )
+        calls = (
+            codec_of(protocol).ask_usage(translated.body)
+            if target.provider.ask_usage and api_path.protocol == protocol
+            else None
+        )
+        if calls is not None:
+            metered, translated = True, msgspec.structs.replace(translated, body=calls)
+        passed = passed_headers.relayed(request.headers, target, owner)
+    else:
+        translated = translate_request(
+            body if streams is stream else with_stream(body, streams),
+            source=source,
+            target=protocol,
+            model=target.model,
+            upstream=target.provider.upstream,
+            rows=target.provider.rows,
+            strict=strict,
+        )
+        passed = passed_headers.written(translated.headers)
+    if usage is not None:
+        asked = asked_by(translated, codec_of(protocol))
+        asked = msgspec.structs.replace(asked, request=msgspec.structs.replace(asked.request, include_usage=usage))
+        translated = msgspec.structs.replace(translated, asked=asked)
+        metered = protocol == CHAT and streams and not usage
+    return ProviderRequest(
+        target=target,
+        client=api_path.protocol,
+        source=source,
+        stream=stream,
+        streams=streams,
+        translated=translated,
+        headers=passed,
+        metered=metered,
+        strict=strict,
+        query="beta=true" if source == protocol == MESSAGES and request.query == "beta=true" else "",
+    )
+
+
+def _without_options(body: bytes) -> tuple[bytes, bool]:
+    """A Responses body of a Chat client without its options of a Chat stream, and whether they ask for usage."""
+    options = decode_object(body).get("stream_options")
+    cut = without(body, [member.whole for member in named(object_members(body), "stream_options")])
+    return cut, isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, strict: bool) -> TranslatedRequest:
+    """The same protocol on both sides: the bytes as they are, but for the closed list of repairs (mapping.md §1)."""
+    protocol = target.endpoint.protocol
+    codec = codec_of(protocol)
+    translated = same_request(body, protocol=protocol, model=target.model if renamed else None)
+    sent = codec.repair_request(translated.body, translated.ledger)
+    if sent is not translated.body and codec.settle_thinking is not None:
+        # What was cut out may be what the rest of the request stands on.
+        sent = codec.settle_thinking(sent, abilities_at(target), translated.ledger, demanded=False)
+    # Said by a provider before, and refused by this one for as long as the client remembers them.
+    rule = ID_RULES.get((protocol, abilities_at(target).call_ids), ANY)
+    sent = codec.rename_calls(sent, rule, translated.ledger)
+    if codec.without_telemetry is not None and target.provider.upstream != codec.upstream:
+        sent = codec.without_telemetry(sent, translated.ledger)
+    if codec.rename_cap is not None and abilities_at(target).max_completion_tokens:
+        sent = codec.rename_cap(sent)
+    if strict and len(translated.ledger):
+        raise StrictError(translated.ledger.losses)
+    if resay is not None:
+        sent = with_stream(sent, resay)
+        if resay:
+            # What a stream costs is told only when asked for, and a whole answer always tells.
+            sent = codec.ask_usage(sent) or sent
+        else:
+            # Options of a stream are refused where there is none.
+            sent = without(sent, [member.whole for member in named(object_members(sent), "stream_options")])
+    return translated if sent is translated.body else msgspec.structs.replace(translated, body=sent)

@@ -1,0 +1,231 @@
+"""Redaction: a provider's error text without its credentials and its address.
+
+Providers repeat what they were sent: the key that was wrong, the host that was called. Only errors are read for this;
+answers pass as they are.
+
+blanked out    as it is, percent-encoded, with JSON's escapes, as part of something in base64, in any case
+a key          and when it is cut short: its first letters and more, or a few of them beside stars or dots
+parts of it    clouds put several secrets into one: `ACCESS:SECRET:TOKEN`
+a header       that the operator adds to calls, if its name or its value looks like a credential
+a host         with scheme, port and path; one without a dot may be any word, and needs one of them
+a place        region, project, resource …, as the options say or a cloud was called with, if it is no mere word
+a cloud's ids  ARNs and numbers of accounts of AWS, paths of projects and names of service accounts of Google
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from contextlib import suppress
+from urllib.parse import quote, unquote, urlsplit
+
+from dragoman.errors import ConfigError
+from dragoman.http.flight import Call, HeaderList, header
+from dragoman.providers.plain import filled
+from dragoman.providers.provider import Provider
+
+_BLANK = b"[redacted]"
+# What is all digits may stand in JSON without quotes: its blank must be a number, too.
+_BLANK_NUMBER = b"0"
+_is_number = re.compile(rb"[\d.,eE+-]+").fullmatch
+# Shorter ones are no secrets ("none"), and would blank out ordinary words.
+_SHORTEST = 8
+# A key that is shown cut short is still most of a key; beside a mask a few letters are enough to know it.
+_SHOWN_PREFIX = 12
+_MASKED = 4
+# Of bounded length, all of this: an error may repeat megabytes of what somebody sent to slow the search down.
+_MASK = rb"(?:\*\*|\.{3}|\xe2\x80\xa6|\xe2\x80\xa2\xe2\x80\xa2)"
+# What a key may go on with; nothing that has a meaning in JSON.
+_REST = rb"(?:[\w.*+/=%~-]|\xe2\x80[\xa2\xa6])*"
+_SCHEME = rb"https?(?:://|:\\/\\/|%3a%2f%2f)"
+_TAIL = rb"(?![\w-])(?:[^\s\"'\\,;)<>]|\\/)*"
+
+_SECRET_HEADERS = (b"authorization", b"x-amz-security-token", b"api-key", b"x-api-key", b"x-goog-api-key")
+_names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|session", re.IGNORECASE).search
+_LEARNED_LIMIT = 64
+# Bytes that are searched for one secret, and those that are searched for any number of them.
+_SEARCHED, _LEAST_SEARCHED = 256 * 1024, 16 * 1024
+
+# Options that say nothing about whose account is used.
+_OPEN_OPTIONS = frozenset({"anthropic_version", "api_version"})
+_SHORTEST_PLACE = 5
+# What the errors of clouds name of somebody's account.
+_IDS = {
+    "bedrock": rb"arn:aws[\w-]{0,10}:[^\s\"'\\,;)<>]*|(?<![\w-])\d{12}(?![\w-])",
+    "vertex": rb"(?:projects|locations)(?:/|\\/|%2f)[\w.:-]+|@[\w.-]{1,100}\.gserviceaccount\.com",
+}
+# Where a call tells its place: the scope of a signature, and the path of a project.
+_scope = re.compile(rb"Credential=([^/\s]+)/\d{8}/([^/\s]+)/").search
+_project = re.compile(r"/projects/([^/]+)/locations/([^/]+)/").search
+
+
+class Redactor:
+    """Blanks out what must not leave of one provider."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._keys: dict[str, None] = {}
+        self._values: dict[str, None] = {}
+        # Clouds have new credentials every hour: the oldest of them are forgotten, those of the configuration never.
+        self._learned: dict[str, None] = {}
+        for key in provider.keys:
+            self._keys.update(dict.fromkeys((key, *key.split(":"))))
+        for name, value in provider.headers.items():
+            kept = self._keys if _names_secret(name) else self._values if _is_odd(value) else {}
+            kept.update(dict.fromkeys((value, *value.split())))
+        self._hosts = {_host(endpoint.base_url, provider): None for endpoint in provider.endpoints}
+        self._learned_hosts: dict[str, None] = {}
+        self._places = {value: None for name, value in provider.options.items() if name not in _OPEN_OPTIONS}
+        self._ids = _IDS.get(provider.transport)
+        self._compile()
+
+    def learn(self, call: Call) -> None:
+        """Know the credentials and the address that a transport found by itself."""
+        host = urlsplit(call.url).hostname or ""
+        # The scheme stands before the credential. A signature is of one call only; what it is made with stays here.
+        found = [value.decode("latin-1").split()[-1:] for name, value in call.headers if name in _SECRET_HEADERS]
+        secrets = [words[0] for words in found if words and not words[0].startswith("Signature=")]
+        scope, project = _scope(header(call.headers, b"authorization") or b""), _project(urlsplit(call.url).path)
+        places = [unquote(api_path) for api_path in project.groups()] if project is not None else []
+        if scope is not None:
+            secrets.append(scope[1].decode("latin-1"))
+            places.append(scope[2].decode("latin-1"))
+        fresh = [secret for secret in secrets if secret not in self._keys and secret not in self._learned]
+        new = [api_path for api_path in places if api_path not in self._places]
+        if not fresh and not new and (host in self._hosts or host in self._learned_hosts):
+            return
+        self._places.update(dict.fromkeys(new))
+        _keep(self._learned, fresh)
+        _keep(self._learned_hosts, [host])
+        self._compile()
+
+    @property
+    def longest(self) -> int:
+        """How many bytes of an error are worth searching: what that takes grows with the number of secrets."""
+        secrets = len(self._keys) + len(self._values) + len(self._learned)
+        return max(_LEAST_SEARCHED, _SEARCHED // max(secrets, 1))
+
+    def clean(self, body: bytes) -> bytes:
+        """The same bytes, with blanks where secrets stood; JSON stays JSON."""
+        return _without(self._in_json, body)
+
+    def clean_text(self, text: str) -> str:
+        """The same for text."""
+        if self._in_text is None:
+            return text
+        return _without(self._in_text, text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+    def clean_headers(self, headers: HeaderList) -> HeaderList:
+        """The same for the values of an error's headers."""
+        return [(name, _without(self._in_text, value)) for name, value in headers]
+
+    def _compile(self) -> None:
+        self._in_json, self._in_text = self._compiled(json=True), self._compiled(json=False)
+
+    def _compiled(self, *, json: bool) -> re.Pattern[bytes] | None:
+        keys = {secret for secret in (*self._keys, *self._learned) if len(secret) >= _SHORTEST}
+        values = {secret for secret in self._values if len(secret) >= _SHORTEST}
+        # The longest first, so that a key inside a longer one does not leave the rest of it.
+        patterns = [_whole(secret, json) for secret in sorted(keys | values, key=len, reverse=True)]
+        patterns += [_in_base64(secret) for secret in keys | values]
+        patterns += [_cut_short(secret, json) for secret in keys if not _is_number(secret.encode())]
+        patterns += [self._ids] if self._ids is not None else []
+        patterns += [_address(host) for host in (*self._hosts, *self._learned_hosts) if host and "{" not in host]
+        patterns += [
+            _api_path(api_path)
+            for api_path in self._places
+            if len(api_path) >= _SHORTEST_PLACE and not api_path.isalpha()
+        ]
+        return re.compile(b"|".join(patterns)) if patterns else None
+
+
+def _without(secrets: re.Pattern[bytes] | None, body: bytes) -> bytes:
+    """The same bytes with blanks in place of secrets.
+
+    Patterns are in small letters, and so is what they are looked for in: that takes less time than looking without
+    regard to case, and an error may be long.
+    """
+    if secrets is None:
+        return body
+    pieces: list[bytes] = []
+    at = 0
+    for found in secrets.finditer(body.lower()):
+        pieces += (body[at : found.start()], _BLANK_NUMBER if _is_number(found[0]) else _BLANK)
+        at = found.end()
+    return b"".join((*pieces, body[at:])) if pieces else body
+
+
+def _keep(into: dict[str, None], names: Iterable[str]) -> None:
+    into.update(dict.fromkeys(names))
+    while len(into) > _LEARNED_LIMIT:
+        del into[next(iter(into))]
+
+
+def _is_odd(value: str) -> bool:
+    """Whether a header's value is no ordinary word: those have no digits, and dates no letters."""
+    return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+
+
+def _whole(secret: str, json: bool) -> bytes:
+    spelled = _spelled(secret, json)
+    return rb"(?<!\d)" + spelled + rb"(?!\d)" if _is_number(secret.encode()) else spelled
+
+
+def _spelled(secret: str, json: bool) -> bytes:
+    """A pattern for every way to write a secret."""
+    return b"".join(_character(c, json) for c in secret)
+
+
+def _character(c: str, json: bool) -> bytes:
+    if c.isascii() and c.isalnum():
+        return c.lower().encode()
+    octets = c.encode("utf-8", "replace")
+    ways = [quote(octets, safe="").lower().encode() if c not in "-_.~" else b"%%%02x" % octets[0]]
+    ways.append(rb"\\" + re.escape(octets))
+    ways += [rb"\\u%04x" % ord(c)] if len(c.encode("utf-16-be", "replace")) == 2 else []
+    # In JSON a bare quote ends a string, and a bare backslash belongs to what follows it.
+    if not json or c not in '"\\':
+        ways.append(re.escape(octets))
+    return b"(?:" + b"|".join(ways) + b")"
+
+
+def _in_base64(secret: str) -> bytes:
+    """What a secret decides of something in base64, wherever it begins there."""
+    octets = secret.encode("utf-8", "replace")
+    ways: set[bytes] = set()
+    for lead, start in ((0, 0), (1, 2), (2, 3)):
+        text = b64encode(b"\0" * lead + octets)[start : 8 * (lead + len(octets)) // 6]
+        ways |= {re.escape(text.lower()), re.escape(text.translate(_URL_SAFE).lower())}
+    return b"(?:" + b"|".join(sorted(ways)) + rb")[\w+/-]?={0,2}"
+
+
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+def _cut_short(secret: str, json: bool) -> bytes:
+    """A key's first letters and more, or a few letters of it beside a mask."""
+    first, last = _spelled(secret[:_MASKED], json), _spelled(secret[-_MASKED:], json)
+    ways = [first + rb"[\w-]{0,64}+" + _MASK + _REST, _MASK + last]
+    if len(secret) > _SHOWN_PREFIX:
+        ways.insert(0, _spelled(secret[:_SHOWN_PREFIX], json) + _REST)
+    return b"|".join(ways)
+
+
+def _host(base_url: str, provider: Provider) -> str:
+    """The host of an address whose placeholders are filled in, as far as they can be."""
+    with suppress(ConfigError):
+        base_url = filled(base_url, provider)
+    return urlsplit(base_url).hostname or ""
+
+
+def _api_path(name: str) -> bytes:
+    return rb"(?<![^\W_])" + re.escape(name.encode("utf-8", "replace").lower()) + rb"(?![^\W_])"
+
+
+def _address(host: str) -> bytes:
+    name = re.escape(host.encode("utf-8", "replace").lower())
+    if ":" in host:
+        return rb"(?:%b)?(?:\[%b\]|(?<![\w:])%b)" % (_SCHEME, name, name) + _TAIL
+    if "." in host:
+        return rb"(?:%b|(?<![\w-]))%b" % (_SCHEME, name) + _TAIL
+    return rb"(?:%b%b|(?<![\w.-])%b(?=:\d))" % (_SCHEME, name, name) + _TAIL

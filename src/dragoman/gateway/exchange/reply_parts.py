@@ -1,0 +1,92 @@
+"""Reply parts: errors in the client's own envelope, and the headers that go with every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.errors import ClientError, ConfigError, DragomanError, TimedOut, UpstreamError
+from dragoman.gateway.exchange.passed_headers import safe
+from dragoman.gateway.paths import CHAT, MESSAGES
+from dragoman.gateway.routes import UnknownModel
+from dragoman.http.flight import HeaderList
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.translate import LossLine, TranslatedResponse, translate_failure
+
+JSON = (b"content-type", b"application/json")
+EVENT_STREAM: HeaderList = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    # Proxies in front of us must not collect a stream.
+    (b"x-accel-buffering", b"no"),
+]
+_LOSSES = b"x-dragoman-losses"
+_ROUTE = b"x-dragoman-route"
+_NONE: tuple[bytes, bytes] = (_LOSSES, b"none")
+# Proxies refuse header lines that are much longer.
+_LOSSES_LIMIT = 2000
+
+_CLIENT_KINDS: dict[int, FailureKind] = {
+    400: FailureKind.INVALID,
+    401: FailureKind.UNAUTHENTICATED,
+    403: FailureKind.FORBIDDEN,
+    404: FailureKind.NOT_FOUND,
+    409: FailureKind.CONFLICT,
+    413: FailureKind.TOO_LARGE,
+    415: FailureKind.BAD_CODING,
+    500: FailureKind.INTERNAL,
+}
+
+
+def failure_of(error: DragomanError) -> Failure | None:
+    """What the gateway itself has to tell; None for an error in the request's body, which the library words."""
+    if isinstance(error, ClientError):
+        kind = _CLIENT_KINDS.get(error.status, FailureKind.OTHER)
+        # Only models have a code of their own for "not found"; a path has none.
+        native = "invalid_request_error" if kind is FailureKind.NOT_FOUND else ""
+        return Failure(
+            kind=kind, status=error.status, message=error.message, native=native, param=error.param, code=error.code
+        )
+    if isinstance(error, UnknownModel):
+        return Failure(kind=FailureKind.NOT_FOUND, status=404, message=str(error), param="model")
+    if isinstance(error, TimedOut):
+        return Failure(kind=FailureKind.TIMEOUT, status=504, message=str(error))
+    if isinstance(error, UpstreamError):
+        return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
+    if isinstance(error, ConfigError):
+        # Its words name files and settings, which are the operator's alone.
+        return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider is not configured completely")
+    return None
+
+
+def told(error: DragomanError | Failure, protocol: str, request_id: str) -> TranslatedResponse:
+    """An error as the client's protocol tells it; where no protocol is known, as OpenAI does."""
+    failure = error if isinstance(error, Failure) else failure_of(error) or error
+    return translate_failure(failure, target=protocol or CHAT, request_id=request_id)
+
+
+def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:
+    """The exchange's id under the name that the client's SDK looks for."""
+    return (b"request-id" if protocol == MESSAGES else b"x-request-id", request_id.encode())
+
+
+def route_header(provider: str, model: str, protocol: str) -> tuple[bytes, bytes]:
+    """Who answered: provider, model and the protocol it was asked in."""
+    # A model's name must not pose as the dialect.
+    named = safe(f"{provider}/{model}").replace(b";", b"%3B")
+    return (_ROUTE, b"%b; dialect=%b" % (named, protocol.encode()))
+
+
+def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:
+    """The ledger in short: `dropped:sampling@sampling.seed, …`; what does not fit is counted."""
+    if not losses:
+        return _NONE
+    parts: list[bytes] = []
+    length = 0
+    for loss in losses:
+        part = safe(f"{loss['fate']}:{loss['feature']}@{loss['at']}").replace(b",", b"%2C")
+        length += len(part) + 2
+        if length > _LOSSES_LIMIT:
+            parts.append(b"+%d more" % (len(losses) - len(parts)))
+            break
+        parts.append(part)
+    return (_LOSSES, b", ".join(parts))

@@ -1,0 +1,156 @@
+"""Time limits of one exchange, kept by one timer that is moved only when it fires.
+
+phase     what may take how long
+WAITING   the provider's status and headers: `first_byte`
+HEARING   the next bytes of its answer: `idle`; beside it a silent client gets a keep-alive
+ENDING    the answer is whole, its connection may still end well: a moment
+SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
+always    the exchange as a whole: `total`, but for SETTLING
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from enum import Enum
+
+from dragoman.config.settings import Timeouts
+from dragoman.errors import TimedOut
+from dragoman.http.flight import Flight
+
+
+class LimitPhase(Enum):
+    """What is waited for."""
+
+    WAITING = "waiting"
+    HEARING = "hearing"
+    ENDING = "ending"
+    SETTLING = "settling"
+
+
+class Overstayed(TimedOut):
+    """The answer is whole, but the provider does not end it."""
+
+
+# How long a whole answer's connection may take to end, so that it can be used again.
+_LINGER = 1.0
+
+
+class TimeLimits:
+    """Ends a flight that takes too long. `heard` and `told` are set by those who read and write."""
+
+    __slots__ = (
+        "_flight",
+        "_handle",
+        "_loop",
+        "_since",
+        "_soonest",
+        "_started",
+        "_timeouts",
+        "_when",
+        "alive",
+        "heard",
+        "phase",
+        "told",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, started: float) -> None:
+        self._loop = loop
+        self._timeouts = timeouts
+        self._started = started
+        self._since = started
+        self._flight: Flight | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._when = started
+        self._soonest = min(timeouts.first_byte, timeouts.idle, timeouts.total)
+        self.phase = LimitPhase.WAITING
+        # When the provider was last heard, and when the client was last told something.
+        self.heard = started
+        self.told = started
+        # Called when the client was told nothing for a while; only streams have one.
+        self.alive: Callable[[], None] | None = None
+
+    def follow(self, flight: Flight) -> None:
+        """Wait for a flight's first bytes."""
+        self._flight = flight
+        self._enter(LimitPhase.WAITING)
+
+    def hearing(self) -> None:
+        """The answer has begun; before that there is no status to be kept alive (decision 15)."""
+        self.told = self._loop.time()
+        self._enter(LimitPhase.HEARING)
+
+    def ending(self) -> None:
+        """The answer is whole."""
+        self._enter(LimitPhase.ENDING)
+
+    def settling(self) -> None:
+        """The answer is being kept, and nothing is waited for of the provider."""
+        self._flight = None
+        self._enter(LimitPhase.SETTLING)
+
+    def stop(self) -> None:
+        """Nothing is waited for any more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._flight = None
+        self.phase = LimitPhase.WAITING
+
+    def _enter(self, phase: LimitPhase) -> None:
+        self.phase = phase
+        self._since = self.heard = self._loop.time()
+        self._arm(self._since)
+
+    def _due(self) -> tuple[float, TimedOut]:
+        """The next limit, and what it means to pass it."""
+        timeouts = self._timeouts
+        total = self._started + timeouts.total
+        match self.phase:
+            case LimitPhase.WAITING:
+                due = self._since + timeouts.first_byte
+                words = f"the provider did not begin to answer within {timeouts.first_byte:g} s"
+            case LimitPhase.HEARING:
+                due = self.heard + timeouts.idle
+                words = f"the provider fell silent for {timeouts.idle:g} s"
+            case LimitPhase.ENDING:
+                return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
+            case LimitPhase.SETTLING:
+                return math.inf, TimedOut("nothing is waited for")
+        if total <= due:
+            return total, TimedOut(f"the exchange took longer than {timeouts.total:g} s")
+        return due, TimedOut(words)
+
+    def _arm(self, now: float, limit: float = math.inf) -> None:
+        # No limit of any phase but the last is nearer, unless little is left of the whole: the timer fires no later
+        # than needed, and looks again then.
+        soonest = _LINGER if self.phase is LimitPhase.ENDING else self._soonest
+        due = min(now + soonest, self._started + self._timeouts.total, limit)
+        if self.phase is LimitPhase.SETTLING:
+            due = now + self._timeouts.keep_alive
+        if self.alive is not None and self.phase is not LimitPhase.ENDING:
+            due = min(due, self.told + self._timeouts.keep_alive)
+        if self._handle is not None:
+            if now < self._when <= due:
+                return
+            self._handle.cancel()
+        # A handle does not always know its time: in uvloop, none that is due at once.
+        self._when = due
+        self._handle = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        self._handle = None
+        flight = self._flight
+        if flight is None and self.phase is not LimitPhase.SETTLING:
+            return
+        now = self._loop.time()
+        due, error = self._due()
+        if now >= due and flight is not None:
+            self._flight = None
+            flight.abort(error)
+            return
+        if self.alive is not None and now >= self.told + self._timeouts.keep_alive:
+            self.told = now
+            self.alive()
+        self._arm(now, due)

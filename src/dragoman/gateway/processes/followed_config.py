@@ -1,0 +1,126 @@
+"""Followed configuration: what a running gateway goes by, and the file that it follows.
+
+The file is looked at by every worker, and by the supervisor for those that it starts later. One that has changed and
+rests is read and judged (`protection.py`); one that may not be applied is told of, and the old one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from dragoman.config.finding import Fingerprint
+from dragoman.config.settings import Settings, Storage
+from dragoman.errors import ConfigError, ConfigErrors
+from dragoman.gateway.access.protection import Protection, judged, protection_of, tightened
+from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.unexpected_errors import places
+from dragoman.model.jsonvalue import JsonObject
+
+# How often the file is looked at. One that was found changed is read at the next look, if it rests by then: editors
+# write in several steps.
+LOOK_EVERY = 0.5
+
+
+class Duty(Struct, frozen=True, kw_only=True):
+    """What a worker is told: how to read its settings again, how closed it has to be, and where its siblings are."""
+
+    # Gives the settings as they are now, or a `ConfigError` for a file that is wrong or not trusted.
+    read: Callable[[], Settings]
+    log: Log
+    # None for what the settings say by themselves.
+    protection: Protection | None = None
+    # Tells when it is time to read again; None if there is no file.
+    fingerprint: Callable[[], Fingerprint] | None = None
+    # The file as it was before the settings were read, so that no change is missed.
+    seen: Fingerprint | None = None
+    # Which of the workers it is, and what they share.
+    number: int = 0
+    page: Page = field(default_factory=Page)
+    # What a sibling says to be told what was counted; empty for one without siblings.
+    token: bytes = b""
+    # A pipe that ends with the process at its other side.
+    lifeline: int | None = None
+    # After how many seconds without a turn of its loop the process ends itself; None for never.
+    longest_turn: float | None = None
+
+
+class Configuration:
+    """The settings that apply, and how closed the gateway is. `quiet` is for one whose workers tell."""
+
+    def __init__(self, duty: Duty, settings: Settings, *, quiet: bool = False) -> None:
+        self._duty = duty
+        self._quiet = quiet
+        self.protection = protection = duty.page.closed_with(duty.protection or protection_of(settings))
+        duty.page.note(protection)
+        self.settings = replace(settings, several_owners=protection.several_owners)
+        self._read = self._seen = duty.seen if duty.seen is not None else self._now()
+
+    @property
+    def seen(self) -> Fingerprint | None:
+        """The file as it was when it was last read."""
+        return self._read
+
+    def catch_up(self) -> bool:
+        """Read the file if it has changed since the settings were; tell whether others apply."""
+        return self._now() != self._read and self.reload()
+
+    def look(self) -> bool:
+        """Read the file again if it is another one than was read, and rests; tell whether others apply."""
+        now, before = self._now(), self._seen
+        self._seen = now
+        return now == before and now != self._read and self.reload()
+
+    def reload(self) -> bool:
+        """Read the file and apply it if it may be; tell whether it was."""
+        duty, old = self._duty, self.settings
+        self._read = self._seen = self._now()
+        self.protection = protection = duty.page.closed_with(self.protection)
+        try:
+            new = duty.read()
+            settings = judged(protection, old, new)
+        except ConfigError as error:
+            self._refuse(error)
+            return False
+        except Exception as error:
+            # Whatever nobody foresaw in a file or in its folders ends neither a worker nor its supervisor.
+            told: JsonObject = {"error": type(error).__name__, "at": places(error)}
+            self._duty.log.event("error", "the configuration was not changed: it could not be read", **told)
+            return False
+        self.settings, self.protection = settings, tightened(protection, settings)
+        duty.page.note(self.protection)
+        if _fixed(new) != _fixed(settings):
+            self._tell("warn", "host, port, workers and storage change only with a restart")
+        for warning in settings.warnings:
+            self._tell("warn", warning)
+        return True
+
+    def _now(self) -> Fingerprint | None:
+        return self._duty.fingerprint() if self._duty.fingerprint is not None else None
+
+    def _tell(self, level: str, message: str) -> None:
+        if not self._quiet:
+            self._duty.log.event(level, message)
+
+    def _refuse(self, error: ConfigError) -> None:
+        """Tell every problem of a configuration that is not applied."""
+        if self._quiet:
+            return
+        for problem in error.problems if isinstance(error, ConfigErrors) else (error,):
+            told: JsonObject = {
+                "file": problem.file,
+                "line": problem.line,
+                "key": problem.key,
+                "problem": problem.problem,
+                "remedy": problem.remedy,
+            }
+            said = {name: value for name, value in told.items() if value}
+            self._duty.log.event("error", "the configuration was not changed: the new one has errors", **said)
+
+
+def _fixed(settings: Settings) -> tuple[str, int, int, Storage]:
+    """What a running gateway cannot change."""
+    return settings.server.host, settings.server.port, settings.server.workers, settings.storage

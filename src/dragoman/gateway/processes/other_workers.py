@@ -1,0 +1,92 @@
+"""The other workers on the same port, asked for their counters when one of them is scraped.
+
+Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects and
+says the token, which only they know, gets the counters as JSON; everybody is hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+
+import msgspec
+
+from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.records.metrics import Metrics, Snapshot
+
+_HOST = "127.0.0.1"
+_PATIENCE = 2.0
+_DECODER = msgspec.json.Decoder(Snapshot)
+_ENCODER = msgspec.json.Encoder()
+_LIMIT = 64 * 1024 * 1024
+_CHUNK = 256 * 1024
+TOKEN_BYTES = 32
+
+
+def new_token() -> bytes:
+    """What the workers of one gateway know each other by."""
+    return secrets.token_bytes(TOKEN_BYTES)
+
+
+class OtherWorkers:
+    """The workers of one gateway, as one of them sees the others."""
+
+    def __init__(self, page: Page, number: int, token: bytes, metrics: Metrics) -> None:
+        self._page = page
+        self._number = number
+        self._token = token
+        self._metrics = metrics
+        self._server: asyncio.Server | None = None
+
+    async def listen(self) -> None:
+        """Be there for the others."""
+        self._server = await asyncio.start_server(self._tell, _HOST, 0)
+        self._page.set_port(self._number, self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Be gone."""
+        self._page.set_port(self._number, 0)
+        if self._server is not None:
+            self._server.close()
+
+    async def snapshots(self) -> list[Snapshot]:
+        """What the others counted; one that does not answer has gone, and its successor counts anew."""
+        others = (self._page.port(number) for number in range(self._page.workers) if number != self._number)
+        found = await asyncio.gather(*(_ask(port, self._token) for port in others if port))
+        return [snapshot for snapshot in found if snapshot is not None]
+
+    async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                if hmac.compare_digest(await reader.readexactly(len(self._token)), self._token):
+                    writer.write(_ENCODER.encode(self._metrics.snapshot()))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            # Whoever asked said too little, or did not wait for the answer.
+            return
+        finally:
+            writer.close()
+
+
+async def _ask(port: int, token: bytes) -> Snapshot | None:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            reader, writer = await asyncio.open_connection(_HOST, port)
+            try:
+                writer.write(token)
+                return _DECODER.decode(await _read(reader))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, msgspec.DecodeError, UnicodeError):
+        return None
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """All that is said; nothing of what is more than any worker says."""
+    said = bytearray()
+    while piece := await reader.read(_CHUNK):
+        said += piece
+        if len(said) > _LIMIT:
+            return b""
+    return bytes(said)

@@ -1,0 +1,76 @@
+"""Shared page: one page of memory that a supervisor and its workers see alike. It is made before the first of them is.
+
+    marks    keys are asked for | the file is why | several keys were known: each is set once, and never taken back
+    slots    one for each worker: when its loop last turned, and the port at which it tells its siblings what it counted
+
+Each place has one writer at a time or only ever gets one value, so that nothing has to be locked.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+
+from msgspec.structs import replace
+
+from dragoman.gateway.access.protection import Protection
+
+_ASKS_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
+# Numbers of eight bytes: those of the marks, then two for each worker.
+_MARKS, _SLOT, _BYTES = 3, 2, 8
+
+
+class Page:
+    """The page, for so many workers."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
+        self._numbers = memoryview(mmap.mmap(-1, (_MARKS + _SLOT * workers) * _BYTES)).cast("q")
+
+    @property
+    def asks_keys(self) -> bool:
+        """Whether any process has come to ask for keys."""
+        return self._numbers[_ASKS_KEYS] != 0
+
+    def note(self, protection: Protection) -> None:
+        """Let all processes be as closed as this one."""
+        for mark, is_so in (
+            (_ASKS_KEYS, protection.asks_keys),
+            (_KEYS_IN_FILE, protection.asks_keys and protection.keys_in_file),
+            (_SEVERAL_OWNERS, protection.several_owners),
+        ):
+            if is_so:
+                self._numbers[mark] = 1
+
+    def closed_with(self, protection: Protection) -> Protection:
+        """The protection with what other processes have noted."""
+        return replace(
+            protection,
+            asks_keys=protection.asks_keys or self.asks_keys,
+            keys_in_file=protection.keys_in_file or self._numbers[_KEYS_IN_FILE] != 0,
+            several_elsewhere=protection.several_elsewhere or self._numbers[_SEVERAL_OWNERS] != 0,
+        )
+
+    def turned(self, worker: int) -> float:
+        """When a worker's loop last turned, by the monotonic clock; 0 if it has not begun, less if it need not turn."""
+        return self._numbers[_MARKS + _SLOT * worker] / 1e9
+
+    def turn(self, worker: int) -> None:
+        """Note that a worker's loop turns."""
+        self._numbers[_MARKS + _SLOT * worker] = time.monotonic_ns()
+
+    def rest(self, worker: int) -> None:
+        """Note that a worker's loop need not turn: it is about to end."""
+        self._numbers[_MARKS + _SLOT * worker] = -1
+
+    def clear(self, worker: int) -> None:
+        """Note that a worker is gone; the next in its place has not begun, and its port may be another's by now."""
+        self._numbers[_MARKS + _SLOT * worker] = self._numbers[_MARKS + _SLOT * worker + 1] = 0
+
+    def port(self, worker: int) -> int:
+        """Where a worker tells what it counted; 0 if it does not."""
+        return self._numbers[_MARKS + _SLOT * worker + 1]
+
+    def set_port(self, worker: int, port: int) -> None:
+        """Note where a worker tells what it counted."""
+        self._numbers[_MARKS + _SLOT * worker + 1] = port

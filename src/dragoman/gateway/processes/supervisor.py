@@ -1,0 +1,367 @@
+"""Supervisor: one worker runs in this very process; several share a socket and are watched over by it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings, Storage
+from dragoman.errors import ConfigError
+from dragoman.gateway.processes.binding import listen
+from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.processes.other_workers import new_token
+from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.processes.watchdog import WHERE, tell_where_when_asked
+from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.unexpected_errors import UnexpectedErrors, places
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.store import MEMORY, open_store
+
+# A loop that has not turned for so long stands still; whoever watches from outside then waits a little longer, so that
+# the process can say where it stands.
+LONGEST_TURN = 15.0
+_GRACE = 2.0
+# So long a worker may take until its loop turns for the first time; and beyond its other times, to end.
+LONGEST_START = 60.0
+LAST_MOMENTS = 10.0
+# Whoever watches looks so often; after a longer gap than this its clock says nothing of others: the machine slept.
+_LONGEST_GAP = 5.0
+_FIRST_LOOK = 0.02
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_STEADY = 10.0
+_MOST_FILES = 65_536
+_WATCHED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
+# What a worker does not hear before it knows what to do with it.
+_HELD_BACK = _WATCHED | {END_NOW}
+
+
+def serve(
+    duty: Duty,
+    settings: Settings,
+    listener: socket.socket,
+    ready: Callable[[], None],
+    longest_turn: float = LONGEST_TURN,
+    longest_start: float = LONGEST_START,
+    last_moments: float = LAST_MOMENTS,
+) -> int:
+    """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
+    raise_file_limit()
+    logging.getLogger().addHandler(UnexpectedErrors(duty.log))
+    # Before anybody is let in: a gateway that cannot keep what it promises to keep does not start.
+    check_store(settings.storage)
+    listen(listener)
+    workers = settings.server.workers
+    duty = replace(duty, page=Page(workers), longest_turn=longest_turn)
+    try:
+        if workers == 1:
+            return _work(duty, settings, listener, ready)
+        duty = replace(duty, token=new_token())
+        return Supervisor(duty, settings, listener, longest_start, last_moments).run(ready)
+    finally:
+        duty.log.close()
+
+
+def check_store(storage: Storage) -> None:
+    """Open the store once, and close it; a `ConfigError` says why that cannot be."""
+    if storage.keep and storage.path not in ("", MEMORY):
+        open_store(storage.path, storage.days).close()
+
+
+def raise_file_limit() -> None:
+    """Take as many open files as the system allows: the customary 1024 are used up by 500 streams, two sockets each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            # Some systems allow less than they say; then what there was must do.
+            return
+
+
+def _work(duty: Duty, settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> int:
+    async def main() -> None:
+        await Worker(duty, settings).run(listener, ready)
+
+    factory = _loop_factory()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """The faster loop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+class WorkerProcess(Struct, frozen=True):
+    """A worker that has been started."""
+
+    number: int
+    started: float
+
+
+class Supervisor:
+    """Starts the workers, starts anew those that die or stand still, follows the file for them, and passes signals on.
+
+    The workers hold one end of a pipe, the lifeline: it ends with this process, however that ends, and they with it.
+    """
+
+    def __init__(
+        self,
+        duty: Duty,
+        settings: Settings,
+        listener: socket.socket,
+        longest_start: float = LONGEST_START,
+        last_moments: float = LAST_MOMENTS,
+    ) -> None:
+        self._duty = duty
+        self._longest_start, self._last_moments = longest_start, last_moments
+        self._page = duty.page
+        # What a worker that is started anew begins with: what the others have, not what was true at the start.
+        self._configuration = Configuration(duty, settings, quiet=True)
+        self._listener = listener
+        self._log: Log = duty.log
+        self._workers: dict[int, WorkerProcess] = {}
+        # The one that this process hangs on itself, and the one of the workers.
+        self._above = duty.lifeline
+        self._lifeline, self._held = os.pipe()
+        # Signals arrive here as bytes, so that waiting for them and for the time is one thing.
+        self._signals, self._wake = socket.socketpair()
+        # Whether all have served once; and whether one ended before that.
+        self._begun = self._failed = False
+        self._stopping = False
+        # When workers were last told to stop, and when those that have not are ended.
+        self._told = 0.0
+        self._end_by: float | None = None
+        # When the socket is closed that the workers no longer accept from.
+        self._last_call: float | None = None
+        self._pauses = [_FIRST_PAUSE] * settings.server.workers
+        # Which workers stand still, and when they were asked where.
+        self._asked: dict[int, float] = {}
+        # When which worker is due to be started anew.
+        self._due: dict[int, float] = {}
+        # When this process last looked, and since when it has done so without a gap.
+        self._looked = self._awake = time.monotonic()
+
+    def run(self, ready: Callable[[], None]) -> int:
+        """Keep the workers running until told to stop; give the exit status."""
+        self._signals.setblocking(False)
+        self._wake.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno())
+        for name in _WATCHED:
+            signal.signal(name, _noted)
+        try:
+            for number in range(self._page.workers):
+                self._start(number)
+            if not self._have_begun():
+                return 1
+            if not self._stopping:
+                ready()
+            while self._workers or self._due:
+                self._wait(LOOK_EVERY)
+        finally:
+            signal.set_wakeup_fd(-1)
+            self._let_go()
+        return 0
+
+    def _have_begun(self) -> bool:
+        """Wait until every worker serves; one that does not come up ends the start, and this is false."""
+        while not all(self._page.turned(number) for number in range(self._page.workers)):
+            self._wait(_FIRST_LOOK)
+            if self._stopping:
+                break
+            if self._failed:
+                self._stop(signal.SIGINT)
+                while self._workers:
+                    self._wait(LOOK_EVERY)
+                return False
+        self._begun = True
+        return True
+
+    def _wait(self, retries: float) -> None:
+        """Wait for a signal or some time, and do what is to be done."""
+        now = time.monotonic()
+        due = [*self._due.values(), *(() if self._last_call is None else (self._last_call,))]
+        retries = max(0.0, min([retries, *(at - now for at in due)]))
+        heard = [self._signals, *(() if self._above is None else (self._above,))]
+        heard = select.select(heard, [], [], retries)[0]
+        if self._above is not None and self._above in heard and has_ended(self._above):
+            self._above = None
+            if not self._drains():
+                self._stop(signal.SIGINT)
+        if self._signals in heard:
+            for number in self._signals.recv(4096):
+                if number == signal.SIGHUP:
+                    self._configuration.reload()
+                    self._pass_on(signal.SIGHUP)
+                elif number != signal.SIGCHLD:
+                    self._stop(signal.Signals(number))
+        self._bury()
+        now = time.monotonic()
+        self._end_still(now)
+        if self._last_call is not None and now >= self._last_call:
+            self._close()
+        if not self._stopping:
+            self._configuration.look()
+        for number in [number for number, at in self._due.items() if at <= now]:
+            del self._due[number]
+            self._start(number)
+
+    def _start(self, number: int) -> None:
+        configuration = self._configuration
+        # A worker hears no signal before it knows what to do with one.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+        pid = os.fork()
+        if pid:
+            self._workers[pid] = WorkerProcess(number, time.monotonic())
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            return
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for name in _WATCHED:
+                signal.signal(name, signal.SIG_DFL)
+            tell_where_when_asked()
+            lifeline = os.dup(self._lifeline)
+            self._let_go()
+            duty = replace(
+                self._duty,
+                number=number,
+                lifeline=lifeline,
+                protection=configuration.protection,
+                seen=configuration.seen,
+            )
+            status = _work(duty, configuration.settings, self._listener, _unblocked)
+        except BaseException as error:
+            # The outermost edge of a process: nobody above would tell it.
+            self._log.event("error", "a worker failed", **_told(error))
+        finally:
+            self._log.close()
+            # Whatever happened, a child never returns into its parent's code.
+            os._exit(status)
+
+    def _let_go(self) -> None:
+        """Close what belongs to the supervisor alone."""
+        os.close(self._lifeline)
+        os.close(self._held)
+        self._signals.close()
+        self._wake.close()
+
+    def _bury(self) -> None:
+        """Take note of every worker that has ended."""
+        while self._workers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            worker, now = self._workers.pop(pid), time.monotonic()
+            stood_still = self._asked.pop(pid, None) is not None
+            self._page.clear(worker.number)
+            if self._stopping:
+                continue
+            status = os.waitstatus_to_exitcode(status)
+            if not self._begun:
+                self._failed = True
+                self._log.event("error", "a worker died before it served", worker=worker.number, status=status)
+                continue
+            steady = now - worker.started > _STEADY
+            pause = _FIRST_PAUSE if steady else min(self._pauses[worker.number] * 2, _LONGEST_PAUSE)
+            self._pauses[worker.number] = pause
+            message = "a worker stood still and is replaced" if stood_still else "a worker died and is started anew"
+            self._log.event("error", message, worker=worker.number, status=status, pause=pause)
+            self._due[worker.number] = now + pause
+
+    def _end_still(self, now: float) -> None:
+        """End workers that stand still, once they could say where, and those that take too long over their end."""
+        gap = now - self._looked
+        self._looked = now
+        if gap > _LONGEST_GAP:
+            self._awake = now
+            if self._end_by is not None:
+                self._end_by += gap
+        late = self._end_by is not None and now > self._end_by
+        for pid, worker in self._workers.items():
+            if not self._stands_still(worker, now):
+                self._asked.pop(pid, None)
+            elif pid not in self._asked:
+                self._asked[pid] = now
+                os.kill(pid, WHERE)
+            if late or now - self._asked.get(pid, now) > _GRACE:
+                os.kill(pid, signal.SIGKILL)
+
+    def _stands_still(self, worker: WorkerProcess, now: float) -> bool:
+        limit, since = self._duty.longest_turn, self._page.turned(worker.number)
+        if not since:
+            # It does not turn yet: what it has to do first it does in time. Nobody is served there, and so its end is
+            # not waited for.
+            limit, since = (self._last_moments, self._told) if self._stopping else (self._longest_start, worker.started)
+        return limit is not None and since > 0 and now - max(since, self._awake) > limit
+
+    def _stop(self, number: signal.Signals) -> None:
+        """Have the workers stop: at once at the second signal, and at SIGINT; at a further one they end what runs.
+
+        They count none themselves: a key that is pressed once tells them, too, and is passed on besides.
+        """
+        timeouts = self._configuration.settings.timeouts
+        now, before = time.monotonic(), self._told
+        if self._drains():
+            if now - before <= SAME_SIGNAL:
+                return
+            passed, retries, drain = END_NOW, 0.0, 0.0
+        elif self._stopping or number == signal.SIGINT:
+            passed, retries, drain = signal.SIGINT, 0.0, timeouts.drain
+        else:
+            passed, retries, drain = signal.SIGTERM, timeouts.lame_duck, timeouts.drain
+        self._told, self._stopping = now, True
+        self._due.clear()
+        # As long as anybody holds it open, the system accepts connections, and so it must not outlast the workers.
+        self._last_call = now + retries
+        self._end_by = now + retries + drain + self._last_moments
+        if not retries:
+            self._close()
+        self._pass_on(passed)
+
+    def _drains(self) -> bool:
+        """Whether nobody is let in any more."""
+        return self._stopping and self._last_call is None
+
+    def _close(self) -> None:
+        self._last_call = None
+        self._listener.close()
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        # Those that have ended stay their parent's until they are buried: no other process has these numbers.
+        for pid in self._workers:
+            os.kill(pid, number)
+
+
+def _told(error: BaseException) -> JsonObject:
+    """What is said of an error: its kind and place, and its words if they are ours."""
+    told: JsonObject = {"error": type(error).__name__, "at": places(error)}
+    if isinstance(error, ConfigError):
+        told |= {"key": error.key, "problem": error.problem, "remedy": error.remedy}
+    return told
+
+
+def _noted(number: int, frame: object) -> None:
+    """Nothing: a signal with a handler is written to the wake-up socket, and one without is not."""
+
+
+def _unblocked() -> None:
+    """Let a worker hear its signals: from here on it knows what to do with them."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)

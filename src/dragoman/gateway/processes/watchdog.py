@@ -1,0 +1,97 @@
+"""Watchdog: ends a process whose loop stands still, with a traceback that says where.
+
+The loop notes each second that it turns, in the page that it shares with its supervisor. A worker among several is
+ended by the supervisor, whose clock knows when all of them slept; before that a signal asks it where it stands. A
+single one puts off its own end with each turn. What is said comes from `faulthandler`, which needs no interpreter:
+whatever holds the loop up may hold that up, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import signal
+import stat
+import sys
+
+from dragoman.gateway.processes.shared_page import Page
+
+_BEAT = 1.0
+_STDERR = 2
+# A traceback that nobody reads holds its writer up, wherever the output cannot be told not to wait, as a socket cannot.
+# So long it may take; then the system's own clock ends the process without it.
+_GRACE = 2.0
+# Asks a worker among several where it stands.
+WHERE = signal.SIGUSR2
+
+
+def tell_where_when_asked() -> None:
+    """Have this process write where all of its threads stand at each `WHERE`."""
+    faulthandler.register(WHERE, file=_without_waiting(_STDERR), all_threads=True)
+
+
+class Watchdog:
+    """One for a worker; without a limit, or with a supervisor, it only notes that the loop turns."""
+
+    def __init__(self, page: Page, worker: int, longest_turn: float | None, *, supervised: bool = False) -> None:
+        self._page = page
+        self._worker = worker
+        self._limit = None if supervised else longest_turn
+        self._pace = _BEAT if longest_turn is None else min(_BEAT, longest_turn / 4)
+        self._out = _STDERR if self._limit is None else _without_waiting(_STDERR)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to watch the loop that runs here."""
+        if self._limit is not None:
+            # Whoever stops a program on a terminal has not stopped its loop for a fault.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self._suspend)
+            # It ends the process by itself, unless whoever started this one has it ignored.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self._turn()
+
+    def stop(self) -> None:
+        """Watch no more: what is left to do may take its time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._disarm()
+        self._page.rest(self._worker)
+        if self._out != _STDERR:
+            os.close(self._out)
+            self._out = _STDERR
+
+    def _turn(self) -> None:
+        self._page.turn(self._worker)
+        if self._limit is not None:
+            faulthandler.dump_traceback_later(self._limit, exit=True, file=self._out)
+            signal.setitimer(signal.ITIMER_REAL, self._limit + _GRACE)
+        self._timer = asyncio.get_running_loop().call_later(self._pace, self._turn)
+
+    def _disarm(self) -> None:
+        if self._limit is not None:
+            faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _suspend(self) -> None:
+        """Stop as the signal asks, and go on from here when the process is continued."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._disarm()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._turn()
+
+
+def _without_waiting(out: int) -> int:
+    """A descriptor for the same output that never waits for its reader, if the system gives one.
+
+    The flag is the open file's, which others share: so it is opened once more. A file on a disk is left as it is, since
+    writers that have opened it apart would write over each other.
+    """
+    try:
+        kind = os.fstat(out).st_mode
+        if not (stat.S_ISFIFO(kind) or stat.S_ISCHR(kind)) or not sys.platform.startswith("linux"):
+            return out
+        return os.open(f"/proc/self/fd/{out}", os.O_WRONLY | os.O_NONBLOCK | os.O_APPEND | os.O_NOCTTY)
+    except OSError:
+        return out

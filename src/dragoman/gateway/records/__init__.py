@@ -1,0 +1,1 @@
+"""What is known of exchanges, logged and counted."""

@@ -1,0 +1,199 @@
+"""Logs: one line per exchange, readable on a terminal and JSON elsewhere; never a prompt, never a key.
+
+Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TextIO
+
+from dragoman.errors import WireError
+from dragoman.gateway.records.log_writer import LogWriter
+from dragoman.gateway.records.record import Record
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.wire.json import encode
+
+_SHOWN = 120
+# A field of an event may be a sentence, or several.
+_LONGEST = 2000
+
+
+def shown(text: str) -> str:
+    """Text from outside on one line of a terminal: short, printable, without blanks that could pose as fields."""
+    if len(text) <= _SHOWN and text.isprintable() and " " not in text:
+        return text
+    return "".join(c if c.isprintable() and c != " " else "?" for c in text[:_SHOWN])
+
+
+class Log:
+    """Writes to one stream, as text or as JSON, and never waits for whoever reads it."""
+
+    def __init__(self, out: TextIO | None = None, *, json: bool | None = None, quiet: bool = False) -> None:
+        self._out = out or sys.stderr
+        self._json = not self._out.isatty() if json is None else json
+        self._quiet = quiet
+        self._line: Callable[[Record], str] = self._as_json if self._json else _as_text
+        descriptor = _descriptor_of(self._out)
+        # None where lines go to a stream without a descriptor, which cannot block.
+        self._writer = LogWriter(descriptor, partial(_left_out, self._json)) if descriptor is not None else None
+
+    @property
+    def lines_lost(self) -> int:
+        """How many lines could not be written."""
+        return self._writer.lost if self._writer is not None else 0
+
+    def exchange(self, record: Record) -> None:
+        """Tell one exchange."""
+        if not self._quiet:
+            self._write(self._line(record), own=False)
+
+    def refused(self, **fields: JsonValue) -> None:
+        """Tell a request that was refused at the door; anybody can send those without number."""
+        self._write(_event(self._json, "info", "refused", fields), own=False)
+
+    def event(self, level: str, message: str, **fields: JsonValue) -> None:
+        """Tell what the gateway itself does."""
+        self._write(_event(self._json, level, message, fields), own=True)
+
+    def close(self) -> None:
+        """Give what waits a moment to be written, before the process ends."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, line: str, *, own: bool) -> None:
+        if self._writer is not None:
+            self._writer.put(_octets(line), own=own)
+        else:
+            self._out.write(line + "\n")
+
+    def _as_json(self, record: Record) -> str:
+        usage = record.usage
+        line: JsonObject = {
+            "time": _now(),
+            "level": "info" if record.status < 500 else "error",
+            "event": "exchange",
+            "id": record.id,
+            "address": record.address,
+            "key": record.key,
+            "client": record.dialect,
+            "path": record.path[:_SHOWN],
+            "asked": record.asked[:_SHOWN],
+            "provider": record.provider,
+            "model": record.model[:_SHOWN],
+            "dialect": record.served,
+            "stream": record.stream,
+            "status": record.status,
+            "seconds": round(record.ended - record.started, 4),
+            "attempts": record.attempts,
+            "losses": len(record.losses),
+        }
+        if record.first:
+            line["first"] = round(record.first - record.started, 4)
+        if usage is not None:
+            line["input"], line["output"] = usage.input, usage.output
+            line["cached"] = usage.cache_read or 0
+        if record.failure:
+            line["failure"] = record.failure
+        if record.upstream_id:
+            line["upstream_id"] = record.upstream_id
+        return _json_line(line)
+
+
+def _descriptor_of(out: TextIO) -> int | None:
+    try:
+        return out.fileno()
+    except (OSError, ValueError):
+        return None
+
+
+def _event(json: bool, level: str, message: str, fields: JsonObject) -> str:
+    if json:
+        return _json_line({"time": _now(), "level": level, "event": message, **_cut(fields)})
+    told = " ".join(f"{name}={_quoted(str(value))}" for name, value in fields.items())
+    return f"{_clock()} {level:5} {message}{' ' if told else ''}{told}"
+
+
+def _left_out(json: bool, lines: int) -> bytes:
+    return _octets(_event(json, "warn", "lines of the log could not be written", {"lines": lines}))
+
+
+def _octets(line: str) -> bytes:
+    return line.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _json_line(line: JsonObject) -> str:
+    """One line for a machine that a terminal may still show: what JSON allows but is not printable is escaped."""
+    try:
+        text = encode(line).decode()
+    except WireError:
+        # A lone surrogate, as in the name of a file that is not UTF-8.
+        text = encode({name: _mended(value) for name, value in line.items()}).decode()
+    return text if text.isprintable() else _unprintable(_escape, text)
+
+
+def _mended(value: JsonValue) -> JsonValue:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+# Only characters beyond ASCII are left to be found, and those only inside strings.
+_unprintable = re.compile(r"[^\x20-\x7e]").sub
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[0].isprintable():
+        return found[0]
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def _cut(fields: JsonObject) -> JsonObject:
+    return {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _quoted(text: str) -> str:
+    """A field of an event on one line: words in quotes, which they cannot end."""
+    text = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+    return '"' + text.replace('"', "'") + '"' if not text or " " in text or '"' in text else text
+
+
+def _as_text(record: Record) -> str:
+    usage = record.usage
+    tokens = f"{usage.input}+{usage.output}" if usage is not None else "-"
+    route = f"{record.provider}/{record.model}" if record.provider else "-"
+    failure = f" {record.failure}" if record.failure else ""
+    address = f" from {record.address}" if record.address else ""
+    first = f" first {1000 * (record.first - record.started):.0f} ms" if record.first and record.stream else ""
+    return (
+        f"{_clock()} {record.status} {record.dialect or '-'} {shown(record.asked) or '-'} -> {shown(route)}"
+        f" {record.served or '-'} {1000 * (record.ended - record.started):.0f} ms{first} tokens {tokens}"
+        f" losses {len(record.losses)}{failure}{address} {record.id}"
+    )
+
+
+_SECOND = [0, "", ""]
+
+
+def _clock() -> str:
+    _tick()
+    return str(_SECOND[1])
+
+
+def _now() -> str:
+    _tick()
+    return str(_SECOND[2])
+
+
+def _tick() -> None:
+    """Formatting a time costs more than the rest of a line, and a second has many lines."""
+    now = int(time.time())
+    if now != _SECOND[0]:
+        _SECOND[:] = (
+            now,
+            time.strftime("%H:%M:%S", time.localtime(now)),
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+        )

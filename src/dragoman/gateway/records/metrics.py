@@ -1,0 +1,232 @@
+"""Metrics: counters in memory, written as Prometheus text when somebody asks.
+
+One cell per route and outcome, so that an exchange costs one look-up; everything is added up at the scrape. Names from
+outside are labels only while there are few of them: beyond a limit they count as `other`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.record import Record
+
+DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_MODELS_LIMIT = 200
+# Routes and outcomes together: a provider may invent statuses, too.
+_CELLS_LIMIT = 5000
+_LABEL_LENGTH = 120
+OTHER = "other"
+# Statuses of names that their provider does not know: those are not worth a label.
+_UNKNOWN = frozenset({400, 404})
+# More than any exchange takes; a provider may report anything.
+_MOST_TOKENS = 1 << 40
+TOKENS = ("input", "output", "cache_read", "cache_write", "thinking")
+
+
+class Spread(Struct):
+    """How values are spread over the buckets; the last one is for everything above."""
+
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATIONS) + 1))
+    total: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(DURATIONS, value)] += 1
+        self.total += value
+
+
+class Cell(Struct):
+    """What was counted of one route and outcome."""
+
+    client: str
+    provider: str
+    dialect: str
+    model: str
+    status: int
+    requests: int = 0
+    tokens: list[int] = msgspec.field(default_factory=lambda: [0] * len(TOKENS))
+    duration: Spread = msgspec.field(default_factory=Spread)
+    first: Spread = msgspec.field(default_factory=Spread)
+
+
+class Snapshot(Struct):
+    """Everything one process counted, to be added to that of its siblings."""
+
+    cells: list[Cell]
+    # (client, dialect, feature, fate) and (client, provider, kind).
+    losses: list[tuple[str, str, str, str, int]]
+    failures: list[tuple[str, str, str, int]]
+    in_flight: int
+    log_lines_lost: int = 0
+
+
+class Metrics:
+    """The counters of one process."""
+
+    def __init__(self) -> None:
+        self._cells: dict[tuple[str, str, str, str, int], Cell] = {}
+        self._losses: dict[tuple[str, str, str, str], int] = {}
+        self._failures: dict[tuple[str, str, str], int] = {}
+        self._models: set[tuple[str, str]] = set()
+        self.in_flight = 0
+        # Where what was left out of the log is counted.
+        self.log: Log | None = None
+
+    def count(self, record: Record) -> None:
+        """Count one exchange that has ended."""
+        model = self._bounded(record)
+        key = (record.dialect, record.provider, record.served, model, record.status)
+        cell = self._cells.get(key) or self._new_cell(key)
+        cell.requests += 1
+        cell.duration.add(record.ended - record.started)
+        if record.first:
+            cell.first.add(record.first - record.started)
+        usage = record.usage
+        if usage is not None:
+            tokens = cell.tokens
+            counts = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
+            for at, count in enumerate(counts):
+                if count:
+                    # Counters never go down.
+                    tokens[at] += min(max(0, count), _MOST_TOKENS)
+        for loss in record.losses:
+            named = (record.dialect, record.served, loss["feature"], loss["fate"])
+            self._losses[named] = self._losses.get(named, 0) + 1
+        if record.failure:
+            failed = (record.dialect, record.provider, record.failure)
+            self._failures[failed] = self._failures.get(failed, 0) + 1
+
+    def _new_cell(self, key: tuple[str, str, str, str, int]) -> Cell:
+        client, provider, dialect, model, status = key
+        if len(self._cells) >= _CELLS_LIMIT:
+            # By its class alone, and of no model: of these there are few.
+            model, status = OTHER, 100 * (status // 100)
+            key = (client, provider, dialect, model, status)
+        made = Cell(client=client, provider=provider, dialect=dialect, model=model, status=status)
+        return self._cells.setdefault(key, made)
+
+    def snapshot(self) -> Snapshot:
+        """The state of the counters."""
+        return Snapshot(
+            cells=list(self._cells.values()),
+            losses=[(*key, count) for key, count in self._losses.items()],
+            failures=[(*key, count) for key, count in self._failures.items()],
+            in_flight=self.in_flight,
+            log_lines_lost=self.log.lines_lost if self.log is not None else 0,
+        )
+
+    def _bounded(self, record: Record) -> str:
+        """The label for a model; what would be shown alike is the same label, so that no series stands there twice."""
+        provider, model = record.provider, record.model
+        if (provider, model) in self._models:
+            return model
+        model = _printable(model)
+        if (provider, model) in self._models:
+            return model
+        if len(self._models) >= _MODELS_LIMIT or record.status in _UNKNOWN:
+            return OTHER if model else ""
+        self._models.add((provider, model))
+        return model
+
+
+def render(snapshots: Sequence[Snapshot]) -> bytes:
+    """Prometheus text of all processes together."""
+    cells: dict[tuple[str, str, str, str, int], Cell] = {}
+    for snapshot in snapshots:
+        for cell in snapshot.cells:
+            _add(cells, cell)
+    lines: list[str] = []
+    _family(lines, "requests_total", "counter", "Exchanges that ended, by status.")
+    for cell in cells.values():
+        lines.append(f'dragoman_requests_total{{{_labels(cell)},status="{cell.status}"}} {cell.requests}')
+    _family(
+        lines, "tokens_total", "counter", "Tokens that providers reported; totals include cached and thinking ones."
+    )
+    for cell in cells.values():
+        for name, count in zip(TOKENS, cell.tokens, strict=True):
+            if count:
+                labels = f'{_labels(cell)},status="{cell.status}",type="{name}"'
+                lines.append(f"dragoman_tokens_total{{{labels}}} {count}")
+    _spreads(lines, "duration_seconds", "From the request to the end of the answer.", cells.values(), first=False)
+    _spreads(lines, "first_token_seconds", "From the request to the first content.", cells.values(), first=True)
+    _family(lines, "losses_total", "counter", "What translation dropped, approximated or invented.")
+    for (client, dialect, feature, fate), count in _summed([s.losses for s in snapshots], 4).items():
+        labels = f'client="{client}",dialect="{dialect}",feature="{feature}",fate="{fate}"'
+        lines.append(f"dragoman_losses_total{{{labels}}} {count}")
+    _family(lines, "failures_total", "counter", "Exchanges that failed, by kind.")
+    for (client, provider, kind), count in _summed([s.failures for s in snapshots], 3).items():
+        labels = f'client="{client}",provider="{_escaped(provider)}",kind="{_escaped(kind)}"'
+        lines.append(f"dragoman_failures_total{{{labels}}} {count}")
+    _family(lines, "in_flight", "gauge", "Exchanges under way.")
+    lines.append(f"dragoman_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
+    _family(lines, "log_lines_lost_total", "counter", "Lines of the log that could not be written.")
+    lines.append(f"dragoman_log_lines_lost_total {sum(snapshot.log_lines_lost for snapshot in snapshots)}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _add(cells: dict[tuple[str, str, str, str, int], Cell], cell: Cell) -> None:
+    key = (cell.client, cell.provider, cell.dialect, cell.model, cell.status)
+    total = cells.get(key)
+    if total is None:
+        total = Cell(client=key[0], provider=key[1], dialect=key[2], model=key[3], status=key[4])
+        cells[key] = total
+    total.requests += cell.requests
+    total.tokens = [a + b for a, b in zip(total.tokens, cell.tokens, strict=True)]
+    for into, more in ((total.duration, cell.duration), (total.first, cell.first)):
+        into.counts = [a + b for a, b in zip(into.counts, more.counts, strict=True)]
+        into.total += more.total
+
+
+def _summed(rows: Iterable[Iterable[tuple[str | int, ...]]], width: int) -> dict[tuple[str, ...], int]:
+    total: dict[tuple[str, ...], int] = {}
+    for table in rows:
+        for row in table:
+            key = tuple(str(part) for part in row[:width])
+            total[key] = total.get(key, 0) + int(row[width])
+    return total
+
+
+def _spreads(lines: list[str], name: str, words: str, cells: Iterable[Cell], *, first: bool) -> None:
+    """One histogram by client, provider and dialect: finer labels would make very many series."""
+    merged: dict[tuple[str, str, str], Spread] = {}
+    for cell in cells:
+        spread = cell.first if first else cell.duration
+        into = merged.setdefault((cell.client, cell.provider, cell.dialect), Spread())
+        into.counts = [a + b for a, b in zip(into.counts, spread.counts, strict=True)]
+        into.total += spread.total
+    _family(lines, name, "histogram", words)
+    for (client, provider, dialect), spread in merged.items():
+        labels = f'client="{client}",provider="{_escaped(provider)}",dialect="{dialect}"'
+        running = 0
+        for bound, count in zip((*DURATIONS, "+Inf"), spread.counts, strict=True):
+            running += count
+            lines.append(f'dragoman_{name}_bucket{{{labels},le="{bound}"}} {running}')
+        lines.append(f"dragoman_{name}_sum{{{labels}}} {spread.total:.6f}")
+        lines.append(f"dragoman_{name}_count{{{labels}}} {running}")
+
+
+def _family(lines: list[str], name: str, kind: str, words: str) -> None:
+    lines.append(f"# HELP dragoman_{name} {words}")
+    lines.append(f"# TYPE dragoman_{name} {kind}")
+
+
+def _labels(cell: Cell) -> str:
+    return (
+        f'client="{cell.client}",provider="{_escaped(cell.provider)}",dialect="{cell.dialect}",'
+        f'model="{_escaped(cell.model)}"'
+    )
+
+
+def _escaped(text: str) -> str:
+    """A label's value with Prometheus' escapes; its third one, for line breaks, is never needed."""
+    return _printable(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _printable(text: str) -> str:
+    text = text[:_LABEL_LENGTH]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

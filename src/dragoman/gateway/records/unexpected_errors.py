@@ -1,0 +1,38 @@
+"""Unexpected errors, and warnings of the loop: what the standard loggers tell, as lines of our own log.
+
+An exception's own words may quote what a client said, so they stay out: its kind and the places it went through are
+enough to find it.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from pathlib import PurePath
+
+from dragoman.gateway.records.logs import Log
+from dragoman.model.jsonvalue import JsonObject
+
+
+class UnexpectedErrors(logging.Handler):
+    """A handler for the root logger."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell one record."""
+        # The loop shows the failed task in further lines, with the exception's words in them.
+        words = record.getMessage().partition("\n")[0]
+        fields: JsonObject = {"logger": record.name}
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            fields |= {"error": type(error).__name__, "at": places(error)}
+        self._log.event("error" if record.levelno >= logging.ERROR else "warn", words, **fields)
+
+
+def places(error: BaseException) -> str:
+    """Where an exception passed through, the last place last."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return " ".join(f"{PurePath(frame.f_code.co_filename).name}:{line}" for frame, line in frames)

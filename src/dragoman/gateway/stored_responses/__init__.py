@@ -1,0 +1,1 @@
+"""Responses and conversations that are kept here: recalled, kept, run in the background, asked for by id."""

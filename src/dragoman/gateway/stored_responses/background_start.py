@@ -1,0 +1,117 @@
+"""Background start: what an answer that is kept must say of that, and how one begins that nobody waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.stored_responses.background import BackgroundRun
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task
+from dragoman.gateway.stored_responses.leases import Leases, locked
+from dragoman.model.events import Failed
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Extras
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_responses.response_object import response_object
+from dragoman.protocols.registry import codec_of
+from dragoman.translate import asked_by
+
+
+def kept_request(prepared: ProviderRequest, task: Task) -> ProviderRequest:
+    """The same question: its answer says its id, and what the client referred to."""
+    recalled = task.recalled
+    if recalled is None or prepared.relay:
+        return prepared
+    asked = _asked(prepared)
+    request = asked.request
+    extras = request.extras
+    if recalled.background:
+        fields: JsonObject = {**(extras.fields if extras is not None else {}), "background": True}
+        extras = Extras(origin=prepared.client, fields=fields)
+    told = replace(request, continues=recalled.previous, conversation=recalled.conversation, extras=extras)
+    answer_id = task.response_id if recalled.keeps else ""
+    translated = replace(prepared.translated, asked=replace(asked, request=told, answer_id=answer_id))
+    return replace(prepared, translated=translated)
+
+
+def reserve(task: Task, leases: Leases) -> Callable[[], None]:
+    """Have a conversation alone until the answer is there; give what lets others have it."""
+    recalled, conversations = task.recalled, task.store.conversations
+    assert recalled is not None and recalled.conversation is not None
+    conversation = recalled.conversation
+    if conversations.find(task.owner, conversation) is None:
+        # Its provider keeps it, and its order.
+        return _nothing
+    if not leases.take(task.owner, conversation, task.holder):
+        raise locked(conversation)
+    release = partial(leases.release, conversation, task.holder)
+    try:
+        same = conversations.weight(conversation) == recalled.found
+    except BaseException:
+        release()
+        raise
+    if not same:
+        # Another one was given since this one looked: it must not be answered without that.
+        release()
+        raise locked(conversation)
+    return release
+
+
+def _nothing() -> None:
+    """Nobody was kept waiting."""
+
+
+def begun_of(prepared: ProviderRequest, task: Task) -> JsonObject:
+    """The response as it stands before anybody was asked."""
+    asked = _asked(prepared)
+    body = response_object(task.response_id, int(time.time()), asked, asked.request.model)
+    body["status"] = "queued"
+    return body
+
+
+def running_of(
+    prepared: ProviderRequest,
+    task: Task,
+    begun: JsonObject,
+    *,
+    kept_answer: KeptAnswer,
+    request: DetachedClient,
+    exchange: Callable[[], Awaitable[None]],
+    release: Callable[[], None],
+    mint: Mint,
+) -> BackgroundRun:
+    """A response that is to run in the background."""
+    recalled = task.recalled
+    assert recalled is not None
+
+    def fail(failure: Failure) -> bytes:
+        return codec_of(prepared.client).stream_encoder(_asked(prepared), mint, Ledger()).feed(Failed(failure))
+
+    return BackgroundRun(
+        store=task.store,
+        owner=task.owner,
+        begun=begun,
+        context=recalled.context,
+        said=recalled.said,
+        previous=recalled.previous,
+        provider=task.provider,
+        conversation=recalled.conversation,
+        holder=task.holder,
+        release=release,
+        stream=prepared.stream,
+        kept_answer=kept_answer,
+        request=request,
+        exchange=exchange,
+        fail=fail,
+    )
+
+
+def _asked(prepared: ProviderRequest) -> Asked:
+    return asked_by(prepared.translated, codec_of(prepared.target.endpoint.protocol))

@@ -1,0 +1,210 @@
+"""`/conversations`: their objects and items over HTTP. They are kept here, whoever answers in them.
+
+Which provider will is not known when one is made. `x-dragoman-provider` names one that keeps it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from dragoman.config.settings import Key, Settings
+from dragoman.errors import ClientError
+from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.paths import ApiPath
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.routes import shown
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.kept_answer import size_of
+from dragoman.gateway.stored_responses.leases import locked
+from dragoman.gateway.stored_responses.recall import added
+from dragoman.gateway.stored_responses.response_endpoint import item_shown, list_of, no_item, page_of, send
+from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
+from dragoman.gateway.value_limits import weighed_object
+from dragoman.http.server import Request
+from dragoman.mint import random_token
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.store import Store
+from dragoman.store.conversations import Conversation, Leased
+from dragoman.store.responses import Item
+from dragoman.wire.json import decode_object, encode
+
+_MOST_ITEMS = 20
+_MOST_METADATA, _LONGEST_NAME, _LONGEST_VALUE = 16, 64, 512
+
+
+async def serve_conversation(
+    service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None
+) -> None:
+    """Answer what is asked of conversations."""
+    store, owner = service.state.store, owner_of(key)
+    _, *below = api_path.rest.strip("/").split("/")
+    named = request.header(b"x-dragoman-provider") is not None
+    retries, found = service.state.retries, None
+    if store is not None and below and not named:
+        found = await retries.read(partial(store.conversations.find, owner, below[0]))
+    if store is None or named or (below and found is None):
+        await _elsewhere(service, request, api_path, record, owner, below)
+        return
+    raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
+    takes_items = not below or below[1:] == ["items"]
+    body, bodies = await beside_loop(partial(_read, raw, takes_items=takes_items), len(raw))
+    if found is None:
+        answering = partial(_created, service.settings, store, owner, body, bodies)
+    else:
+        answering = partial(_answer, service.settings, store, owner, found, request, body, bodies, below[1:])
+    changes = request.method in ("POST", "DELETE")
+    told = await (retries.change if changes else retries.read)(answering)
+    send(service, request, record, await beside_loop(lambda: encode(told.show()), told.size))
+
+
+class _Told(Struct, frozen=True):
+    """An answer, to be written from so many bytes that are kept."""
+
+    show: Callable[[], JsonObject]
+    size: int = 0
+
+
+def _list(items: Sequence[Item], *, more: bool = False) -> _Told:
+    return _Told(partial(list_of, items, more=more), size_of(items))
+
+
+def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | None]:
+    """What a request says of a conversation, and its items, each as JSON: only that is looked at from then on."""
+    body = weighed_object(raw) if raw.strip() else {}
+    items = body.pop("items", None)
+    if items is None or not takes_items:
+        return body, None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise _no_items()
+    if len(items) > _MOST_ITEMS:
+        raise ClientError(400, f"at most {_MOST_ITEMS} items are added at a time", param="items")
+    return body, [encode(item) for item in items]
+
+
+async def _elsewhere(
+    service: Service, request: Request, api_path: ApiPath, record: Record, owner: bytes, below: list[str]
+) -> None:
+    """Ask the provider that keeps conversations; with several keys nobody could tell whose they are."""
+    named = request.header(b"x-dragoman-provider") is not None
+    known = keepers(service.settings)
+    if several_owners(service.settings) or not (named or known):
+        raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
+    try:
+        only = known[0] if not named and len(known) == 1 else ""
+        await pass_on(service, request, api_path, record, owner=owner, provider=only)
+    except ClientError as error:
+        raise _missing(below[0]) if below and error.status == 404 else error from None
+
+
+def _answer(
+    settings: Settings,
+    store: Store,
+    owner: bytes,
+    found: Conversation,
+    request: Request,
+    body: JsonObject,
+    bodies: list[bytes] | None,
+    below: list[str],
+) -> _Told:
+    match request.method, below:
+        case "GET" | "HEAD", []:
+            return _object(found)
+        case "POST", []:
+            metadata = _metadata(body)
+            store.conversations.change(owner, found.id, metadata)
+            return _object(Conversation(id=found.id, created=found.created, metadata=metadata))
+        case "DELETE", []:
+            store.conversations.delete(owner, found.id)
+            return _Told(lambda: {"id": found.id, "object": "conversation.deleted", "deleted": True})
+        case "GET" | "HEAD", ["items"]:
+            return _page(store, found, request)
+        case "POST", ["items"]:
+            if bodies is None:
+                raise _no_items()
+            items = _items(settings, store, owner, found.id, bodies)
+            try:
+                if not store.conversations.append(owner, found.id, items):
+                    # Deleted since it was found.
+                    raise _missing(found.id)
+            except Leased:
+                raise locked(found.id) from None
+            return _list(items)
+        case "GET" | "HEAD", ["items", item_id]:
+            item = _one(store, found, item_id)
+            return _Told(partial(item_shown, item), len(item.body))
+        case "DELETE", ["items", item_id]:
+            _one(store, found, item_id)
+            store.conversations.remove(found.id, item_id)
+            return _object(found)
+        case _:
+            raise ClientError(404, "there is nothing at this path of a conversation")
+
+
+def _created(settings: Settings, store: Store, owner: bytes, body: JsonObject, bodies: list[bytes] | None) -> _Told:
+    conversation = "conv_" + random_token(48)
+    items = _items(settings, store, owner, conversation, bodies) if bodies is not None else ()
+    return _object(store.conversations.create(owner, conversation, _metadata(body), items))
+
+
+def _page(store: Store, found: Conversation, request: Request) -> _Told:
+    page = page_of(request)
+    # One more, to know whether there is more.
+    items = store.conversations.page(found.id, page.after, page.limit + 1, newest_first=page.newest_first)
+    if items is None:
+        raise no_item(page.after, "after")
+    return _list(items[: page.limit], more=len(items) > page.limit)
+
+
+def _one(store: Store, found: Conversation, item_id: str) -> Item:
+    item = store.conversations.item(found.id, item_id)
+    if item is None:
+        raise no_item(item_id, "item_id")
+    return item
+
+
+def _items(settings: Settings, store: Store, owner: bytes, conversation: str, bodies: list[bytes]) -> tuple[Item, ...]:
+    native, shared = bool(keepers(settings)), several_owners(settings)
+    return added(store, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.body)
+
+
+def _no_items() -> ClientError:
+    return ClientError(400, "items is a list of objects", param="items")
+
+
+def _metadata(body: JsonObject) -> bytes:
+    metadata = body.get("metadata")
+    if metadata is None:
+        return b"{}"
+    if not isinstance(metadata, dict) or len(metadata) > _MOST_METADATA or not _fits(metadata):
+        problem = (
+            f"metadata is up to {_MOST_METADATA} texts of {_LONGEST_VALUE} characters under names of {_LONGEST_NAME}"
+        )
+        raise ClientError(400, problem, param="metadata")
+    return encode(metadata)
+
+
+def _fits(metadata: JsonObject) -> bool:
+    return all(
+        len(name) <= _LONGEST_NAME and isinstance(value, str) and len(value) <= _LONGEST_VALUE
+        for name, value in metadata.items()
+    )
+
+
+def _object(found: Conversation) -> _Told:
+    return _Told(
+        lambda: {
+            "id": found.id,
+            "object": "conversation",
+            "created_at": found.created,
+            "metadata": decode_object(found.metadata),
+        }
+    )
+
+
+def _missing(conversation_id: str) -> ClientError:
+    return ClientError(404, f"Conversation with id {shown(conversation_id)} not found.", param="conversation_id")

@@ -1,0 +1,330 @@
+"""Kept answer: an answer that can be referred to later is written down before its client learns of its end.
+
+whole, ending     what is to be written of an answer, in bytes: they look at it, perhaps in a thread
+write             writes it, all or nothing; while the store is busy it is called again
+lost              the end of a stream whose answer could not be written down
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from dragoman.errors import DragomanError, WireError
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.stored_responses.recall import Recalled
+from dragoman.gateway.stored_responses.references import items_of, named_in
+from dragoman.gateway.value_limits import weigh_answer
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.openai_responses.failure import failed_frames
+from dragoman.store import Store, is_busy
+from dragoman.store.responses import Item, Kept
+from dragoman.wire.json import decode_lenient, encode
+from dragoman.wire.spans import object_members, replaced, value_end, with_member
+from dragoman.wire.sse import SseReader
+
+# The events that hold a whole response at its end.
+LAST = ("response.completed", "response.incomplete", "response.failed")
+
+
+_ITEM_DONE = b'"response.output_item.done"'
+_nothing_before = re.compile(rb'"previous_response_id"\s*:\s*null').sub
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """What is to be kept: `response_id` is the answer's, "" where its provider keeps it.
+
+    `native` says that it does: then only who made it is noted. `holder` is by what name it has its conversation.
+    """
+
+    store: Store
+    owner: bytes
+    recalled: Recalled | None
+    response_id: str
+    provider: str
+    native: bool = False
+    holder: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything of the answer is written down."""
+        return self.recalled is None or self.recalled.keeps or self.recalled.conversation is not None
+
+
+class Taken(Struct, frozen=True):
+    """An answer as it is to be kept: as a value, its items, and as JSON."""
+
+    response: JsonObject
+    answered: tuple[Item, ...]
+    body: bytes
+
+
+class KeptAnswer:
+    """One answer on its way into the store."""
+
+    def __init__(self, task: Task, log: Log) -> None:
+        self._task = task
+        self._log = log
+        # What goes in place of the provider's id in a relayed answer, as JSON: one that keeps nothing may give the same
+        # id twice.
+        self._ours = encode(task.response_id)
+        # The id of a response that its provider keeps, whether it is noted whose that is, and whether the next frame is
+        # soon enough to try.
+        self._name: str | None = None
+        self._noted = False
+        self._tries = True
+        # What it does not know of its request, because that was sent as one that refers to nothing.
+        before = task.recalled.previous if task.recalled is not None else None
+        self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
+        # The items that a relayed stream has ended: some servers leave them out of the response at its end.
+        self._ended: list[JsonObject] = []
+        # The answer, once it is there.
+        self.taken: Taken | None = None
+
+    def named(self, out: bytes) -> bytes:
+        """Whole frames, or a whole answer, on the relay: of a provider that keeps nothing, under the names kept here.
+
+        Of one that does, whose the response is gets written down as soon as its id is known: its client may hang up and
+        come back for the rest. A busy store gets it with a later frame.
+        """
+        out = self.under_name(out)
+        self.note()
+        return out
+
+    def anew(self) -> None:
+        """Forget the id of an answer that nobody was told, because another one takes its place."""
+        self._name, self._noted, self._tries = None, False, True
+
+    def under_name(self, out: bytes) -> bytes:
+        """The same, as far as only bytes are looked at: it may run in a thread."""
+        recalled = self._task.recalled
+        if self._task.native:
+            if self._name is None:
+                self._name = _name_in(out)
+            return out
+        if recalled is None or not recalled.keeps:
+            return out
+        if _ITEM_DONE in out:
+            self._ended += _items_ended(out)
+        out = renamed(out, self._ours) if self._task.response_id else out
+        return _nothing_before(lambda _: self._previous, out) if self._previous else out
+
+    def note(self) -> None:
+        """Note whose a response is, once its id is known; what hinders that is told with the answer's end."""
+        if not self._tries:
+            return
+        try:
+            self._write_name()
+        except sqlite3.Error as error:
+            # A store that fails is not tried with every frame.
+            self._tries = is_busy(error)
+
+    def _write_name(self) -> None:
+        task = self._task
+        if self._name is not None and not self._noted:
+            task.store.responses.note(task.owner, self._name, task.provider)
+            self._noted = True
+
+    @property
+    def to_note(self) -> Callable[[], None] | None:
+        """What notes whose a response is that was told by its id, if that is still to be done."""
+        task = self._task
+        if self._name is None or self._noted or self.taken is not None:
+            return None
+        return partial(task.store.responses.note, task.owner, self._name, task.provider)
+
+    def whole(self, body: bytes) -> Taken | None:
+        """What there is to be kept of a whole answer."""
+        weigh_answer(body)
+        return _taken(_object(body))
+
+    def ending(self, frames: bytes) -> Taken | None:
+        """What there is to be kept of the last frames of a stream."""
+        for event in reversed(_events(frames)):
+            if event.get("type") in LAST:
+                response = event.get("response")
+                return _taken(_filled(response, self._ended) if isinstance(response, dict) else None)
+        return None
+
+    def size(self, taken: Taken | None) -> int:
+        """How many bytes are written of an answer, about."""
+        recalled = self._task.recalled
+        said = recalled.context if recalled is not None and recalled.keeps else ()
+        return size_of([*said, *(taken.answered if taken is not None else ())]) + len(taken.body if taken else b"")
+
+    def measure(self, taken: Taken | None) -> Callable[[], int] | None:
+        """What gives the size of an answer that is to be written down; None if `write` has no whole one to write."""
+        recalled = self._task.recalled
+        if taken is None or (recalled is not None and recalled.background):
+            return None
+        return partial(self.size, taken)
+
+    def write(self, taken: Taken | None) -> None:
+        """Write an answer down; one in the background is written by whoever runs it."""
+        if self.taken is not None:
+            return
+        recalled = self._task.recalled
+        if taken is None:
+            self._write_name()
+        elif recalled is None or not recalled.background:
+            self._write(taken)
+        self.taken = taken
+
+    def _write(self, taken: Taken) -> None:
+        task, recalled = self._task, self._task.recalled
+        store, owner = task.store, task.owner
+        named = taken.response.get("id")
+        response_id = task.response_id or (named if isinstance(named, str) else "")
+        said, conversation = (recalled.said, recalled.conversation) if recalled is not None else ((), None)
+
+        def append() -> None:
+            if conversation is not None and is_said(taken.response):
+                store.conversations.append(owner, conversation, [*said, *taken.answered], task.holder)
+
+        if not response_id or (recalled is not None and not recalled.keeps):
+            append()
+        elif task.native or recalled is None:
+            store.responses.note(owner, response_id, task.provider, [item.id for item in taken.answered], append)
+        else:
+            kept = Kept(
+                id=response_id,
+                status=status_of(taken.response),
+                previous=recalled.previous,
+                background=False,
+                provider=task.provider,
+                alive=0,
+                body=taken.body,
+            )
+            if not store.responses.add(owner, kept, recalled.context, taken.answered, append):
+                self._log.event("warn", "a provider gave the same id to two responses", provider=task.provider)
+
+    def lost(self, frames: bytes, failure: Failure) -> bytes:
+        """The end of a stream that is told in place of its last frames, numbered as the first of them."""
+        events = _events(frames)
+        numbers = [number for event in events if isinstance(number := event.get("sequence_number"), int)]
+        responses = [response for event in events if isinstance(response := event.get("response"), dict)]
+        return failed_frames(failure, responses[-1] if responses else {}, [], min(numbers, default=0))
+
+
+_ends = re.compile(rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"').search
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+def parted(frames: bytes) -> tuple[bytes, bytes]:
+    """Frames that say nothing of an answer's end, and those from the first that does; all, if there is none such."""
+    found = _ends(frames)
+    if found is None:
+        return b"", frames
+    before = ((frames.rfind(blank, 0, found.start()), len(blank)) for blank in _BLANK_LINES)
+    start = max((api_path + length for api_path, length in before if api_path >= 0), default=0)
+    return frames[:start], frames[start:]
+
+
+def _taken(response: JsonObject | None) -> Taken | None:
+    return None if response is None else Taken(response, answered_in(response), encode(response))
+
+
+def _items_ended(frames: bytes) -> list[JsonObject]:
+    ends = [event for event in _events(frames) if event.get("type") == "response.output_item.done"]
+    return [item for event in ends if isinstance(item := event.get("item"), dict)]
+
+
+def _filled(response: JsonObject, ended: list[JsonObject]) -> JsonObject:
+    """The response with all items that its stream has ended, if its own are some of them."""
+    output = response.get("output")
+    told = {item.get("id"): item for item in output if isinstance(item, dict)} if isinstance(output, list) else {}
+    names = [item.get("id") for item in ended]
+    if len(told) >= len(ended) or None in names or not told.keys() <= set(names):
+        return response
+    return {**response, "output": [told.get(item.get("id"), item) for item in ended]}
+
+
+def answered_in(response: JsonObject) -> tuple[Item, ...]:
+    """The items of an answer; half a summary must not stand for a conversation that is still there as a whole."""
+    output = response.get("output")
+    bodies = [encode(item) for item in output] if isinstance(output, list) else []
+    if status_of(response) != "completed":
+        bodies = [body for body in bodies if named_in(body).type != "compaction"]
+    return items_of(bodies)
+
+
+def size_of(items: Sequence[Item]) -> int:
+    """How many bytes items are."""
+    return sum(len(item.body) for item in items)
+
+
+def is_said(response: JsonObject) -> bool:
+    """Whether a response belongs to its conversation: a failed one is asked for again, with the same words."""
+    return status_of(response) in ("completed", "incomplete")
+
+
+def status_of(response: JsonObject) -> str:
+    """Where a response stands."""
+    status = response.get("status")
+    return status if isinstance(status, str) else "completed"
+
+
+def renamed(out: bytes, name: bytes) -> bytes:
+    """An answer, or whole frames of one, with another id (JSON) for the response; everything else byte for byte."""
+    if out.lstrip()[:1] == b"{":
+        return _with_id(out, 0, name)
+    if b'"response"' not in out:
+        return out
+    return _data_lines(lambda line: line[1] + _event_renamed(line[2], name), out)
+
+
+def _event_renamed(event: bytes, name: bytes) -> bytes:
+    if b'"response"' not in event:
+        return event
+    try:
+        found = [member for member in object_members(event) if member.key == "response"]
+    except WireError:
+        # It is one line of several, which nobody writes.
+        return event
+    return _with_id(event, found[-1].value_start, name) if found else event
+
+
+def _with_id(body: bytes, start: int, name: bytes) -> bytes:
+    """The same bytes with this as the id of the object that begins at `start`."""
+    if body[start:].lstrip()[:1] != b"{":
+        return body
+    end = len(body) if start == 0 else value_end(body, start)
+    try:
+        found = [(member.value, name) for member in object_members(body, start, end) if member.key == "id"]
+    except WireError:
+        return body
+    return replaced(body, found) if found else with_member(body, "id", name, end)
+
+
+_data_lines = re.compile(rb"(?m)^(data: ?)(\{[^\r\n]*)").sub
+
+
+def _name_in(out: bytes) -> str | None:
+    """The id of the response that is told, whole or in events."""
+    whole = _object(out)
+    for told in (whole,) if whole is not None else [event.get("response") for event in _events(out)]:
+        if isinstance(told, dict) and isinstance(name := told.get("id"), str):
+            return name
+    return None
+
+
+def _events(frames: bytes) -> list[JsonObject]:
+    try:
+        read = [*(reader := SseReader()).feed(frames), *reader.close()]
+    except DragomanError:
+        return []
+    return [event for frame in read if (event := _object(frame.data)) is not None]
+
+
+def _object(body: bytes) -> JsonObject | None:
+    # What is relayed may hold half a character, where it was cut; it is kept with U+FFFD instead.
+    try:
+        value = decode_lenient(body)
+    except DragomanError:
+        return None
+    return value if isinstance(value, dict) else None

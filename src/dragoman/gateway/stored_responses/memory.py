@@ -1,0 +1,254 @@
+"""Memory: what one exchange has to do with the store, in the order in which it happens.
+
+look       a body is looked at, as far as it must be before anything else
+recall     what it refers to is looked up
+put        it becomes a question to a provider, one that says everything itself
+begin      the question is told what its answer says of that, and a conversation is reserved
+leave      or else the answer is left to the background, where it is followed
+keep       the answer is written down before its client knows it
+end        others may have the conversation again, and an id that was told is noted, however that went
+
+Those that only look at bytes may run in a thread.
+
+Where nothing is kept, each of them does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from msgspec import Struct
+
+from dragoman.config.settings import Key
+from dragoman.errors import ClientError
+from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
+from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.paths import RESPONSES, ApiPath
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.routes import Target
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, reserve, running_of
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Taken, Task
+from dragoman.gateway.stored_responses.recall import Found, Recalled, recalled_of
+from dragoman.gateway.stored_responses.references import References, references_in
+from dragoman.gateway.stored_responses.response_endpoint import follow
+from dragoman.gateway.stored_responses.store_retries import NotKept
+from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of
+from dragoman.gateway.value_limits import weigh_request
+from dragoman.http.flight import HeaderList
+from dragoman.http.server import Request
+from dragoman.mint import random_token
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.store import LeaseLost
+
+
+class Look(Struct, frozen=True):
+    """What is known of a request at first: its outline, the model's name, and what a Responses request refers to."""
+
+    outline: Outline
+    model: str
+    said: References | None
+
+
+def look(body: bytes, api_path: ApiPath) -> Look:
+    """Look at a request's body."""
+    outline, model = outline_of(body)
+    refers = api_path.protocol == RESPONSES or is_responses(api_path, outline)
+    return Look(outline, model, references_in(body) if refers else None)
+
+
+class Memory:
+    """The memory of one exchange. `keeping` is set if its answer is kept: by `begin`, or by whoever left it running."""
+
+    def __init__(self, service: Service, api_path: ApiPath) -> None:
+        self._service = service
+        self._api_path = api_path
+        self._said: References | None = None
+        self._recalled: Recalled | None = None
+        self._task: Task | None = None
+        # Lets others have the conversation that was reserved.
+        self._release: Callable[[], None] | None = None
+        self.kept_answer: KeptAnswer | None = None
+        # Whether an answer was there, and could not be kept in time.
+        self.gave_up = False
+
+    async def recall(self, key: Key | None, body: bytes, looked: Look, target: Target) -> Found | None:
+        """What a request refers to, as far as that is kept here."""
+        state, settings = self._service.state, self._service.settings
+        self._said = looked.said
+        if self._api_path.protocol != RESPONSES:
+            await check_references(state, settings, key, looked.said, body, target)
+            return None
+        found = await looked_up(state, settings, key, looked.said, body, target)
+        if found is not None and found.background and target.endpoint.protocol == RESPONSES:
+            # What it says of itself is the provider's, which knows nothing of running by itself.
+            raise ClientError(400, "this provider cannot answer in the background", param="background")
+        return found
+
+    def prepare(
+        self,
+        request: Request,
+        body: bytes,
+        looked: Look,
+        found: Found | None,
+        target: Target,
+        *,
+        renamed: bool,
+        strict: bool,
+        owner: bytes,
+    ) -> ProviderRequest:
+        """Write a request for the provider it leads to, with what it refers to in place of references."""
+        if found is not None and looked.said is not None:
+            self._recalled = recalled_of(body, looked.said, found)
+            body = self._recalled.body
+            weigh_request(body)
+        return prepare(
+            request, self._api_path, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner
+        )
+
+    async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
+        """The question, as one whose answer says that it is kept, if it is."""
+        self._task = task = self._to_keep(key, prepared)
+        if task is None:
+            return prepared
+        state = self._service.state
+        # What only refers back leaves nothing, and waits for nobody.
+        if task.writes:
+            await state.retries.check(task.store)
+            self.kept_answer = KeptAnswer(task, self._service.log)
+        if task.recalled is not None and task.recalled.conversation is not None:
+            self._release = await state.retries.change(partial(reserve, task, state.leases))
+        return kept_request(prepared, task)
+
+    def _to_keep(self, key: Key | None, prepared: ProviderRequest) -> Task | None:
+        """What is to be kept of the answer, if anything is."""
+        service = self._service
+        store, native = service.state.store, prepared.target.keeps_responses
+        if store is None or prepared.client != RESPONSES or prepared.source != RESPONSES:
+            return None
+        noted = native and service.notes_ids and (self._said is None or self._said.keeps)
+        if self._recalled is None and not noted:
+            return None
+        response_id = "" if native else "resp_" + random_token(48)
+        return Task(
+            store=store,
+            owner=owner_of(key),
+            recalled=self._recalled,
+            response_id=response_id,
+            native=native,
+            provider=prepared.target.provider.name,
+            holder=response_id or random_token(24),
+        )
+
+    @property
+    def in_background(self) -> bool:
+        """Whether the client does not wait for the answer."""
+        return self._task is not None and self._recalled is not None and self._recalled.background
+
+    async def leave(
+        self, prepared: ProviderRequest, request: DetachedClient, run: Callable[[], Awaitable[None]]
+    ) -> JsonObject:
+        """Let the response run in the background; give it as it stands."""
+        state, task, kept_answer = self._service.state, self._task, self.kept_answer
+        assert task is not None and kept_answer is not None
+        state.background.check()
+        begun = begun_of(prepared, task)
+        running = running_of(
+            prepared,
+            task,
+            begun,
+            kept_answer=kept_answer,
+            request=request,
+            exchange=run,
+            release=self._release or _nothing,
+            mint=self._service.mint,
+        )
+        await state.retries.change(partial(state.background.start, running), answer=partial(kept_answer.size, None))
+        # The conversation stays reserved until the response has ended.
+        self._release = None
+        return begun
+
+    async def follow(self, request: Request, record: Record, headers: HeaderList) -> None:
+        """Tell the client's stream of what was left in the background."""
+        task = self._task
+        assert task is not None
+        await follow(self._service, request, record, task.store, task.owner, task.response_id, -1, headers)
+
+    async def named(self, body: bytes) -> bytes:
+        """A relayed answer that is known as a whole, under the name that is kept here."""
+        kept_answer = self.kept_answer
+        if kept_answer is not None:
+            body = await beside_loop(partial(kept_answer.under_name, body), len(body), paid=True)
+            kept_answer.note()
+        return body
+
+    def anew(self) -> None:
+        """Begin again with another answer, in place of one that nobody was told."""
+        if self.kept_answer is not None:
+            self.kept_answer.anew()
+
+    async def keep(self, prepared: ProviderRequest, body: bytes) -> None:
+        """Write down an answer that is known as a whole, before the client knows it; `NotKept` if that fails."""
+        if self.kept_answer is not None:
+            look_at = self.kept_answer.ending if prepared.stream else self.kept_answer.whole
+            try:
+                await self._write(await beside_loop(partial(look_at, body), len(body), paid=True))
+            except asyncio.CancelledError:
+                self._service.log.event("error", "an answer could not be kept", why="its exchange was ended before")
+                self.gave_up = True
+                raise
+
+    def keep_now(self, frames: bytes, *, at_last: bool = False) -> bool:
+        """Write down the answer that a stream's last frames hold, if that takes no time; False if it was not.
+
+        `at_last` if there is no other time.
+        """
+        kept_answer, retries = self.kept_answer, self._service.state.retries
+        if kept_answer is None:
+            return True
+        if not at_last and (len(frames) > INLINE or retries.waited_for):
+            return False
+        try:
+            taken = kept_answer.ending(frames)
+            why = retries.write_now(partial(kept_answer.write, taken), kept_answer.measure(taken))
+        except LeaseLost as error:
+            why = str(error)
+        if why and at_last:
+            self._service.log.event("error", "an answer could not be kept", why=why)
+        return not why
+
+    async def settle(self, frames: bytes) -> None:
+        """Write down the same as soon as the store takes it; `NotKept` if it does not."""
+        if self.kept_answer is not None:
+            await self._write(await beside_loop(partial(self.kept_answer.ending, frames), len(frames), paid=True))
+
+    async def _write(self, taken: Taken | None) -> None:
+        kept_answer = self.kept_answer
+        assert kept_answer is not None
+        try:
+            writing = partial(kept_answer.write, taken)
+            await self._service.state.retries.write(writing, answer=kept_answer.measure(taken))
+        except (sqlite3.Error, LeaseLost) as error:
+            self._service.log.event("error", "an answer could not be kept", why=str(error))
+            raise NotKept from None
+
+    def lost(self, frames: bytes, failure: Failure) -> bytes:
+        """What a client is told in place of last frames that could not be kept."""
+        return b"" if self.kept_answer is None else self.kept_answer.lost(frames, failure)
+
+    def end(self) -> None:
+        """Let others have the conversation; note whose a response is of which only its id was told."""
+        if self.kept_answer is not None and (note := self.kept_answer.to_note) is not None:
+            self._service.state.retries.write_later(note)
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+
+def _nothing() -> None:
+    """No conversation was reserved."""

@@ -1,0 +1,373 @@
+"""`/responses/{id}` and below: GET, DELETE, cancel, input items, and listening to a response that runs.
+
+An id that is not kept here may be one that a provider keeps: it is asked, unless several keys are in use and it is not
+known that this one made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+
+from dragoman.config.settings import Key
+from dragoman.errors import ClientError
+from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, id_header
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.paths import ApiPath
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.routes import shown
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.background import Background, ended, looked_after, shown_of
+from dragoman.gateway.stored_responses.kept_answer import LAST, size_of
+from dragoman.gateway.stored_responses.references import named_in
+from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners, unreadable
+from dragoman.http.flight import HeaderList
+from dragoman.http.server import Request
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.protocols.registry import codec_of
+from dragoman.store import Store
+from dragoman.store.responses import RUNNING, SAID, Item, Kept
+from dragoman.wire.json import decode_object, encode
+from dragoman.wire.sse import DONE
+
+_PAGE, _LARGEST_PAGE = 20, 100
+# How often a response that runs is looked at by those who listen.
+_LOOK = 0.1
+_DELETED = "the response was deleted before it was complete"
+_UNREADABLE = "what is kept of the response could not be read; ask for it again"
+_number_of = re.compile(rb'"sequence_number":(\d{1,18})\}\s*\Z').search
+_numbers_of = re.compile(rb'"sequence_number":(\d{1,18})\}\n').findall
+
+
+async def serve_response(
+    service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None
+) -> None:
+    """Answer what is asked of a stored response."""
+    _, response_id, *below = api_path.rest.strip("/").split("/")
+    state, owner = service.state, owner_of(key)
+    store, retries = state.store, state.retries
+    kept = await retries.read(partial(store.responses.find, owner, response_id)) if store is not None else None
+    if store is None or kept is None or not kept.body:
+        await _elsewhere(service, request, api_path, record, owner, response_id, kept)
+        return
+    if state.background.is_broken(kept.id, kept.status, kept.alive):
+        kept = await retries.write(partial(looked_after, store, owner, kept))
+    match request.method, below:
+        case "GET" | "HEAD", []:
+            if _flag(request, "stream") and request.method == "GET":
+                await _listen(service, request, record, store, owner, kept)
+                return
+            await _show(service, request, record, kept)
+        case "DELETE", []:
+            await retries.change(partial(store.responses.delete, owner, response_id))
+            state.background.cancel(response_id)
+            reply(service, request, record, {"id": response_id, "object": "response", "deleted": True})
+        case "POST", ["cancel"]:
+            if not kept.background:
+                raise ClientError(
+                    400, "Only a response that runs in the background can be cancelled.", param="response_id"
+                )
+            if kept.status in RUNNING:
+                kept = await retries.change(partial(ended, store, owner, kept, "cancelled"))
+                state.background.cancel(response_id)
+            await _show(service, request, record, kept)
+        case "GET" | "HEAD", ["input_items"]:
+            page = page_of(request)
+            items = await retries.read(partial(_input_items, store, owner, kept))
+            listing = await beside_loop(lambda: encode(_paged(items, page)), size_of(items))
+            send(service, request, record, listing)
+        case _:
+            raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
+
+
+async def _show(service: Service, request: Request, record: Record, kept: Kept) -> None:
+    """Send a response as it stands."""
+    send(service, request, record, await beside_loop(lambda: encode(shown_of(kept)), len(kept.body)))
+
+
+def _input_items(store: Store, owner: bytes, kept: Kept) -> list[Item]:
+    """What was said to get a response, oldest first."""
+    before = store.responses.chain(owner, kept.previous) if kept.previous is not None else []
+    if before is None:
+        raise ClientError(
+            404, "Of what this response went on from, something is not there any more.", param="response_id"
+        )
+    return [*before, *store.responses.items(kept.id, SAID)]
+
+
+async def _elsewhere(
+    service: Service,
+    request: Request,
+    api_path: ApiPath,
+    record: Record,
+    owner: bytes,
+    response_id: str,
+    kept: Kept | None,
+) -> None:
+    """Ask the provider that keeps the response, if there is one and the response may be this client's."""
+    store = service.state.store
+    if kept is None and (several_owners(service.settings) or await _is_anybodys(service, store, response_id)):
+        raise _missing(response_id)
+    known = [kept.provider] if kept is not None else keepers(service.settings)
+    if not known:
+        raise _missing(response_id)
+    try:
+        only = known[0] if len(known) == 1 else ""
+        await pass_on(service, request, api_path, record, owner=owner, provider=only)
+    except ClientError as error:
+        if error.status == 404:
+            raise _missing(response_id) from None
+        raise
+
+
+def _missing(response_id: str) -> ClientError:
+    # Made where it is raised: an error in a name of the frame that raises it holds all that the frame knows.
+    return ClientError(404, f"Response with id {shown(response_id)} not found.", param="response_id")
+
+
+async def _is_anybodys(service: Service, store: Store | None, response_id: str) -> bool:
+    if store is None:
+        return False
+    return await service.state.retries.read(partial(store.responses.known, response_id))
+
+
+def reply(service: Service, request: Request, record: Record, body: JsonObject) -> None:
+    """Send an object that is kept here."""
+    send(service, request, record, encode(body))
+
+
+def send(service: Service, request: Request, record: Record, body: bytes) -> None:
+    """Send what is kept here, as JSON."""
+    record.status = 200
+    headers = [JSON, id_header(record.dialect, record.id), *service.guard.greeting(request)]
+    request.respond(200, headers, body)
+
+
+async def _listen(service: Service, request: Request, record: Record, store: Store, owner: bytes, kept: Kept) -> None:
+    """Tell the stream of a background response from a place on, until it ends."""
+    if not kept.background:
+        raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
+    if not await service.state.retries.read(partial(store.events.streamed, kept.id)):
+        raise ClientError(400, "This response was not created with stream=true.", param="stream")
+    after = _whole(request, "starting_after", -1)
+    record.stream = True
+    await follow(service, request, record, store, owner, kept.id, after)
+
+
+async def follow(
+    service: Service,
+    request: Request,
+    record: Record,
+    store: Store,
+    owner: bytes,
+    response_id: str,
+    after: int,
+    headers: HeaderList | None = None,
+) -> None:
+    """Hand on the frames behind a sequence number as they are written down."""
+    record.status = 200
+    plain = [*EVENT_STREAM, id_header(record.dialect, record.id), *service.guard.greeting(request)]
+    request.start(200, plain if headers is None else headers)
+    request.flush()
+    last = _Last()
+    try:
+        await _follow(service, request, record, store, owner, response_id, after, last)
+    except sqlite3.Error as error:
+        # The status is out: the stream itself has to say that this is not the end.
+        unreadable(error, service.log)
+        record.failure = "internal"
+        request.write(_broken_off(_UNREADABLE, last.number + 1))
+        request.end()
+
+
+class _Last:
+    """The number of the last event that was handed on, and whether it was one that ends a stream."""
+
+    def __init__(self) -> None:
+        self.number = -1
+        self.over = False
+
+
+async def _follow(
+    service: Service,
+    request: Request,
+    record: Record,
+    store: Store,
+    owner: bytes,
+    response_id: str,
+    after: int,
+    last: _Last,
+) -> None:
+    heartbeat, number, quiet = codec_of(record.dialect).heartbeat, 0, service.clock()
+    retries, background = service.state.retries, service.state.background
+    while True:
+        running, pieces = await retries.read(partial(_looked_at, store, owner, response_id, number, background))
+        for piece, data in pieces:
+            number = piece
+            last.number = max([last.number, *map(int, _numbers_of(data))])
+            last.over = last.over or _is_end(data)
+            frames = data if after < 0 else _behind(data, after)
+            if frames:
+                request.write(frames)
+                quiet = service.clock()
+        if not running and not pieces:
+            if not last.over:
+                kept = await retries.read(partial(store.responses.find, owner, response_id))
+                request.write(_ending(kept, last.number + 1))
+            request.end()
+            return
+        if service.clock() - quiet > service.settings.timeouts.keep_alive:
+            request.write(heartbeat)
+            quiet = service.clock()
+        if request.paused and not await _reads_on(request, service.settings.timeouts.idle):
+            record.failure = "timeout"
+            request.abort()
+            return
+        await asyncio.sleep(_LOOK if running else 0)
+
+
+def _looked_at(
+    store: Store, owner: bytes, response_id: str, number: int, background: Background
+) -> tuple[bool, list[tuple[int, bytes]]]:
+    """Whether a response still runs, and the next pieces of its stream."""
+    stands = store.responses.stands(owner, response_id)
+    if stands is not None and background.is_broken(response_id, *stands):
+        kept = store.responses.find(owner, response_id)
+        stands = (looked_after(store, owner, kept).status, 0) if kept is not None else None
+    return stands is not None and stands[0] in RUNNING, store.events.after(response_id, number)
+
+
+async def _reads_on(request: Request, seconds: float) -> bool:
+    """Wait for a listener that does not read; False if it did not for so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await request.drained()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _is_end(data: bytes) -> bool:
+    return any(b"event: %b\n" % kind.encode() in data for kind in LAST)
+
+
+def _ending(kept: Kept | None, number: int) -> bytes:
+    """The end of a stream that was never told, because the response was cancelled or deleted or its process is gone."""
+    if kept is None:
+        return _broken_off(_DELETED, number)
+    kind = f"response.{kept.status}" if f"response.{kept.status}" in LAST else "response.failed"
+    event: JsonObject = {"type": kind, "response": shown_of(kept), "sequence_number": number}
+    return b"event: %b\ndata: %b\n\n%b" % (kind.encode(), encode(event), DONE)
+
+
+def _broken_off(message: str, number: int) -> bytes:
+    error: JsonObject = {"type": "error", "code": "server_error", "message": message, "param": None}
+    return b"event: error\ndata: %b\n\n%b" % (encode({**error, "sequence_number": number}), DONE)
+
+
+def _behind(data: bytes, after: int) -> bytes:
+    """The frames whose number is larger; those without one belong to the end."""
+    kept: list[bytes] = []
+    for frame in data.split(b"\n\n"):
+        number = _number_of(frame)
+        if frame and (number is None or int(number[1]) > after):
+            kept.append(frame + b"\n\n")
+    return b"".join(kept)
+
+
+class Page(Struct, frozen=True):
+    """Which part of a list is asked for: so many items behind one of them, or from the start."""
+
+    newest_first: bool
+    limit: int
+    after: str
+
+
+def page_of(request: Request) -> Page:
+    """The page of a list of items that a query asks for."""
+    query = parse_qs(request.query)
+    order = query.get("order", ["desc"])[0]
+    if order not in ("asc", "desc"):
+        raise ClientError(400, "order is asc or desc", param="order")
+    limit = _whole(request, "limit", _PAGE)
+    if not 1 <= limit <= _LARGEST_PAGE:
+        raise ClientError(400, f"limit is from 1 to {_LARGEST_PAGE}", param="limit")
+    return Page(order == "desc", limit, query.get("after", [""])[0])
+
+
+def _paged(items: Sequence[Item], page: Page) -> JsonObject:
+    """One page of a list of items, oldest first."""
+    listed = list(reversed(items)) if page.newest_first else list(items)
+    if page.after:
+        places = [count for count, item in enumerate(listed) if item.id == page.after]
+        if not places:
+            raise no_item(page.after, "after")
+        listed = listed[places[-1] + 1 :]
+    return list_of(listed[: page.limit], more=len(listed) > page.limit)
+
+
+def no_item(item_id: str, param: str) -> ClientError:
+    """What is told of an item that is not there."""
+    return ClientError(404, f"Item with id {shown(item_id)} not found.", param=param)
+
+
+def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:
+    """A list of items as its SDK expects it."""
+    data: JsonList = [item_shown(item) for item in items]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": items[0].id if items else "",
+        "last_id": items[-1].id if items else "",
+        "has_more": more,
+    }
+
+
+def item_shown(item: Item) -> JsonObject:
+    """An item in full: with its id, and its content as parts, however it was said."""
+    named = named_in(item.body)
+    # SDKs write what they do not know as null.
+    told = decode_object(item.body)
+    body = {name: value for name, value in told.items() if value is not None or name not in ("id", "type", "status")}
+    shown_body: JsonObject = {"id": item.id, "type": named.type or "message", **body}
+    content = body.get("content")
+    if shown_body["type"] == "message":
+        if isinstance(content, str):
+            shown_body["content"] = [_part(content, assistant=named.role == "assistant")]
+        shown_body.setdefault("status", "completed")
+    elif shown_body["type"] in _WITH_STATUS:
+        shown_body.setdefault("status", "completed")
+    return shown_body
+
+
+# Items whose listed form says how far they got.
+_WITH_STATUS = frozenset(
+    {"function_call", "function_call_output", "custom_tool_call_output", "local_shell_call_output"}
+)
+
+
+def _part(text: str, *, assistant: bool) -> JsonObject:
+    if assistant:
+        annotations: JsonList = []
+        return {"type": "output_text", "text": text, "annotations": annotations}
+    return {"type": "input_text", "text": text}
+
+
+def _flag(request: Request, name: str) -> bool:
+    return parse_qs(request.query).get(name, ["false"])[0].lower() in ("true", "1")
+
+
+def _whole(request: Request, name: str, default: int) -> int:
+    said = parse_qs(request.query).get(name)
+    if said is None:
+        return default
+    if not said[0].isdecimal() or len(said[0]) > 9:
+        raise ClientError(400, f"{name} is a whole number", param=name)
+    return int(said[0])

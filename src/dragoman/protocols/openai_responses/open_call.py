@@ -1,0 +1,208 @@
+"""Calls while they are open: their arguments are told once, and never two that differ."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.errors import WireError
+from dragoman.model.events import ArgumentsDelta, PartEnded, PartGrew, PartStarted
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.parts import InputForm, ToolCall
+from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, Piece, beyond
+from dragoman.protocols.openai_responses.output import report_bent
+from dragoman.protocols.openai_responses.shapes import CALL_MEMBERS, CUSTOM_CALL
+from dragoman.rules.toolnames import Wrapped
+from dragoman.rules.unknowns import part_place
+from dragoman.rules.unwrap import InputUnwrapper
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode, encode_text
+
+_BEFORE_VALUES = (":", "[", ",")
+
+
+class OpenCall(OpenItem):
+    """A function or free-text call; one without a name is held until it has one."""
+
+    __slots__ = ("_call", "_foreign", "_index", "_name", "_piece", "_unwrapper", "call_id")
+
+    def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
+        super().__init__(context, kind, body)
+        self._piece = Piece()
+        self._call: ToolCall | None = None
+        # Whether it is none for the client, which is told of it at its end.
+        self._foreign = False
+        self._index = 0
+        self._name: JsonValue = None
+        self._unwrapper: InputUnwrapper | None = None
+        # As the wire says it, which is not always what the client is told.
+        self.call_id = body.get("call_id")
+        if body.get("name"):
+            self._open(body)
+
+    def arguments_delta(self, event: JsonObject) -> None:
+        """More of the arguments, or of the free text."""
+        delta = event.get("delta")
+        if not delta or type(delta) is not str:
+            return
+        if delta[0] == "{" and self._piece.pieces and self.kind != CUSTOM_CALL:
+            delta = self._new(delta)
+        if delta:
+            self._grow(delta)
+
+    def _new(self, delta: str) -> str:
+        """What is new in a piece that says all so far again; where it may be a value inside, it is taken as that."""
+        told = self._piece.text
+        return delta if told.rstrip()[-1:] in _BEFORE_VALUES or not delta.startswith(told) else delta[len(told) :]
+
+    def arguments_done(self, event: JsonObject) -> None:
+        """The whole arguments, or the whole free text."""
+        self._name = event.get("name")
+        self._complete(event.get("arguments", event.get("input")))
+
+    def silent(self) -> bool:
+        """Whether none of its arguments were told yet."""
+        return not self._piece.pieces
+
+    def fits(self, body: JsonObject) -> bool:
+        """Whether this may be the whole of what was told: the same name, and arguments that go on from those told."""
+        if self._name and body.get("name") != self._name:
+            return False
+        whole = _arguments(body)
+        if self.silent():
+            return not self.done or not whole or _value(whole) == {}
+        return not whole or _says_more(self._piece.text, whole) is not None
+
+    def is_other(self, body: JsonObject) -> bool:
+        """Whether this is a call by another id, or of another tool."""
+        pairs = ((self.call_id, body.get("call_id")), (self._name, body.get("name")))
+        return any(one and other and one != other for one, other in pairs)
+
+    def announce(self, body: JsonObject) -> None:
+        """Hear the announcement again, perhaps now with a name."""
+        super().announce(body)
+        self.call_id = self.call_id or body.get("call_id")
+        if self._call is None and body.get("name"):
+            self._open(body)
+
+    def finish(self, body: JsonObject | None) -> None:
+        """End the call."""
+        if self._call is None:
+            if body is None or not body.get("name"):
+                body = {**self.announced, **(body or {}), "name": self._name}
+            if not body["name"]:
+                self.context.unknowns.name(self.kind)
+                return
+            self.kind = CUSTOM_CALL if body.get("type") == CUSTOM_CALL else self.kind
+            self._open(body)
+        if self._foreign:
+            super().finish(body or {**self.announced, "input": self._piece.text})
+            return
+        if body is not None:
+            self._complete(_arguments(body))
+            self.repeat(body)
+        if self.silent():
+            self._complete(_arguments(self.announced))
+        self._report(self.announced)
+        context = self.context
+        if self._unwrapper is not None:
+            rest = self._unwrapper.close()
+            if rest:
+                context.out.append(PartGrew(self._index, ArgumentsDelta(rest)))
+            if self._unwrapper.bent:
+                report_bent(self._index, context.ledger)
+        context.out.append(PartEnded(self._index))
+
+    def repeat(self, body: JsonObject) -> None:
+        """Report what the call says beside itself; fail if it is the same call with other arguments."""
+        self._report(body)
+        if body.get("call_id") == self.call_id and not self.context.asked.relayed and not self.fits(body):
+            raise _differs(_arguments(body))
+
+    def _report(self, body: JsonObject) -> None:
+        self.context.unknowns.members(body, CALL_MEMBERS, part_place(self._index))
+
+    def _open(self, body: JsonObject) -> None:
+        context = self.context
+        fields = Fields(body)
+        name = fields.text("name")
+        self._name = name
+        identity = fields.optional_text("call_id") or ""
+        self.call_id = self.call_id or identity
+        self._foreign = context.reader.is_foreign(self.kind, name)
+        if self._foreign:
+            return
+        if not identity or identity in context.calls:
+            identity = "call_" + context.mint.token(24)
+        context.calls.add(identity)
+        call = ToolCall(
+            call_id=identity,
+            name=name,
+            arguments="",
+            form=InputForm.TEXT if self.kind == CUSTOM_CALL else InputForm.JSON,
+            namespace=fields.optional_text("namespace"),
+            id=fields.optional_text("id"),
+        )
+        entry = context.reader.entry(name)
+        if entry is not None:
+            call = replace(call, name=entry.name, form=entry.form, namespace=entry.namespace)
+            if entry.wrapped is Wrapped.INPUT:
+                self._unwrapper = InputUnwrapper()
+        self._call = call
+        self._index = context.number()
+        context.told.append(call)
+        context.out.append(PartStarted(self._index, call))
+        if self._piece.pieces:
+            self._tell(self._piece.text)
+
+    def _complete(self, whole: JsonValue) -> None:
+        if type(whole) is dict:
+            # Some servers forget that arguments are text.
+            whole = encode_text(whole) if whole else ""
+        if type(whole) is not str or not whole:
+            return
+        missing = _says_more(self._piece.text, whole) if self._piece.pieces else whole
+        if missing is None and not self.context.asked.relayed:
+            raise _differs(whole)
+        if missing:
+            self._grow(missing)
+
+    def _grow(self, delta: str) -> None:
+        self._piece.add(delta)
+        if self._call is not None:
+            self._tell(delta)
+
+    def _tell(self, delta: str) -> None:
+        if self._unwrapper is not None:
+            delta = self._unwrapper.feed(delta)
+            if not delta:
+                return
+        self.context.out.append(PartGrew(self._index, ArgumentsDelta(delta)))
+
+
+def _arguments(body: JsonObject) -> str:
+    """What a body says of the arguments, as text."""
+    found = body.get("arguments") or body.get("input")
+    if type(found) is dict:
+        return encode_text(found)
+    return found if type(found) is str else ""
+
+
+def _says_more(told: str, whole: str) -> str | None:
+    """What arguments have beyond those told; None if they are others."""
+    more = beyond(told, whole)
+    if more is not None:
+        return more
+    meant, said = _value(whole), _value(told)
+    # The same value in another spelling, or an empty one where there is a whole one, says nothing new.
+    return "" if said is not None and (meant == said or meant in (None, {})) else None
+
+
+def _value(text: str) -> JsonValue:
+    try:
+        return decode(text)
+    except WireError:
+        return None
+
+
+def _differs(whole: JsonValue) -> WireError:
+    return WireError("/arguments", "the arguments that were told", f"others: {str(whole)[:80]}")

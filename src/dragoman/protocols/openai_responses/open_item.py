@@ -1,0 +1,179 @@
+"""What open items have in common: what they tell into, what they told, and the kind that comes whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from dragoman.model.events import ArgumentsDelta, Event, PartEnded, PartGrew, PartStarted
+from dragoman.model.features import Feature
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Part, ToolCall
+from dragoman.protocols.codec import Asked, Mint
+from dragoman.protocols.openai_responses.output import OutputReader
+from dragoman.protocols.openai_responses.shapes import NAME
+from dragoman.rules.unknowns import Unknowns, part_place
+from dragoman.wire.fields import Fields
+
+# How far is looked for what is not where it should be: a flood takes time by its length.
+NEAR = 64
+
+T = TypeVar("T")
+W = TypeVar("W")
+
+
+class ItemContext:
+    """What the items of one stream share: the events of the frame at hand, and what was told so far."""
+
+    __slots__ = ("asked", "calls", "ledger", "mint", "out", "parts", "reader", "refusals", "told", "unknowns")
+
+    def __init__(self, asked: Asked, mint: Mint, ledger: Ledger) -> None:
+        self.asked = asked
+        self.mint = mint
+        self.ledger = ledger
+        self.unknowns = Unknowns(ledger, NAME)
+        self.reader = OutputReader(asked, ledger)
+        self.out: list[Event] = []
+        self.parts = 0
+        self.calls: set[str] = set()
+        # What the stop is derived from: calls and refusals.
+        self.told: list[Part] = []
+        self.refusals: list[Piece] = []
+
+    def number(self) -> int:
+        """The index of the next part."""
+        number = self.parts
+        self.parts += 1
+        return number
+
+    def differs(self, feature: Feature, index: int | None) -> None:
+        """Report that a text said again in full is not the one that was told."""
+        note = "the provider said it again in other words; what it said first is told"
+        self.ledger.approximated(feature, part_place(index), note)
+
+
+class Piece:
+    """One content part of a message, one summary, or the arguments of a call: the part it is and what came of it."""
+
+    __slots__ = ("annotations", "ended", "index", "kind", "length", "pieces", "place")
+
+    def __init__(self, kind: str = "") -> None:
+        self.kind = kind
+        self.index: int | None = None
+        self.place = -1
+        self.pieces: list[str] = []
+        self.length = 0
+        self.annotations = 0
+        self.ended = False
+
+    @property
+    def text(self) -> str:
+        """All that was told."""
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
+    def fits(self, whole: str) -> bool:
+        """Whether this text may be the whole of what was told."""
+        return not self.pieces or beyond(self.text, whole) is not None
+
+    def missing(self, whole: str) -> str:
+        """What the whole text has beyond the deltas."""
+        return (beyond(self.text, whole) or "") if self.pieces else whole
+
+    def add(self, text: str) -> None:
+        """Take more text."""
+        self.pieces.append(text)
+        self.length += len(text)
+
+
+class OpenItem:
+    """An item of a kind that comes whole, and what all kinds have in common."""
+
+    __slots__ = ("announced", "body", "context", "done", "item_id", "kind")
+
+    def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
+        self.context = context
+        self.kind = kind
+        item_id = body.get("id")
+        self.item_id = item_id if type(item_id) is str else None
+        self.done = False
+        # The item as it was announced, and as it ended.
+        self.announced = body
+        self.body: JsonObject = {}
+
+    def silent(self) -> bool:
+        """Whether nothing of it was told yet."""
+        return not self.done
+
+    def fits(self, body: JsonObject) -> bool:
+        """Whether this may be the whole of what was told."""
+        return not self.done or body == self.body
+
+    def is_other(self, body: JsonObject) -> bool:
+        """Whether this says by its own name that it is another item."""
+        return False
+
+    def announce(self, body: JsonObject) -> None:
+        """Hear the announcement again."""
+        self.announced = {**self.announced, **body}
+
+    def repeat(self, body: JsonObject) -> None:
+        """Report what the item says when it is told again, other than it ended."""
+        self.context.unknowns.members(body, self.body)
+
+    def finish(self, body: JsonObject | None) -> None:
+        """End the item; without its body what the deltas told is all there is."""
+        context = self.context
+        if body is None:
+            context.unknowns.name(self.kind or "item")
+            return
+        context.unknowns.members(self.announced, body)
+        for part in context.reader.read(Fields(body)):
+            number = context.number()
+            if isinstance(part, ToolCall):
+                # A call comes whole and still tells its arguments as growth.
+                context.told.append(part)
+                context.out.append(PartStarted(number, replace(part, arguments="")))
+                context.out.append(PartGrew(number, ArgumentsDelta(part.arguments)))
+            else:
+                context.out.append(PartStarted(number, part))
+            context.out.append(PartEnded(number))
+
+
+def bare(text: str) -> str:
+    """The text without its white space, in which servers differ from themselves."""
+    return "".join(text.split())
+
+
+def beyond(told: str, whole: str) -> str | None:
+    """What a whole text has beyond the told one, white space apart; None if it is another text."""
+    if whole.startswith(told):
+        return whole[len(told) :]
+    short, full = bare(told), bare(whole)
+    if not full.startswith(short):
+        return "" if short.startswith(full) else None
+    left = len(short)
+    for place, character in enumerate(whole):
+        if left == 0:
+            rest = whole[place:]
+            return (rest.lstrip() if told[-1:].isspace() else rest) if rest.strip() else ""
+        left -= not character.isspace()
+    return ""
+
+
+def paired(wholes: Sequence[W], tolds: Sequence[T], tests: Sequence[Callable[[W, T], bool]]) -> list[T | None]:
+    """For each that is told whole what was told of it: by the first test that any passes, each used once, in order."""
+    found: list[T | None] = [None] * len(wholes)
+    left = list(tolds)
+    for test in tests:
+        for place, whole in enumerate(wholes):
+            if found[place] is None:
+                match = next((told for told in left[:NEAR] if test(whole, told)), None)
+                if match is not None:
+                    found[place] = match
+                    left.remove(match)
+    return found

@@ -1,0 +1,226 @@
+"""Items of a provider's stream while they are open (mapping.md 25.5 and 25.6, reading side).
+
+What an item has told so far is kept, because its `done` events are authoritative: what they hold beyond the deltas is
+told as one more delta, never twice. White space apart, in which servers differ from themselves.
+
+    item              opens a part                           grows it                    ends it
+    message           first text, refusal or annotation      its deltas                  content_part.done or item done
+    reasoning         first summary or reasoning text,       summary deltas; reasoning   item done, after its seal
+                      else its end                           text if no summary came
+    function, custom  its announcement with a name           argument or input deltas    item done
+    any other         its end, whole                         –                           at once
+
+Not every server numbers as the vendor does, and some number nothing. What an event or a body belongs to:
+
+    said of                  is found by
+    an item, by an event     its id; its `output_index`; else the latest open one of its kind, else it begins here
+    an item, by its end      its id or `call_id`; its `output_index`; else the latest open one it may be the whole of
+    an item, in `output`     its id or `call_id`; else, of its kind and in order, first one that it may be the whole of
+    a content part           its `content_index`; else the latest open one of its kind
+    a content part, whole    the same, if it may be the whole of it; else another that it may be the whole of
+
+An id that two open items share says nothing. A text said again in other words is reported, the first one stands; a call
+said again with other arguments fails the stream, because nobody can tell which of them to run.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.protocols.openai_responses.open_call import OpenCall
+from dragoman.protocols.openai_responses.open_item import NEAR, ItemContext, OpenItem, bare, paired
+from dragoman.protocols.openai_responses.open_message import OpenMessage
+from dragoman.protocols.openai_responses.open_reasoning import OpenReasoning
+from dragoman.protocols.openai_responses.shapes import CUSTOM_CALL, FUNCTION_CALL, MESSAGE, REASONING
+
+_KINDS: dict[str, type[OpenItem]] = {
+    MESSAGE: OpenMessage,
+    REASONING: OpenReasoning,
+    FUNCTION_CALL: OpenCall,
+    CUSTOM_CALL: OpenCall,
+}
+
+
+def open_item(context: ItemContext, kind: JsonValue, body: JsonObject) -> OpenItem:
+    """The item that begins with this body, which may be all that is known of it yet."""
+    name = kind if type(kind) is str else ""
+    return _KINDS.get(name, OpenItem)(context, name, body)
+
+
+class OpenItems:
+    """All items of one stream, and which of them is meant."""
+
+    __slots__ = ("_by_call", "_context", "_open", "_order", "_shared", "by_id", "by_index")
+
+    def __init__(self, context: ItemContext) -> None:
+        self._context = context
+        self._order: list[OpenItem] = []
+        # The short ways: an id, else the place of an event, says the item.
+        self.by_id: dict[str, OpenItem] = {}
+        self.by_index: dict[int, OpenItem] = {}
+        self._by_call: dict[str, OpenItem] = {}
+        self._shared: set[str] = set()
+        # In order, as a set that keeps it.
+        self._open: dict[OpenItem, None] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any began."""
+        return bool(self._order)
+
+    def of_event(self, event: JsonObject, sort: type[OpenItem], kind: str) -> OpenItem | None:
+        """The item of an event that the short ways do not find open; None if it only repeats what has ended."""
+        item_id, index = event.get("item_id"), event.get("output_index")
+        known = self._named(item_id)
+        if known is not None and type(known) is sort:
+            return None if known.done else known
+        here = self.by_index.get(index) if type(index) is int else None
+        if here is not None and type(here) is sort:
+            if not here.done:
+                return here
+            if not event.get("delta") or type(item_id) is not str or known is not None:
+                return None
+        opened = [item for item in self._opened() if type(item) is sort]
+        if type(index) is int and here is None:
+            # A place that nobody announced: it is of an item that waits for its first words, if one does.
+            opened = [item for item in opened if item.silent()]
+        elif here is not None and here.done and type(here) is sort:
+            opened = []
+        found = opened[0] if opened else self._begin(kind, {"id": item_id}, index)
+        if type(index) is int:
+            self.by_index.setdefault(index, found)
+        return found
+
+    def announce(self, event: JsonObject, body: JsonObject) -> None:
+        """An item is announced, perhaps for the second time."""
+        index, kind = event.get("output_index"), body.get("type")
+        here = self.by_index.get(index) if type(index) is int else None
+        known = self._known(body, here, index)
+        if known is not None and known.done and known is not here and not _is_called(known, body):
+            # A name used again for something else.
+            known = None
+        if known is None and here is not None and not here.done and _alike(here, kind) and not here.is_other(body):
+            known = here if not (here.item_id and _is_text(body.get("id"))) else None
+        if known is None:
+            self._begin(kind, body, index)
+        elif not known.done:
+            known.announce(body)
+
+    def finish(self, event: JsonObject, body: JsonObject) -> None:
+        """An item ended, and is told whole."""
+        index, kind = event.get("output_index"), body.get("type")
+        here = self.by_index.get(index) if type(index) is int else None
+        known = self._known(body, here, index)
+        if known is not None and known is not here and not known.fits(body):
+            better = here is not None and _alike(here, kind) and here.fits(body)
+            known = here if better else None if known.done else known
+        if known is None and here is not None and _alike(here, kind) and not here.is_other(body):
+            known = here if not here.done or here.fits(body) else None
+        if known is None:
+            opened = [one for one in self._opened() if _alike(one, kind) and not one.is_other(body)]
+            known = next((one for one in opened if one.fits(body)), None)
+        # If nothing of it is known yet, what its body holds is told by its end.
+        self._end(known if known is not None else self._begin(kind, {"id": body.get("id")}, index), body)
+
+    def finish_all(self, output: JsonValue) -> None:
+        """The answer ended: what its output has beyond the items is told, and what is still open ends."""
+        bodies = [body for body in output if type(body) is dict] if type(output) is list else []
+        messages = [body for body in bodies if body.get("type") == MESSAGE]
+        told = [item for item in self._order if type(item) is OpenMessage]
+        if told and len(messages) != len(told) and _same_words(messages, told):
+            # The same words, otherwise divided: all of them are told.
+            bodies = [body for body in bodies if body.get("type") != MESSAGE]
+        matches = paired(bodies, self._order, (_is_named, _fits_told, _fits, _may_be))
+        for body, item in zip(bodies, matches, strict=True):
+            self._end(item if item is not None else self._begin(body.get("type"), {"id": body.get("id")}, None), body)
+        for item in self._order:
+            if not item.done:
+                item.done = True
+                item.finish(None)
+
+    def _begin(self, kind: JsonValue, body: JsonObject, index: JsonValue) -> OpenItem:
+        item = open_item(self._context, kind, body)
+        self._open[item] = None
+        self._order.append(item)
+        if type(call_id := body.get("call_id")) is str:
+            self._by_call[call_id] = item
+        if type(index) is int and ((here := self.by_index.get(index)) is None or here.done or "type" in body):
+            self.by_index[index] = item
+        name = item.item_id
+        if name:
+            other = self.by_id.pop(name, None)
+            if other is not None and not other.done:
+                self._shared.add(name)
+            if name not in self._shared:
+                self.by_id[name] = item
+        return item
+
+    def _named(self, name: JsonValue) -> OpenItem | None:
+        return self.by_id.get(name) if type(name) is str else None
+
+    def _known(self, body: JsonObject, here: OpenItem | None, index: JsonValue) -> OpenItem | None:
+        """The item of this name; a call is known by its own id only where its place is not said: some share one."""
+        known, call_id = self._named(body.get("id")), body.get("call_id")
+        if known is not None and _alike(known, body.get("type")) and (known is here or not known.is_other(body)):
+            return known
+        if type(call_id) is not str or not call_id or type(index) is int:
+            return None
+        return self._by_call.get(call_id)
+
+    def _opened(self) -> list[OpenItem]:
+        """The open items, the latest first."""
+        return list(islice(reversed(self._open), NEAR))
+
+    def _end(self, item: OpenItem, body: JsonObject) -> None:
+        if item.done:
+            if body != item.body:
+                item.repeat(body)
+            return
+        item.done, item.body = True, body
+        self._open.pop(item, None)
+        if type(call_id := body.get("call_id")) is str:
+            self._by_call[call_id] = item
+        item.finish(body)
+
+
+def _alike(item: OpenItem, kind: JsonValue) -> bool:
+    sort = _KINDS.get(kind, OpenItem) if type(kind) is str else OpenItem
+    return type(item) is sort and (sort is not OpenItem or item.kind == kind)
+
+
+def _is_called(item: OpenItem, body: JsonObject) -> bool:
+    call_id = body.get("call_id")
+    return type(item) is OpenCall and _is_text(call_id) and item.call_id == call_id
+
+
+# How the final output is matched, the surest first.
+
+
+def _is_named(body: JsonObject, item: OpenItem) -> bool:
+    item_id = body.get("id")
+    named = _is_text(item_id) and item_id in (item.item_id, item.body.get("id")) and not item.is_other(body)
+    return _alike(item, body.get("type")) and (named or _is_called(item, body))
+
+
+def _fits_told(body: JsonObject, item: OpenItem) -> bool:
+    return not item.silent() and _fits(body, item)
+
+
+def _fits(body: JsonObject, item: OpenItem) -> bool:
+    return _alike(item, body.get("type")) and (item.fits(body) or type(item) is OpenItem)
+
+
+def _may_be(body: JsonObject, item: OpenItem) -> bool:
+    if type(item) is OpenCall or (item.done and item.silent()):
+        return False
+    return _alike(item, body.get("type"))
+
+
+def _same_words(bodies: list[JsonObject], told: list[OpenMessage]) -> bool:
+    joined: JsonList = [part for body in bodies if type(found := body.get("content")) is list for part in found]
+    words = [str(part.get("text") or part.get("refusal") or "") for part in joined if type(part) is dict]
+    return bare("".join(words)) == bare("".join([item.said() for item in told]))
+
+
+def _is_text(value: JsonValue) -> bool:
+    return type(value) is str and value != ""

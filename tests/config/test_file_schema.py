@@ -1,0 +1,71 @@
+"""Every member of every table has a kind of value, an example that it takes, and a struct that holds it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+
+import pytest
+from msgspec import Struct
+
+from dragoman.config import file_schema, settings
+from dragoman.config.values import Kind
+from dragoman.errors import ConfigError
+
+TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
+    (settings.Server, file_schema.SERVER),
+    (settings.Timeouts, file_schema.TIMEOUTS),
+    (settings.Limits, file_schema.LIMITS),
+    (settings.Storage, file_schema.STORAGE),
+    (file_schema.ProviderTable, file_schema.PROVIDER),
+    (file_schema.RowTable, file_schema.ROW),
+    (file_schema.RouteTable, file_schema.ROUTE),
+    (file_schema.KeyTable, file_schema.KEY),
+]
+
+
+@pytest.mark.parametrize(
+    ("struct", "kinds"), TABLES, ids=lambda value: value.__name__ if isinstance(value, type) else ""
+)
+def test_members_and_kinds_are_the_same(struct: type[Struct], kinds: Mapping[str, Kind[object]]) -> None:
+    assert tuple(kinds) == struct.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    ("struct", "kinds"), TABLES, ids=lambda value: value.__name__ if isinstance(value, type) else ""
+)
+def test_every_example_can_be_written(struct: type[Struct], kinds: Mapping[str, Kind[object]]) -> None:
+    for name, kind in kinds.items():
+        kind.read(tomllib.loads(f"{name} = {kind.example}")[name])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("protocol", ["openai-chat", "openai-chat"], "expected each protocol once, found one twice"),
+        ("protocol", "openai", 'expected one of anthropic-messages, openai-chat, openai-responses, found "openai"'),
+        (
+            "base_url",
+            {"chat": "http://a"},
+            'expected one of anthropic-messages, openai-chat, openai-responses, found "chat"',
+        ),
+        ("base_url", {"openai-chat": "a"}, "expected an address with http:// or https://, found another"),
+    ],
+)
+def test_protocols_are_known_by_their_names(key: str, value: object, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        file_schema.PROVIDER[key].read(value)
+    assert refused.value.problem == problem
+
+
+def test_abilities_are_plain_values() -> None:
+    read = file_schema.ROW["changes"].read
+    assert read({"thinking": ["a"], "max_output": 1, "images": True}) == {
+        "thinking": ["a"],
+        "max_output": 1,
+        "images": True,
+    }
+    unfit: list[object] = [[], {"max_output": 1.5}, {"thinking": [{}]}]
+    for value in unfit:
+        with pytest.raises(ConfigError):
+            read(value)

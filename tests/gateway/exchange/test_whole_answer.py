@@ -1,0 +1,206 @@
+"""Whole answers on the relay: their counts, the errors among them, and the report at their end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.errors import BadAnswer
+from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, relayed_answer, report_comment, with_report
+from dragoman.model.failure import FailureKind
+from dragoman.protocols.registry import codec_of
+from dragoman.translate import LossLine
+
+MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
+PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
+USAGES = {
+    MESSAGES: {"input_tokens": 5, "output_tokens": 7},
+    CHAT: {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
+    RESPONSES: {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12},
+}
+# What each protocol answers in.
+ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_counts_of_an_answer_are_read(protocol: str) -> None:
+    said: dict[str, object] = {"id": "x", "error": None, "status": "completed", ANSWERS[protocol]: []}
+    raw = json.dumps({**said, "usage": USAGES[protocol]}).encode()
+    usage, failure = relayed_answer(raw, codec_of(protocol))
+    assert failure is None
+    assert usage is not None
+    assert (usage.input, usage.output) == (5, 7)
+
+
+ODD_USAGES = {
+    "none": b"null",
+    "a number": b"5",
+    "a list": b"[]",
+    "words for numbers": b'{"input_tokens":"many","prompt_tokens":"many"}',
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("case", ODD_USAGES)
+def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: str) -> None:
+    raw = b'{"id":"x","%b":[],"usage":%b}' % (ANSWERS[protocol].encode(), ODD_USAGES[case])
+    assert relayed_answer(raw, codec_of(protocol)) == (None, None)
+
+
+# An error under status 200, and what it is (O2).
+ERRORS = {
+    "with a status as its code": ({"message": "slow down", "code": 429}, 429),
+    "of a known type": ({"message": "slow down", "type": "rate_limit_error"}, 429),
+    "of a bad request": ({"message": "no", "type": "invalid_request_error"}, 400),
+    "of nothing in particular": ({"message": "no"}, 500),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("case", ERRORS)
+def test_pitfall_184_an_error_in_spite_of_its_status_is_one(case: str, protocol: str) -> None:
+    error, status = ERRORS[case]
+    usage, failure = relayed_answer(json.dumps({"type": "error", "error": error}).encode(), codec_of(protocol))
+    assert usage is None
+    assert failure is not None
+    assert failure.status == status
+    assert failure.message
+
+
+@pytest.mark.parametrize("error", ["{}", '""', "false", "[]", "0"])
+def test_an_empty_error_beside_an_answer_is_none(error: str) -> None:
+    choice = '{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hi"}}'
+    raw = f'{{"id":"x","error":{error},"choices":[{choice}],"usage":{{"prompt_tokens":5,"completion_tokens":7}}}}'
+    usage, failure = relayed_answer(raw.encode(), codec_of(CHAT))
+    assert failure is None
+    assert usage is not None
+    assert usage.input == 5
+
+
+@pytest.mark.parametrize("error", ["{}", '""', "false", '"\\ud800"'])
+def test_an_empty_error_without_an_answer_is_the_providers_fault(error: str) -> None:
+    with pytest.raises(BadAnswer):
+        relayed_answer(f'{{"error":{error}}}'.encode(), codec_of(CHAT))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_error_that_is_no_text_is_the_providers_fault(protocol: str) -> None:
+    with pytest.raises(BadAnswer):
+        relayed_answer(b'{"error":{"message":"\xff"}}', codec_of(protocol))
+
+
+FAILED = b'{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"no"},"usage":null}'
+
+
+def test_a_failed_response_is_an_answer_of_its_own_protocol() -> None:
+    assert relayed_answer(FAILED, codec_of(RESPONSES)) == (None, None)
+
+
+@pytest.mark.parametrize("protocol", [MESSAGES, CHAT])
+def test_no_other_protocol_has_failed_answers(protocol: str) -> None:
+    _, failure = relayed_answer(FAILED, codec_of(protocol))
+    assert failure is not None
+    assert failure.kind is not FailureKind.OTHER or failure.status >= 400
+
+
+NO_ANSWERS = {
+    "a page": b"<html><body>502 Bad Gateway</body></html>",
+    "half a body": b'{"id":"x","usage":{"input_to',
+    "a list": b"[]",
+    "a number": b"5",
+    "null": b"null",
+    "text": b'"hello"',
+    "nothing": b"",
+    "bytes": b"\xff\xfe\x00",
+    "two documents": b"{}{}",
+    "bytes that are no text, where nobody looks": b'{"choices":[{"message":{"content":"\xff"}}]}',
+    "counts with bytes that are no text": b'{"usage":{"prompt_tokens":5,"x":"\xff"}}',
+    "an event stream": b"data: {}\n\n",
+    "brackets without end": b'{"a":' + b"[" * 100_000,
+    "deep nesting": b'{"error":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("case", NO_ANSWERS)
+def test_what_is_no_json_object_is_no_answer(case: str) -> None:
+    with pytest.raises(BadAnswer) as caught:
+        relayed_answer(NO_ANSWERS[case], codec_of(CHAT))
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("case", NO_ANSWERS)
+def test_what_is_no_json_object_to_its_end_is_not_passed_on_as_one(case: str) -> None:
+    assert not is_object(NO_ANSWERS[case])
+    assert is_object(b' {"error":{"message":"\\u00e9"}} ')
+
+
+@pytest.mark.parametrize(
+    ("raw", "readers"),
+    [
+        (b'{"type":"error","error":{"type":"api_error","message":"no"}}', PROTOCOLS),
+        (b'{"error":{"message":"no","code":"429"}}', (CHAT, RESPONSES)),
+        (b'{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}', (CHAT, RESPONSES)),
+        (b'{"message":"no"}', ()),
+        (b'{"error":"no"}', ()),
+        (b'{"error":{}}', ()),
+        (b"[]", ()),
+        (b"<html>", ()),
+    ],
+    ids=["Messages", "OpenAI", "Google", "AWS", "text", "empty", "a list", "a page"],
+)
+def test_an_envelope_is_what_the_clients_of_a_protocol_look_for(raw: bytes, readers: tuple[str, ...]) -> None:
+    assert tuple(protocol for protocol in PROTOCOLS if is_envelope(raw, protocol)) == readers
+
+
+HOSTILE = ["sampling.seed", "a\r\n\r\ndata: forged", "\u2028", '"}', "漢字", "x" * 100_000]
+
+
+def loss(at: str) -> LossLine:
+    return LossLine(fate="dropped", feature="sampling", at=at, note="why")
+
+
+@pytest.mark.parametrize("at", HOSTILE, ids=lambda at: ascii(at[:20]))
+def test_the_report_is_the_last_member_and_the_rest_is_untouched(at: str) -> None:
+    body = b'{ "id" : "x", "n": 1.0 }'
+    reported = with_report(body, [loss(at)])
+    told = json.loads(reported)
+    assert list(told) == ["id", "n", "dragoman"]
+    assert told["dragoman"] == {"losses": [loss(at)]}
+    assert b'"n": 1.0' in reported
+
+
+def test_the_report_of_nothing_lost_is_an_empty_list() -> None:
+    assert json.loads(with_report(b"{}", []))["dragoman"] == {"losses": []}
+
+
+@pytest.mark.parametrize("at", HOSTILE, ids=lambda at: ascii(at[:20]))
+def test_the_report_of_a_stream_is_one_comment(at: str) -> None:
+    frame = report_comment([loss(at)])
+    assert frame.startswith(b": dragoman {")
+    assert frame.endswith(b"}\n\n")
+    assert frame.count(b"\n") == 2
+    assert b"\r" not in frame
+    assert json.loads(frame.removeprefix(b": dragoman "))["losses"] == [loss(at)]
+
+
+APART = {
+    CHAT: {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 90}},
+    RESPONSES: {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 90}},
+    MESSAGES: {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 90},
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_cached_tokens_that_a_server_counts_apart_are_in_the_total_on_the_relay_too(protocol: str) -> None:
+    raw = json.dumps({"id": "x", ANSWERS[protocol]: [], "usage": APART[protocol]}).encode()
+    usage, _ = relayed_answer(raw, codec_of(protocol))
+    assert usage is not None
+    assert (usage.input, usage.cache_read, usage.output) == (95, 90, 2)
+
+
+def test_cache_hits_by_another_name_are_counted_on_the_relay_too() -> None:
+    counts = {"prompt_tokens": 95, "completion_tokens": 2, "prompt_cache_hit_tokens": 90}
+    usage, _ = relayed_answer(json.dumps({"choices": [], "usage": counts}).encode(), codec_of(CHAT))
+    assert usage is not None
+    assert (usage.input, usage.cache_read) == (95, 90)

@@ -1,0 +1,207 @@
+"""Siblings: workers on one port tell each other what they counted, and one that cannot does not hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+
+import pytest
+
+from dragoman.gateway.processes import other_workers as module
+from dragoman.gateway.processes.other_workers import TOKEN_BYTES, OtherWorkers, new_token
+from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.records.metrics import Metrics, render
+from dragoman.gateway.records.record import Record
+
+TOKEN = new_token()
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page(4)
+
+
+def counted(model: str = "m", times: int = 1) -> Metrics:
+    metrics = Metrics()
+    for _ in range(times):
+        record = Record(request_id="r", dialect="openai-chat", path="/", started=0.0)
+        record.provider, record.model, record.status, record.ended = "p", model, 200, 1.0
+        metrics.count(record)
+    return metrics
+
+
+def test_every_worker_hears_all_the_others(page: Page) -> None:
+    async def main() -> None:
+        workers = [OtherWorkers(page, name, TOKEN, counted(times=name + 1)) for name in range(3)]
+        for worker in workers:
+            await worker.listen()
+        for name, worker in enumerate(workers):
+            others = await worker.snapshots()
+            assert sorted(one.cells[0].requests for one in others) == [n + 1 for n in range(3) if n != name]
+        for worker in workers:
+            await worker.close()
+        assert [page.port(number) for number in range(4)] == [0] * 4
+
+    asyncio.run(main())
+
+
+def test_a_worker_alone_hears_nobody(page: Page) -> None:
+    async def main() -> None:
+        worker = OtherWorkers(page, 0, TOKEN, counted())
+        await worker.listen()
+        assert await worker.snapshots() == []
+        await worker.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_told_is_the_state_at_that_moment(page: Page) -> None:
+    async def main() -> None:
+        metrics = Metrics()
+        one, other = OtherWorkers(page, 0, TOKEN, metrics), OtherWorkers(page, 1, TOKEN, Metrics())
+        await one.listen()
+        metrics.in_flight = 5
+        assert [snapshot.in_flight for snapshot in await other.snapshots()] == [5]
+        metrics.in_flight = 2
+        assert [snapshot.in_flight for snapshot in await other.snapshots()] == [2]
+        await one.close()
+        assert await other.snapshots() == []
+
+    asyncio.run(main())
+
+
+def test_a_successor_takes_the_place_of_a_worker_that_died(page: Page) -> None:
+    async def main() -> None:
+        gone = OtherWorkers(page, 0, TOKEN, counted(times=7))
+        await gone.listen()
+        # It is killed, and has no time to say that it is not there.
+        port = page.port(0)
+        await gone.close()
+        page.set_port(0, port)
+        assert await OtherWorkers(page, 1, TOKEN, Metrics()).snapshots() == []
+        worker, other = OtherWorkers(page, 0, TOKEN, counted()), OtherWorkers(page, 1, TOKEN, Metrics())
+        await worker.listen()
+        assert len(await other.snapshots()) == 1
+        await worker.close()
+
+    asyncio.run(main())
+
+
+Tell = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
+
+
+def saying(data: bytes) -> Tell:
+    async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        writer.close()
+
+    return tell
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()
+
+
+STRANGE: dict[str, Tell] = {
+    "nothing": saying(b""),
+    "no JSON": saying(b"<html>"),
+    "half a document": saying(b'{"cells":[],"losses":[]'),
+    "another document": saying(b'{"cells":5}'),
+    "bytes that are no text": saying(b'{"cells":[{"client":"\xff"'),
+    "no end": silent,
+    "more than anybody counts": saying(b" " * 2_000_000),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+def test_a_sibling_that_cannot_tell_is_left_out(page: Page, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if case == "no end":
+        monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(module, "_LIMIT", 1_000_000)
+
+    async def main() -> None:
+        good, asking = OtherWorkers(page, 0, TOKEN, counted()), OtherWorkers(page, 1, TOKEN, Metrics())
+        await good.listen()
+        strange = await asyncio.start_server(STRANGE[case], "127.0.0.1", 0)
+        page.set_port(2, strange.sockets[0].getsockname()[1])
+        found = await asking.snapshots()
+        assert [snapshot.cells[0].requests for snapshot in found] == [1]
+        strange.close()
+        await good.close()
+        # What was hung up on ends on its own.
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+
+
+def test_one_who_hangs_up_early_does_no_harm(page: Page) -> None:
+    async def main() -> None:
+        metrics = Metrics()
+        for count in range(100):
+            metrics._losses["c", "d", "f" * 10_000, str(count)] = 1
+        worker, other = OtherWorkers(page, 0, TOKEN, metrics), OtherWorkers(page, 1, TOKEN, Metrics())
+        await worker.listen()
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
+            writer.write(TOKEN)
+            writer.transport.abort()
+        (snapshot,) = await other.snapshots()
+        assert len(snapshot.losses) == 100
+        await worker.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("model", ["a\ud800b", 'x"}\n', "x" * 1_000_000, "漢字"], ids=lambda model: ascii(model[:8]))
+def test_a_hostile_model_does_not_keep_a_worker_from_telling(page: Page, model: str) -> None:
+    async def main() -> None:
+        worker, other = OtherWorkers(page, 0, TOKEN, counted(model)), OtherWorkers(page, 1, TOKEN, counted(model))
+        await worker.listen()
+        both = [counted(model).snapshot(), *await other.snapshots()]
+        await worker.close()
+        lines = [line for line in render(both).decode().split("\n") if line.startswith("dragoman_requests_total")]
+        assert len(lines) == 1
+        assert lines[0].endswith(" 2")
+
+    asyncio.run(main())
+
+
+UNKNOWN: dict[str, bytes] = {
+    "another token": bytes(TOKEN_BYTES),
+    "the token cut short": TOKEN[:-1],
+    "a request of a browser": b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_one_who_does_not_know_the_token_is_told_nothing(page: Page, case: str) -> None:
+    async def main() -> None:
+        worker = OtherWorkers(page, 0, TOKEN, counted())
+        await worker.listen()
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
+        writer.write(UNKNOWN[case])
+        writer.write_eof()
+        # What was said beyond the token's length is left unread.
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        await worker.close()
+
+    asyncio.run(main())
+
+
+def test_one_who_says_nothing_is_hung_up_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+
+    async def main() -> None:
+        worker = OtherWorkers(page, 0, TOKEN, counted())
+        await worker.listen()
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port(0))
+        assert await reader.read() == b""
+        writer.close()
+        await worker.close()
+
+    asyncio.run(main())

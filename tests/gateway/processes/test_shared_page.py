@@ -1,0 +1,54 @@
+"""Shared: what one process notes in the page, the others see; a mark that is set stays."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from dragoman.gateway.access.protection import Protection
+from dragoman.gateway.processes.shared_page import Page
+
+CLOSED = Protection(asks_keys=True, keys_in_file=True, owners=frozenset({b"1", b"2"}))
+
+
+def test_what_a_child_notes_its_parent_sees() -> None:
+    page = Page(3)
+    child = os.fork()
+    if not child:
+        page.note(CLOSED)
+        page.turn(1)
+        page.set_port(2, 65535)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert page.asks_keys
+    assert 0 < page.turned(1) <= time.monotonic()
+    assert [page.port(number) for number in range(page.workers)] == [0, 0, 65535]
+    assert page.turned(0) == page.turned(2) == 0
+
+
+def test_a_mark_is_never_taken_back() -> None:
+    page = Page()
+    assert page.closed_with(Protection()) == Protection()
+    page.note(CLOSED)
+    page.note(Protection())
+    found = page.closed_with(Protection(passed_over=True))
+    assert (found.asks_keys, found.keys_in_file, found.several_owners) == (True, True, True)
+    # A process that is closed by itself stays so.
+    assert Page().closed_with(CLOSED) == CLOSED
+
+
+def test_a_table_that_nobody_has_to_obey_is_not_why_keys_are_asked_for() -> None:
+    page = Page()
+    page.note(Protection(passed_over=True, keys_in_file=True))
+    page.note(Protection(asks_keys=True))
+    assert not page.closed_with(Protection()).keys_in_file
+
+
+def test_a_worker_that_rests_need_not_turn_and_the_next_in_its_place_has_not_begun() -> None:
+    page = Page(2)
+    page.turn(1)
+    page.rest(1)
+    assert page.turned(1) < 0
+    page.set_port(1, 4000)
+    page.clear(1)
+    assert (page.turned(1), page.port(1)) == (0, 0)

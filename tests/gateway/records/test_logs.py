@@ -1,0 +1,215 @@
+"""Logs: one exchange is one line, and nothing from outside can end it, colour it or pose as another field."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+
+from dragoman.gateway.records.logs import Log, shown
+from dragoman.gateway.records.record import Record
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.response import Usage
+from dragoman.translate import LossLine
+from tests.gateway.harness import PROVIDER_KEY, running, whole
+
+HOSTILE = {
+    "line breaks": 'a\r\n{"level":"error","event":"forged"}',
+    "an escape sequence": "\x1b[31mred\x1b[0m\x07",
+    "an escape sequence in one character": "\x9b31mred",
+    "line separators of Unicode": "a\u2028b\u2029c\u0085d\x0b\x0c\x1c\x1d\x1ee",
+    "text that runs backwards": "a\u202eb\u2066c",
+    "a lone surrogate": "a\ud800b",
+    "a null and a delete": "a\0b\x7fc",
+    "blanks that pose as fields": "m -> openai/x openai-chat 200 ms",
+    "blanks of other kinds": "m\u00a0\u3000\t->",
+    "quotes": 'a","level":"error","x":"',
+    "a private character beyond the basic plane": "a\U000f0000b\U000e0041c",
+    "ten million letters": "x" * 10_000_000,
+}
+
+
+class Terminal(io.StringIO):
+    """A stream that people look at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def record(**members: str) -> Record:
+    told = Record(request_id="req_1", dialect="openai-chat", path="/chat/completions", started=100.0)
+    told.asked, told.provider, told.model, told.served = "fast", "openai", "gpt-5.1", "openai-responses"
+    told.status, told.ended, told.attempts = 200, 100.25, 1
+    for name, value in members.items():
+        setattr(told, name, value)
+    return told
+
+
+def lines(out: io.StringIO) -> list[str]:
+    text = out.getvalue()
+    assert text.endswith("\n")
+    # Whatever may end a line for somebody does so here.
+    return text.splitlines()
+
+
+def only(out: io.StringIO) -> JsonObject:
+    (line,) = lines(out)
+    value = json.loads(line)
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize("member", ["asked", "model", "upstream_id", "path", "key"])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_name_stays_in_its_place_in_json(case: str, member: str) -> None:
+    out = io.StringIO()
+    Log(out, json=True).exchange(record(**{member: HOSTILE[case]}))
+    told = only(out)
+    assert (told["event"], told["level"], told["status"], told["id"]) == ("exchange", "info", 200, "req_1")
+    assert all(line.isprintable() for line in lines(out))
+    assert "forged" not in told
+    if member in ("asked", "model", "path"):
+        assert len(out.getvalue()) < 2000
+
+
+@pytest.mark.parametrize("case", [case for case in HOSTILE if case not in ("a lone surrogate", "ten million letters")])
+def test_json_tells_a_hostile_name_exactly(case: str) -> None:
+    out = io.StringIO()
+    Log(out, json=True).exchange(record(asked=HOSTILE[case]))
+    assert only(out)["asked"] == HOSTILE[case]
+
+
+@pytest.mark.parametrize("member", ["asked", "model"])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_name_stays_in_its_place_in_text(case: str, member: str) -> None:
+    out = Terminal()
+    Log(out).exchange(record(**{member: HOSTILE[case]}))
+    (line,) = lines(out)
+    assert line.isprintable()
+    assert len(line) < 600
+    fields = line.split(" ")
+    # Time, status, client, name, arrow, route, dialect, duration …
+    assert fields[1:3] == ["200", "openai-chat"]
+    assert fields[4] == "->"
+    assert fields[6:9] == ["openai-responses", "250", "ms"]
+    assert fields[-1] == "req_1"
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_field_of_an_event_stays_in_its_place(case: str) -> None:
+    for out in (io.StringIO(), Terminal()):
+        Log(out).event("warn", "something happened", why=HOSTILE[case], running=3)
+        (line,) = lines(out)
+        assert line.isprintable()
+        assert len(line) < 3000
+        if isinstance(out, Terminal):
+            assert re.fullmatch(r'\d\d:\d\d:\d\d warn  something happened why=("[^"]*"|[^" ]+) running=3', line)
+        else:
+            told = json.loads(line)
+            assert set(told) == {"time", "level", "event", "why", "running"}
+            assert told["level"] == "warn"
+
+
+def test_sentences_stay_readable_on_a_terminal() -> None:
+    out = Terminal()
+    Log(out).event("info", "refused", status=401, why='a "key" is required', id="req_1", nothing="")
+    assert out.getvalue().split(" ", 1)[1] == (
+        'info  refused status=401 why="a \'key\' is required" id=req_1 nothing=""\n'
+    )
+
+
+def test_names_of_other_scripts_are_shown_as_they_are() -> None:
+    assert shown("模型-é") == "模型-é"
+    for out in (io.StringIO(), Terminal()):
+        Log(out).exchange(record(asked="模型-é"))
+        assert "模型-é" in out.getvalue()
+
+
+def test_everything_about_an_exchange_is_told() -> None:
+    out = io.StringIO()
+    told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited")
+    told.stream, told.first = True, 100.125
+    told.usage = Usage(input=10, output=3, cache_read=4)
+    told.losses = (LossLine(fate="dropped", feature="sampling", at="sampling.seed", note="a note"),)
+    Log(out, json=True).exchange(told)
+    line = only(out)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", str(line.pop("time")))
+    assert line == {
+        "level": "info",
+        "event": "exchange",
+        "id": "req_1",
+        "address": "203.0.113.9",
+        "key": "laptop",
+        "client": "openai-chat",
+        "path": "/chat/completions",
+        "asked": "fast",
+        "provider": "openai",
+        "model": "gpt-5.1",
+        "dialect": "openai-responses",
+        "stream": True,
+        "status": 200,
+        "seconds": 0.25,
+        "first": 0.125,
+        "attempts": 1,
+        "losses": 1,
+        "input": 10,
+        "output": 3,
+        "cached": 4,
+        "failure": "rate_limited",
+        "upstream_id": "up_1",
+    }
+
+
+@pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (500, "error"), (529, "error")])
+def test_failures_of_servers_are_errors(status: int, level: str) -> None:
+    out = io.StringIO()
+    told = record()
+    told.status = status
+    Log(out, json=True).exchange(told)
+    assert only(out)["level"] == level
+
+
+def test_an_exchange_that_led_nowhere_has_dashes() -> None:
+    out = Terminal()
+    told = Record(request_id="req_1", dialect="", path="/x", started=1.0)
+    told.status, told.ended, told.failure = 404, 1.0, "not_found"
+    Log(out).exchange(told)
+    assert out.getvalue().split(" ", 1)[1] == "404 - - -> - - 0 ms tokens - losses 0 not_found req_1\n"
+
+
+def test_a_terminal_shows_where_a_client_is() -> None:
+    out = Terminal()
+    Log(out).exchange(record(address="203.0.113.9"))
+    assert out.getvalue().endswith(" losses 0 from 203.0.113.9 req_1\n")
+
+
+def test_quiet_is_about_exchanges_alone() -> None:
+    out = io.StringIO()
+    log = Log(out, json=True, quiet=True)
+    log.exchange(record())
+    assert out.getvalue() == ""
+    log.event("info", "listening")
+    assert only(out)["event"] == "listening"
+
+
+@pytest.mark.parametrize("said", ["the prompt of the user", PROVIDER_KEY, "dgm_the-clients-own-key"])
+def test_neither_prompts_nor_keys_are_logged(said: str) -> None:
+    reply = {"error": {"message": f"wrong key {PROVIDER_KEY}", "type": "invalid_request_error"}}
+    with running([whole(reply, 401, x_request_id="up_1")]) as house:
+        body = {"model": "chat/served", "messages": [{"role": "user", "content": "the prompt of the user"}]}
+        told = house.post("/v1/chat/completions", body, authorization="Bearer dgm_the-clients-own-key")
+        assert told.status == 401
+    assert "up_1" in house.log.getvalue()
+    assert said not in house.log.getvalue()
+
+
+@pytest.mark.parametrize("case", [case for case in HOSTILE if case != "a lone surrogate"])
+def test_a_hostile_model_is_one_line_of_the_running_gateway(case: str) -> None:
+    with running([]) as house:
+        name = HOSTILE[case][:100_000]
+        told = house.post("/v1/messages", {"model": name, "max_tokens": 1, "messages": []})
+        assert told.status == 404
+        assert told.json()["type"] == "error"
+    assert only(house.log)["status"] == 404

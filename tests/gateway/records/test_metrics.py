@@ -1,0 +1,232 @@
+"""Metrics: what is counted, what Prometheus reads of it, and that names from outside cannot multiply or break it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from dragoman.gateway.records import metrics as module
+from dragoman.gateway.records.metrics import DURATIONS, OTHER, Metrics, Snapshot, render
+from dragoman.gateway.records.record import Record
+from dragoman.model.response import Usage
+from dragoman.translate import LossLine
+from tests.gateway.harness import running, whole
+
+LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
+Series = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def read(text: bytes) -> dict[Series, float]:
+    """Prometheus text, read strictly: every line is one, and no series stands there twice."""
+    found: dict[Series, float] = {}
+    kinds: dict[str, str] = {}
+    assert text.endswith(b"\n")
+    for line in text.decode().removesuffix("\n").split("\n"):
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in kinds
+            kinds[name] = kind
+            continue
+        if line.startswith("# HELP "):
+            continue
+        match = LINE.fullmatch(line)
+        assert match, line
+        series = (match[1], tuple(LABEL.findall(match[2] or "")))
+        assert series not in found, line
+        assert re.sub(r"_(bucket|sum|count)$", "", match[1]) in kinds or match[1] in kinds
+        found[series] = float(match[3])
+    return found
+
+
+def total(found: dict[Series, float], name: str, **labels: str) -> float:
+    """The sum of the series of one name that have these labels."""
+    return sum(
+        value for (series, given), value in found.items() if series == name and labels.items() <= dict(given).items()
+    )
+
+
+def record(model: str = "gpt-5.1", status: int = 200, *, provider: str = "openai", seconds: float = 0.2) -> Record:
+    told = Record(request_id="req_1", dialect="anthropic-messages", path="/messages", started=100.0)
+    told.provider, told.model, told.served = provider, model, "openai-chat"
+    told.status, told.ended = status, 100.0 + seconds
+    return told
+
+
+def counted(*records: Record) -> dict[Series, float]:
+    metrics = Metrics()
+    for told in records:
+        metrics.count(told)
+    return read(render([metrics.snapshot()]))
+
+
+def test_a_gateway_that_was_asked_nothing_is_read_well() -> None:
+    assert counted() == {("dragoman_in_flight", ()): 0.0, ("dragoman_log_lines_lost_total", ()): 0.0}
+
+
+def test_exchanges_are_counted_by_route_and_status() -> None:
+    found = counted(record(), record(), record(status=429), record(model="gpt-5.1-mini"))
+    assert total(found, "dragoman_requests_total") == 4
+    labels = {
+        "client": "anthropic-messages",
+        "provider": "openai",
+        "dialect": "openai-chat",
+        "model": "gpt-5.1",
+        "status": "200",
+    }
+    assert found["dragoman_requests_total", tuple(labels.items())] == 2
+
+
+def test_tokens_are_counted_by_kind() -> None:
+    told = record()
+    told.usage = Usage(input=100, output=20, cache_read=30, cache_write=5, thinking=7)
+    found = counted(told, told, record())
+    for kind, count in (("input", 200), ("output", 40), ("cache_read", 60), ("cache_write", 10), ("thinking", 14)):
+        assert total(found, "dragoman_tokens_total", type=kind) == count
+
+
+@pytest.mark.parametrize("odd", [-5, 10**30])
+def test_counts_that_no_provider_should_report_break_no_counter(odd: int) -> None:
+    strange, plain = record(), record()
+    strange.usage, plain.usage = Usage(input=odd, output=odd, cache_read=odd), Usage(input=7)
+    metrics = Metrics()
+    metrics.count(plain)
+    metrics.count(strange)
+    found = read(render([metrics.snapshot()]))
+    assert total(found, "dragoman_tokens_total", type="input") >= 7
+    # Siblings must still be able to read it.
+    assert msgspec.json.decode(msgspec.json.encode(metrics.snapshot()), type=Snapshot)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.051, 3.0, 600.0, 86_400.0])
+def test_a_duration_is_in_every_bucket_from_its_own_upwards(seconds: float) -> None:
+    found = counted(record(seconds=seconds))
+    for bound in DURATIONS:
+        # Loop times are not exact.
+        if abs(seconds - bound) > 1e-6:
+            assert total(found, "dragoman_duration_seconds_bucket", le=str(bound)) == (seconds < bound)
+    assert total(found, "dragoman_duration_seconds_bucket", le="+Inf") == 1
+    assert total(found, "dragoman_duration_seconds_count") == 1
+    assert total(found, "dragoman_duration_seconds_sum") == pytest.approx(seconds, abs=1e-5)
+
+
+def test_the_first_content_is_timed_only_where_there_was_one() -> None:
+    told = record()
+    told.first = 100.1
+    found = counted(told, record())
+    assert total(found, "dragoman_first_token_seconds_count") == 1
+    assert total(found, "dragoman_duration_seconds_count") == 2
+
+
+def test_losses_and_failures_are_counted_by_kind() -> None:
+    told = record(status=429)
+    told.losses = (LossLine(fate="dropped", feature="sampling", at="secret place", note="secret note"),) * 3
+    told.failure = "rate_limited"
+    found = counted(told)
+    assert total(found, "dragoman_losses_total", feature="sampling", fate="dropped") == 3
+    assert total(found, "dragoman_failures_total", kind="rate_limited", provider="openai") == 1
+    assert "secret" not in str(found)
+
+
+HOSTILE = {
+    "a label's end": 'x",status="200"} 1\ndragoman_requests_total{model="y',
+    "line breaks": "a\nb\r\nc",
+    "backslashes": 'a\\"b\\',
+    "a backslash at the end": "a\\",
+    "an escape sequence": "\x1b[2J",
+    "line separators of Unicode": "a\u2028b\u0085",
+    "a lone surrogate": "a\ud800",
+    "braces": "{}}{",
+    "ten million letters": "x" * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_model_is_one_label(case: str) -> None:
+    metrics = Metrics()
+    metrics.count(record(HOSTILE[case]))
+    text = render([metrics.snapshot()])
+    found = read(text)
+    assert total(found, "dragoman_requests_total") == 1
+    assert total(found, "dragoman_requests_total", status="200", provider="openai") == 1
+    assert len(text) < 10_000
+    # Nor does it stay in memory, or keep siblings from reading.
+    assert all(len(model) <= 120 for _, model in metrics._models)
+    assert msgspec.json.decode(msgspec.json.encode(metrics.snapshot()), type=Snapshot)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a\nb", "a\rb"), ("x" * 120 + "1", "x" * 120 + "2"), ("a\x00", "a\u2028"), ("a\n", "a?")]
+)
+def test_names_that_are_shown_alike_are_one_series(one: str, other: str) -> None:
+    found = counted(record(one), record(other), record(one))
+    assert [value for (name, _), value in found.items() if name == "dragoman_requests_total"] == [3.0]
+
+
+def test_names_without_number_are_other() -> None:
+    found = counted(*(record(f"m{count}") for count in range(1000)))
+    models = {dict(labels)["model"] for name, labels in found if name == "dragoman_requests_total"}
+    assert len(models) == module._MODELS_LIMIT + 1
+    assert total(found, "dragoman_requests_total", model=OTHER) == 1000 - module._MODELS_LIMIT
+    assert total(found, "dragoman_requests_total") == 1000
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_names_that_no_provider_knows_take_nobodys_label(status: int) -> None:
+    guesses = [record(f"guess{count}", status) for count in range(1000)]
+    found = counted(*guesses, record("real"), record("real", status))
+    assert total(found, "dragoman_requests_total", model=OTHER, status=str(status)) == 1000
+    assert total(found, "dragoman_requests_total", model="real") == 2
+
+
+def test_what_led_to_no_model_has_no_models_name() -> None:
+    assert total(counted(record("", 404, provider="")), "dragoman_requests_total", model="", provider="") == 1
+
+
+def test_processes_are_added_up() -> None:
+    one, other = Metrics(), Metrics()
+    told = record()
+    told.usage, told.failure = Usage(input=5), "timeout"
+    told.losses = (LossLine(fate="dropped", feature="sampling", at="", note=""),)
+    for metrics in (one, other, other):
+        metrics.count(told)
+    one.in_flight, other.in_flight = 1, 2
+    found = read(render([one.snapshot(), other.snapshot()]))
+    assert total(found, "dragoman_requests_total") == 3
+    assert total(found, "dragoman_tokens_total", type="input") == 15
+    assert total(found, "dragoman_duration_seconds_count") == 3
+    assert total(found, "dragoman_losses_total") == 3
+    assert total(found, "dragoman_failures_total") == 3
+    assert total(found, "dragoman_in_flight") == 3
+
+
+def test_adding_up_does_not_change_what_was_counted() -> None:
+    metrics = Metrics()
+    metrics.count(record())
+    assert render([metrics.snapshot()]) == render([metrics.snapshot()])
+    assert total(read(render([metrics.snapshot()] * 2)), "dragoman_requests_total") == 2
+    assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == 1
+
+
+def test_a_hostile_model_is_scraped_from_the_running_gateway() -> None:
+    reply = whole({"error": {"message": "no such model", "type": "invalid_request_error"}}, 404)
+    with running([reply]) as house:
+        name = 'chat/x"} 1\ndragoman_forged 1'
+        assert house.post("/v1/chat/completions", {"model": name, "messages": []}).status == 404
+        found = read(house.get("/metrics").body)
+    assert total(found, "dragoman_requests_total", provider="chat", status="404") == 1
+    assert "dragoman_forged" not in {name for name, _ in found}
+
+
+def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
+    metrics = Metrics()
+    for model in range(200):
+        for status in range(405, 600):
+            metrics.count(record(f"m{model}", status))
+    found = read(render([metrics.snapshot()]))
+    cells = [name for name, _ in found if name == "dragoman_requests_total"]
+    assert len(cells) < 5010
+    assert total(found, "dragoman_requests_total") == 200 * 195
+    assert total(found, "dragoman_requests_total", model=OTHER, status="500") > 0

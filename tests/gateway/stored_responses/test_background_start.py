@@ -1,0 +1,171 @@
+"""What an answer says of its being kept, and who has a conversation while it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.errors import ClientError
+from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_of, prepare
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.routes import Target
+from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, reserve
+from dragoman.gateway.stored_responses.kept_answer import Task
+from dragoman.gateway.stored_responses.leases import Leases
+from dragoman.gateway.stored_responses.recall import Recalled, recall
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.store import Store
+from dragoman.store.conversations import LEASE
+from dragoman.translate import asked_by
+from tests.gateway.harness import CHAT, RESPONSES
+from tests.gateway.stored_responses.test_detached_client import _detached
+from tests.store.opened import ALICE, Clock, item, opened
+
+
+def _question(protocol: str = CHAT, **more: object) -> ProviderRequest:
+    body = json.dumps({"model": "m", "input": "Hello.", "metadata": {"a": "b"}, **more}).encode()
+    endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1:1")
+    provider = Provider(name="p", endpoints=(endpoint,), auth="none")
+    aim = Target(provider=provider, endpoint=endpoint, model="m", strict=False)
+    return prepare(
+        _detached(),
+        api_path_of("/v1/responses"),
+        body,
+        outline_of(body)[0],
+        aim,
+        renamed=False,
+        strict=False,
+        owner=b"",
+    )
+
+
+def _task(store: Store, recalled: Recalled | None, response_id: str = "resp_ours") -> Task:
+    return Task(
+        store=store, owner=ALICE, recalled=recalled, response_id=response_id, provider="p", holder=response_id or "mine"
+    )
+
+
+def _leases(store: Store) -> Leases:
+    return Leases(store, Log(io.StringIO()))
+
+
+def _on_a_loop(work: Callable[[], None]) -> None:
+    async def run() -> None:
+        work()
+
+    asyncio.run(run())
+
+
+def test_an_answer_says_its_id_and_what_the_client_referred_to() -> None:
+    with opened() as store:
+        recalled = Recalled(body=b"", keeps=True, previous="resp_0", background=True)
+        task = _task(store, recalled)
+        question = kept_request(_question(), task)
+        asked = asked_by(question.translated, codec_of(CHAT))
+        assert (asked.answer_id, asked.request.continues) == ("resp_ours", "resp_0")
+        begun = begun_of(question, task)
+    said: JsonObject = {
+        "id": "resp_ours",
+        "object": "response",
+        "status": "queued",
+        "previous_response_id": "resp_0",
+        "background": True,
+        "metadata": {"a": "b"},
+        "output": [],
+        "model": "m",
+    }
+    assert {**begun, **said} == begun
+    assert isinstance(begun["created_at"], int) and begun["created_at"] <= time.time()
+
+
+def test_an_answer_that_is_not_kept_has_the_id_that_it_would_have() -> None:
+    with opened() as store:
+        recalled = Recalled(body=b"", keeps=False, conversation="conv_1")
+        question = kept_request(_question(store=False), _task(store, recalled))
+        asked = asked_by(question.translated, codec_of(CHAT))
+        assert (asked.answer_id, asked.request.conversation) == ("", "conv_1")
+
+
+def test_a_relayed_question_is_left_alone() -> None:
+    with opened() as store:
+        question = _question(RESPONSES)
+        assert kept_request(question, _task(store, None, "")) is question
+        recalled = Recalled(body=b"", keeps=True, previous="resp_0")
+        assert kept_request(question, _task(store, recalled, "")) is question
+
+
+@pytest.mark.parametrize("response_id", ["", "resp_ours"])
+def test_a_conversation_is_had_alone_until_it_is_let_go(response_id: str) -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
+        other = _task(store, recalled, "resp_other")
+
+        def main() -> None:
+            let_go = reserve(_task(store, recalled, response_id), _leases(store))
+            with pytest.raises(ClientError) as told:
+                reserve(other, _leases(store))
+            assert (told.value.status, told.value.param) == (409, "conversation")
+            assert told.value.code == "conversation_locked"
+            let_go()
+            reserve(other, _leases(store))()
+
+        _on_a_loop(main)
+
+
+def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
+    clock = Clock()
+    with opened(clock=clock) as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+        recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
+
+        def main() -> None:
+            reserve(_task(store, recalled), _leases(store))
+            clock.now += LEASE
+            reserve(_task(store, recalled, "resp_other"), _leases(store))
+
+        _on_a_loop(main)
+
+
+def test_a_conversation_that_a_provider_keeps_is_its_own_to_order() -> None:
+    with opened() as store:
+        recalled = Recalled(body=b"", keeps=True, conversation="conv_theirs")
+        reserve(_task(store, recalled, ""), _leases(store))()
+        reserve(_task(store, recalled, ""), _leases(store))()
+
+
+def test_a_release_that_meets_a_failing_store_hinders_nobody() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", ())
+
+        def main() -> None:
+            task = _task(store, Recalled(body=b"", keeps=True, conversation="conv_1"))
+            let_go = reserve(task, _leases(store))
+            store._db.execute("DROP TABLE conversations")
+            let_go()
+
+        _on_a_loop(main)
+
+
+def test_what_was_said_in_a_conversation_since_it_was_read_is_not_left_out() -> None:
+    with opened() as store:
+        store.conversations.create(ALICE, "conv_1", b"{}", [item("m1")])
+        task = _task(store, recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}'))
+        store.conversations.append(ALICE, "conv_1", [item("m2")])
+
+        def main() -> None:
+            with pytest.raises(ClientError) as told:
+                reserve(task, _leases(store))
+            assert (told.value.status, told.value.code) == (409, "conversation_locked")
+            again = recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}')
+            reserve(_task(store, again, "resp_other"), _leases(store))()
+
+        _on_a_loop(main)

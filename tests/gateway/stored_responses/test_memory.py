@@ -1,0 +1,116 @@
+"""What one exchange has to do with the store, step by step."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from dragoman.config.settings import Storage
+from dragoman.errors import ClientError
+from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.stored_responses import kept_answer as keeping_module
+from dragoman.gateway.stored_responses.kept_answer import renamed
+from dragoman.gateway.stored_responses.memory import Memory, look
+from dragoman.gateway.stored_responses.recall import recalled_of
+from tests.gateway.harness import RESPONSES, House
+from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
+from tests.gateway.stored_responses.test_detached_client import _detached
+from tests.sdk.digging import Object
+
+PLACE = api_path_of("/v1/responses")
+# It speaks Responses, and keeps nothing.
+RELAY = "echo/text@openai-responses"
+
+
+async def _begun(house: House, remembering: Memory, **body: object) -> tuple[ProviderRequest, Object]:
+    """A question as it goes on, and the body that was put."""
+    raw = json.dumps({"model": ECHO, "input": "Hello.", **body}).encode()
+    service, looked = house.app.service, look(raw, PLACE)
+    aim = service.routes.target(looked.model, RESPONSES)
+    found = await remembering.recall(None, raw, looked, aim)
+    question = remembering.prepare(_detached(), raw, looked, found, aim, renamed=True, strict=False, owner=b"")
+    assert looked.said is not None
+    said = raw if found is None else recalled_of(raw, looked.said, found).body
+    return await remembering.begin(None, question), {**json.loads(said)}
+
+
+def _remembering(house: House) -> Memory:
+    return Memory(house.app.service, PLACE)
+
+
+def test_a_request_that_refers_back_says_everything_itself() -> None:
+    with keeping() as house:
+        first = create(house)
+        remembering = _remembering(house)
+        _, said = house.run(_begun(house, remembering, previous_response_id=first["id"]))
+    assert "previous_response_id" not in said and isinstance(said["input"], list)
+    assert [item["role"] for item in said["input"]] == ["user", "assistant", "user"]
+
+
+def test_without_a_store_every_step_leaves_things_as_they_are() -> None:
+    with keeping(storage=Storage(keep=False)) as house:
+        remembering = _remembering(house)
+        question, said = house.run(_begun(house, remembering))
+        house.run(remembering.keep(question, b"{}"))
+        remembering.end()
+        assert house.run(remembering.named(b"{}")) == b"{}"
+    assert said == {"model": ECHO, "input": "Hello."}
+    assert (remembering.kept_answer, remembering.in_background) == (None, False)
+
+
+def test_a_conversation_is_reserved_until_it_is_released() -> None:
+    with keeping() as house:
+        conversation = house.post("/v1/conversations", {}).json()["id"]
+        first, second = _remembering(house), _remembering(house)
+        house.run(_begun(house, first, conversation=conversation))
+        with pytest.raises(ClientError, match="Another response is being given"):
+            house.run(_begun(house, second, conversation=conversation))
+        on_loop(house, first.end)
+        house.run(_begun(house, second, conversation=conversation))
+
+
+def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation() -> None:
+    async def nothing() -> None:
+        """The response never ends by itself: it is settled as given up."""
+
+    with keeping() as house:
+        conversation = house.post("/v1/conversations", {}).json()["id"]
+        remembering = _remembering(house)
+        question, _ = house.run(_begun(house, remembering, background=True, conversation=conversation))
+        assert remembering.in_background
+
+        async def left() -> tuple[object, bool]:
+            begun = await remembering.leave(question, _detached(), nothing)
+            remembering.end()
+            kept = store_of(house).responses.find(b"", str(begun["id"]))
+            free = store_of(house).conversations.lease(b"", str(conversation), "another")
+            return kept is not None and kept.status, free
+
+        assert house.run(left()) == ("queued", False)
+
+
+def test_a_provider_of_the_same_protocol_is_not_left_alone_with_a_response() -> None:
+    with keeping() as house, pytest.raises(ClientError, match="cannot answer in the background"):
+        house.run(_begun(house, _remembering(house), model=RELAY, background=True))
+
+
+def test_a_large_answer_is_renamed_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def watched(out: bytes, name: bytes) -> bytes:
+        threads.append(threading.current_thread().name)
+        return renamed(out, name)
+
+    monkeypatch.setattr(keeping_module, "renamed", watched)
+    with keeping() as house:
+        remembering = _remembering(house)
+        house.run(_begun(house, remembering, model=RELAY))
+        # Millions of members once took seconds of everybody's time.
+        for count in (1, 50_000):
+            body = b'{"id":"resp_theirs","output":[]' + b',"a":[1]' * count + b"}"
+            told = house.run(remembering.named(body))
+            assert told.startswith(b'{"id":"resp_') and b"theirs" not in told
+    assert [name.startswith("large-") for name in threads] == [False, True]

@@ -1,0 +1,117 @@
+"""What outlives a request, whose it is, and when it has to be noted who made what a provider keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sqlite3
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Key, Settings, Storage
+from dragoman.errors import ClientError, ConfigError
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.routes import Target
+from dragoman.gateway.stored_responses.references import references_in
+from dragoman.gateway.stored_responses.stored_state import (
+    StoredState,
+    keepers,
+    looked_up,
+    notes_ids,
+    owner_of,
+    several_owners,
+    unreadable,
+)
+from dragoman.providers.provider import Endpoint, Provider
+from tests.gateway.harness import CHAT, RESPONSES, settings_for
+from tests.store.opened import kept
+
+
+def _state(storage: Storage) -> StoredState:
+    return StoredState(storage, Log(io.StringIO()))
+
+
+def test_the_store_is_a_file_or_lasts_as_long_as_the_process_or_is_not_there(tmp_path: Path) -> None:
+    for storage in (Storage(path=str(tmp_path / "state.db")), Storage(), Storage(path=":memory:")):
+        state = _state(storage)
+        assert state.store is not None
+        asyncio.run(state.close(0.0))
+        with pytest.raises(sqlite3.ProgrammingError):
+            state.store.responses.known("r")
+    assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
+    nothing = _state(Storage(keep=False, path=str(tmp_path / "other.db")))
+    assert nothing.store is None
+    asyncio.run(nothing.close(0.0))
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_a_file_that_cannot_be_opened_is_a_mistake_in_the_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as told:
+        _state(Storage(path=str(tmp_path)))
+    assert told.value.key == "storage.path"
+
+
+def test_what_is_made_with_a_key_belongs_to_its_digest_and_without_one_to_everybody() -> None:
+    assert owner_of(Key(name="a", digest=b"digest")) == b"digest"
+    assert owner_of(None) == b""
+    assert owner_of(Key(name="a", digest=b"digest", owner=b"")) == b""
+
+
+def test_a_store_that_fails_is_told_without_its_words() -> None:
+    log = io.StringIO()
+    told = unreadable(sqlite3.OperationalError("no such table: responses"), Log(log, json=True))
+    assert (told.status, "table" in told.message) == (500, False)
+    assert "no such table" in log.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("providers", "keys", "noted"),
+    [
+        (("chat",), 2, False),
+        (("responses",), 0, False),
+        (("responses",), 1, True),
+        (("responses",), 2, True),
+        (("responses", "all"), 0, True),
+        (("chat", "responses"), 1, True),
+        (("echo",), 2, False),
+    ],
+)
+def test_ids_are_noted_where_keys_are_in_use_or_several_providers_have_them(
+    providers: tuple[str, ...], keys: int, noted: bool
+) -> None:
+    settings = settings_for(1, keys=[f"key-{count}" for count in range(keys)])
+    settings = replace(settings, providers={name: settings.providers[name] for name in providers})
+    assert notes_ids(settings) is noted
+    assert several_owners(settings) is (keys > 1)
+    # One of the command line belongs to nobody else.
+    ours = Key(name="launch", digest=b"digest", owner=b"")
+    assert several_owners(replace(settings, keys=(*settings.keys, ours))) is (keys > 1)
+    # Once there were several, there always are.
+    assert several_owners(replace(settings, several_owners=True))
+
+
+def test_a_provider_may_speak_responses_and_keep_none() -> None:
+    provider = Provider(name="local", endpoints=(Endpoint(protocol=RESPONSES, base_url="http://x"),), stores=False)
+    assert keepers(Settings(providers={"local": provider})) == []
+
+
+def test_a_reference_is_looked_up_where_it_is_kept() -> None:
+    async def main() -> None:
+        state = _state(Storage())
+        assert state.store is not None
+        state.store.responses.add(b"", kept("r1"))
+        body = b'{"input":"x","previous_response_id":"r1"}'
+        settings = settings_for(1)
+        for protocol in (CHAT, RESPONSES):
+            end = Endpoint(protocol=protocol, base_url="http://x")
+            aim = Target(provider=Provider(name="p", endpoints=(end,)), endpoint=end, model="m", strict=False)
+            said = references_in(body)
+            assert await looked_up(state, settings, None, said, body, aim) is not None
+            with pytest.raises(ClientError):
+                key = Key(name="b", digest=b"b")
+                await looked_up(state, settings_for(1, keys=["a", "b"]), key, said, body, aim)
+        await state.close(0.0)
+
+    asyncio.run(main())
