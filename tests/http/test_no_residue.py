@@ -147,7 +147,7 @@ async def handler(request: Request) -> None:
             await request.body(1000)
         case "/stream":
             await request.body(MEBIBYTE)
-            request.on_pause = lambda: request.flush()
+            request.on_pause = lambda: request.write(b"")
             request.start(200, [])
             for _ in range(5):
                 request.write(b"hello")

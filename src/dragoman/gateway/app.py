@@ -16,7 +16,9 @@ from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange import reply_parts as replies
+from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.exchange import Exchange
+from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.paths import CHAT, MESSAGES, ApiPath, Kind, api_path_of
 from dragoman.gateway.processes.other_workers import OtherWorkers
@@ -92,7 +94,8 @@ class App:
         service.metrics.in_flight += 1
         try:
             if api_path.kind is Kind.CONVERSATION:
-                await Exchange(service, request, api_path, record).run(key)
+                asked = ClientRequest(api_path=api_path, headers=request.headers, query=request.query, key=key)
+                await Exchange(service, asked, request, record).run(receive(request, service.settings.limits.body))
             else:
                 await self._aside(service, request, api_path, record, key)
         finally:

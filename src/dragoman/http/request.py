@@ -141,24 +141,18 @@ class Request:
         self.head = compose(status, headers, framing + CHUNKED if self.chunked else framing)
 
     def write(self, data: bytes) -> None:
-        """Send a piece of a streamed reply at once."""
+        """Send a piece of a streamed reply at once; an empty one sends the head alone, if it is still to be sent."""
         if not self.started or self.ended:
             if self._channel.gone:
                 return
             raise RuntimeError("a piece was written outside a streamed reply")
-        if not data or self.mute:
+        if self.mute or not (data or self.head):
             return
-        piece = chunk(data) if self.chunked else data
+        piece = chunk(data) if self.chunked and data else data
         if self.head:
             piece = self.head + piece
             self.head = b""
         self._channel.send(piece)
-
-    def flush(self) -> None:
-        """Send the head of a streamed reply if it still waits for the first piece."""
-        if self.head:
-            head, self.head = self.head, b""
-            self._channel.send(head)
 
     def end(self) -> None:
         """Finish a streamed reply."""

@@ -24,8 +24,6 @@ from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task
 from dragoman.gateway.stored_responses.recall import Recalled
 from dragoman.gateway.stored_responses.references import items_of
 from dragoman.gateway.stored_responses.store_retries import StoreRetries
-from dragoman.http.body import Body
-from dragoman.http.request import Request, RequestTarget
 from dragoman.model.failure import Failure
 from dragoman.store import Store
 from dragoman.store.responses import Kept
@@ -34,28 +32,10 @@ from tests.gateway.harness import CHAT, whole
 from tests.gateway.keeping_house import ECHO, FAILING, SLOW, create, error_in, keeping, told
 from tests.gateway.keeping_house import ended as until_ended
 from tests.gateway.says import tells
-from tests.gateway.stored_responses.test_detached_client import Silence
 from tests.sdk.samples import events_of
 from tests.store.opened import ALICE, names, opened
 
 ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": "message", "role": "assistant"}]}
-
-
-def _request() -> DetachedClient:
-    channel = Silence()
-    content = Body(channel, 0, False)
-    content.finish()
-    client = Request(
-        channel,
-        method="POST",
-        target=RequestTarget(b"/v1/responses"),
-        headers=[],
-        content=content,
-        peer="127.0.0.1",
-        modern=True,
-        closes=False,
-    )
-    return DetachedClient(client, "/v1/responses")
 
 
 class Run:
@@ -68,7 +48,7 @@ class Run:
         recalled = Recalled(body=b"{}", keeps=True, background=True, said=said, conversation=conversation)
         task = Task(store=store, owner=ALICE, recalled=recalled, response_id="resp_1", provider="chat")
         self.kept_answer = KeptAnswer(task, Log(self.log, json=True))
-        self.request = _request()
+        self.client = DetachedClient()
         log = Log(self.log, json=True)
         self.background = Background(2, StoreRetries(log), log)
         self._stream, self._said, self._conversation = stream, said, conversation
@@ -89,7 +69,7 @@ class Run:
                 release=partial(self.store.conversations.release, self._conversation or "", response_id),
                 stream=self._stream,
                 kept_answer=self.kept_answer,
-                request=self.request,
+                client=self.client,
                 exchange=exchange,
                 fail=_failed_frames,
             )
@@ -147,7 +127,7 @@ def test_an_exchange_that_ends_without_an_answer_is_a_failure_with_the_reason_th
 
         async def exchange() -> None:
             body = {"error": {"message": "Slow down.", "type": "rate_limit_error", "code": "rate_limit_exceeded"}}
-            run.request.respond(429, [], json.dumps(body).encode())
+            run.client.respond(429, [], json.dumps(body).encode())
 
         run.start(exchange)
         await run.idle()
@@ -181,11 +161,11 @@ def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
         seen: list[int] = []
 
         async def exchange() -> None:
-            run.request.start(200, [])
-            run.request.write(b"one\n\n")
+            run.client.start(200, [])
+            run.client.write(b"one\n\n")
             await asyncio.sleep(0.3)
             seen.append(len(store.events.after("resp_1", 0)))
-            run.request.write(b"two\n\n")
+            run.client.write(b"two\n\n")
             run.kept_answer.write(run.kept_answer.whole(json.dumps(ANSWER).encode()))
 
         run.start(exchange)
@@ -341,8 +321,8 @@ def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pyt
 
         async def exchange() -> None:
             store._db.execute("DROP TABLE responses")
-            run.request.start(200, [])
-            run.request.write(b"one\n\n")
+            run.client.start(200, [])
+            run.client.write(b"one\n\n")
             await asyncio.sleep(0.3)
 
         run.start(exchange)
@@ -477,11 +457,11 @@ def test_the_end_of_a_stream_is_told_when_it_is_kept(pieces: list[bytes]) -> Non
         seen: list[tuple[str, bytes]] = []
 
         async def exchange() -> None:
-            run.request.start(200, [])
+            run.client.start(200, [])
             for piece in pieces:
                 if b"completed" in piece:
                     run.kept_answer.write(run.kept_answer.ending(piece))
-                run.request.write(piece)
+                run.client.write(piece)
             # Its provider does not hang up at once.
             await asyncio.sleep(0.3)
             seen.append((run.kept().status, _told(store)))
@@ -503,11 +483,11 @@ def test_a_stream_whose_conversation_another_has_taken_has_one_end(pieces: list[
         run = Run(store, stream=True, conversation="conv_1")
 
         async def exchange() -> None:
-            run.request.start(200, [])
+            run.client.start(200, [])
             for piece in pieces:
                 if b"completed" in piece:
                     run.kept_answer.write(run.kept_answer.ending(piece))
-                run.request.write(piece)
+                run.client.write(piece)
             await asyncio.sleep(0.3)
 
         run.start(exchange)

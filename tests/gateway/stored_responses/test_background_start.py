@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from dragoman.errors import ClientError
+from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_of, prepare
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.logs import Log
@@ -26,7 +27,6 @@ from dragoman.store import Store
 from dragoman.store.conversations import LEASE
 from dragoman.translate import asked_by
 from tests.gateway.harness import CHAT, RESPONSES
-from tests.gateway.stored_responses.test_detached_client import _detached
 from tests.store.opened import ALICE, Clock, item, opened
 
 
@@ -36,8 +36,7 @@ def _question(protocol: str = CHAT, **more: object) -> ProviderRequest:
     provider = Provider(name="p", endpoints=(endpoint,), auth="none")
     aim = Target(provider=provider, endpoint=endpoint, model="m", strict=False)
     return prepare(
-        _detached(),
-        api_path_of("/v1/responses"),
+        ClientRequest(api_path=api_path_of("/v1/responses"), headers=[]),
         body,
         outline_of(body)[0],
         aim,

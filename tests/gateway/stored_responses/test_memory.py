@@ -9,18 +9,20 @@ import pytest
 
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
+from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import kept_answer as keeping_module
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import renamed
 from dragoman.gateway.stored_responses.memory import Memory, look
 from dragoman.gateway.stored_responses.recall import recalled_of
 from tests.gateway.harness import RESPONSES, House
 from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
-from tests.gateway.stored_responses.test_detached_client import _detached
 from tests.sdk.digging import Object
 
 PLACE = api_path_of("/v1/responses")
+ASKED = ClientRequest(api_path=PLACE, headers=[])
 # It speaks Responses, and keeps nothing.
 RELAY = "echo/text@openai-responses"
 
@@ -31,7 +33,7 @@ async def _begun(house: House, remembering: Memory, **body: object) -> tuple[Pro
     service, looked = house.app.service, look(raw, PLACE)
     aim = service.routes.target(looked.model, RESPONSES)
     found = await remembering.recall(None, raw, looked, aim)
-    question = remembering.prepare(_detached(), raw, looked, found, aim, renamed=True, strict=False, owner=b"")
+    question = remembering.prepare(ASKED, raw, looked, found, aim, renamed=True, strict=False, owner=b"")
     assert looked.said is not None
     said = raw if found is None else recalled_of(raw, looked.said, found).body
     return await remembering.begin(None, question), {**json.loads(said)}
@@ -83,7 +85,7 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
         assert remembering.in_background
 
         async def left() -> tuple[object, bool]:
-            begun = await remembering.leave(question, _detached(), nothing)
+            begun = await remembering.leave(question, DetachedClient(), nothing)
             remembering.end()
             kept = store_of(house).responses.find(b"", str(begun["id"]))
             free = store_of(house).conversations.lease(b"", str(conversation), "another")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from hashlib import sha256
+from typing import Protocol
 
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
@@ -23,6 +24,14 @@ _HOSTS_LIMIT = 256
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dragoman-losses"
+
+
+class Headed(Protocol):
+    """Whatever has headers."""
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value under a lower-case name."""
+        ...
 
 
 class Guard:
@@ -72,7 +81,7 @@ class Guard:
             raise ClientError(401, "this gateway key is not known here")
         return key
 
-    def greeting(self, request: Request) -> HeaderList:
+    def greeting(self, request: Headed) -> HeaderList:
         """The headers that let an allowed page read the answer."""
         origin = request.header(b"origin")
         if origin is None or origin.lower().rstrip(b"/") not in self._origins:

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.calls import ErrorAnswer
+from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
-from dragoman.gateway.paths import RESPONSES, ApiPath
+from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
-from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
 from dragoman.streaming import StreamTranslator
@@ -34,13 +34,13 @@ _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 class ClientReply:
     """The client's side of one exchange. `question` is set once the request was understood."""
 
-    def __init__(self, service: Service, request: Request, api_path: ApiPath, record: Record) -> None:
+    def __init__(self, service: Service, asked: ClientRequest, client: Client, record: Record) -> None:
         self._service = service
-        self._request = request
-        self._api_path = api_path
+        self._asked = asked
+        self._client = client
         self._record = record
         self.prepared: ProviderRequest | None = None
-        self.full_report = (request.header(b"x-dragoman-report") or b"").lower() == b"full"
+        self.full_report = (asked.header(b"x-dragoman-report") or b"").lower() == b"full"
 
     def send(
         self,
@@ -60,7 +60,7 @@ class ClientReply:
             )
         record.status = 200
         record.first = self._service.clock()
-        self._request.respond(200, self.headers(prepared, provider_headers, kind), body)
+        self._client.respond(200, self.headers(prepared, provider_headers, kind), body)
 
     def headers(self, prepared: ProviderRequest, provider_headers: HeaderList, kind: HeaderList) -> HeaderList:
         """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
@@ -71,7 +71,7 @@ class ClientReply:
             replies.route_header(target.provider.name, target.shown, target.endpoint.protocol),
             replies.losses_header(record.losses),
             *self._limits(prepared, provider_headers),
-            *self._service.guard.greeting(self._request),
+            *self._service.guard.greeting(self._asked),
         ]
 
     def _limits(self, prepared: ProviderRequest, provider_headers: HeaderList) -> HeaderList:
@@ -101,7 +101,7 @@ class ClientReply:
         if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
             # No other key is left, and agents would try for minutes.
             told.append((b"x-should-retry", b"false"))
-        self._request.respond(refusal.status, told, redactor.clean(refusal.body))
+        self._client.respond(refusal.status, told, redactor.clean(refusal.body))
 
     def _is_native(self, prepared: ProviderRequest, body: bytes) -> bool:
         """Whether an error may pass as it is; a cloud around a model has an envelope of its own, which nobody reads."""
@@ -132,20 +132,20 @@ class ClientReply:
         else:
             extra = [
                 JSON,
-                replies.id_header(self._api_path.protocol, record.id),
-                *self._service.guard.greeting(self._request),
+                replies.id_header(self._asked.api_path.protocol, record.id),
+                *self._service.guard.greeting(self._asked),
             ]
         if prepared is not None and self._is_overflow_for_codex(prepared, failure):
             record.failure, record.status = failure.kind.value, 200
-            self._request.respond(200, [*EVENT_STREAM, *extra[1:]], self._failed_stream(prepared, failure))
+            self._client.respond(200, [*EVENT_STREAM, *extra[1:]], self._failed_stream(prepared, failure))
             return
-        told = replies.told(failure, self._api_path.protocol, record.id)
+        told = replies.told(failure, self._asked.api_path.protocol, record.id)
         record.failure, record.status = failure.kind.value, told.status
         said = {**told.headers, "x-should-retry": "false"} if final else told.headers
         own = passed_headers.written(said)
         # What the table says about trying again goes before what the provider said.
         kept = [pair for pair in extra if pair[0].decode("latin-1") not in said] if own else extra
-        self._request.respond(told.status, [*kept, *own], told.body)
+        self._client.respond(told.status, [*kept, *own], told.body)
 
     def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
         """Whether an overflow must be told in the stream.
@@ -155,7 +155,7 @@ class ClientReply:
         """
         if failure.kind is not FailureKind.CONTEXT_OVERFLOW or not prepared.stream or prepared.client != RESPONSES:
             return False
-        return (self._request.header(b"originator") or b"").startswith(b"codex")
+        return (self._asked.header(b"originator") or b"").startswith(b"codex")
 
     def _failed_stream(self, prepared: ProviderRequest, failure: Failure) -> bytes:
         translator = StreamTranslator(

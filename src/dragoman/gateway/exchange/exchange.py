@@ -15,18 +15,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from dragoman.config.settings import Key
+from msgspec import Struct
+from msgspec.structs import replace
+
 from dragoman.errors import BadAnswer, ConfigError, DragomanError, TimedOut, Truncated, UpstreamError
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.calls import LONGEST_ERROR, Calls, ErrorAnswer, is_stream, unframer_of
+from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.client_reply import ClientReply
-from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness, receive
+from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.stream_answer import EMPTY, AnswerState, Cut, StreamAnswer, Unspoken
 from dragoman.gateway.exchange.time_limits import Overstayed
 from dragoman.gateway.exchange.whole_answer import relayed_answer, report_comment
 from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
@@ -35,7 +37,6 @@ from dragoman.gateway.stored_responses.memory import Memory, look
 from dragoman.gateway.stored_responses.store_retries import NotKept
 from dragoman.gateway.stored_responses.stored_state import owner_of, unreadable
 from dragoman.http.flight import Flight
-from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
@@ -52,36 +53,37 @@ _GONE = 499
 _EVENTS = (b"data:", b"event:", b":")
 
 
+class Begun(Struct, frozen=True):
+    """A request that was understood before, and how its answer is kept."""
+
+    prepared: ProviderRequest
+    kept_answer: KeptAnswer
+
+
 class Exchange:
     """One question and its answer."""
 
-    def __init__(self, service: Service, request: Request, api_path: ApiPath, record: Record) -> None:
+    def __init__(self, service: Service, asked: ClientRequest, client: Client, record: Record) -> None:
         self._service = service
-        self._request = request
-        self._api_path = api_path
+        self._asked = asked
+        self._client = client
         self._record = record
         self._calls = Calls(service, record)
         self._stream_answer: StreamAnswer | None = None
-        self._memory = Memory(service, api_path)
-        self._reply = ClientReply(service, request, api_path, record)
+        self._memory = Memory(service, asked.api_path)
+        self._reply = ClientReply(service, asked, client, record)
 
-    async def run(self, key: Key | None) -> None:
-        """Serve the request."""
-        await self._guarded(self._converse(key))
+    async def run(self, said: Awaitable[bytes] | Begun) -> None:
+        """Serve a request, whose body is still to come or which was begun before.
 
-    async def say(self, key: Key | None, body: bytes) -> None:
-        """Serve a request whose body is known."""
-        await self._guarded(self._said(key, body))
-
-    async def answer(self, prepared: ProviderRequest, kept_answer: KeptAnswer) -> None:
-        """Serve a request that was understood before."""
-        self._memory.kept_answer = kept_answer
-        await self._guarded(self._answer(prepared))
-
-    async def _guarded(self, serving: Awaitable[None]) -> None:
-        """Whatever goes wrong on the way ends here, in the client's own envelope."""
+        Whatever goes wrong on the way ends here, in the client's own envelope.
+        """
         try:
-            await serving
+            if isinstance(said, Begun):
+                self._memory.kept_answer = said.kept_answer
+                await self._answer(said.prepared)
+            else:
+                await self._converse(await said)
         except Unspoken as error:
             failure = self._reply.blamed(error.failure)
             if self._stream_answer is not None and self._stream_answer.state is AnswerState.FLOWING:
@@ -99,23 +101,21 @@ class Exchange:
             self._calls.end()
             self._memory.end()
 
-    async def _converse(self, key: Key | None) -> None:
-        await self._said(key, await receive(self._request, self._service.settings.limits.body))
-
-    async def _said(self, key: Key | None, body: bytes) -> None:
+    async def _converse(self, body: bytes) -> None:
         service, record, memory = self._service, self._record, self._memory
+        asked, key = self._asked, self._asked.key
         size = len(body)
-        looked = await beside_loop(partial(look, body, self._api_path), size)
+        looked = await beside_loop(partial(look, body, asked.api_path), size)
         record.asked = looked.model
-        target = able(service.routes.target(record.asked, self._api_path.protocol), looked.outline)
+        target = able(service.routes.target(record.asked, asked.api_path.protocol), looked.outline)
         record.provider, record.model, record.served = target.provider.name, target.shown, target.endpoint.protocol
         strict = service.settings.server.strict or target.strict or (key is not None and key.strict)
-        strict = strict or asks_strictness(self._request)
+        strict = strict or asks_strictness(asked)
         renamed = target.model != record.asked
         found = await memory.recall(key, body, looked, target)
         putting = partial(
             memory.prepare,
-            self._request,
+            asked,
             body,
             looked,
             found,
@@ -137,13 +137,13 @@ class Exchange:
         """Answer at once, and let the response run in the background."""
         service, record, kept_answer = self._service, self._record, self._memory.kept_answer
         assert kept_answer is not None
-        detached = DetachedClient(self._request, self._request.path)
+        detached = DetachedClient()
         its_record = record.anew(service.new_id(), service.clock())
-        other = Exchange(service, detached, self._api_path, its_record)
+        other = Exchange(service, replace(self._asked, query=""), detached, its_record)
 
         async def run() -> None:
             try:
-                await other.answer(prepared, kept_answer)
+                await other.run(Begun(prepared, kept_answer))
             finally:
                 service.finish(its_record)
 
@@ -151,7 +151,7 @@ class Exchange:
         record.losses = prepared.translated.losses
         if prepared.stream:
             headers = self._reply.headers(prepared, [], EVENT_STREAM)
-            await self._memory.follow(self._request, record, headers)
+            await self._memory.follow(self._asked, self._client, record, headers)
         else:
             self._reply.send(prepared, [], [JSON], encode(begun), prepared.translated.losses)
 
@@ -167,7 +167,7 @@ class Exchange:
                 await self._tell(prepared, answered)
             except Unspoken as error:
                 # A refusal of reasoning in spite of the status, of which nobody has heard yet.
-                curable = not self._request.started and not error.heard
+                curable = not self._client.started and not error.heard
                 again = await self._calls.ask_again(prepared, error.failure) if curable else None
                 if again is None:
                     raise
@@ -196,7 +196,7 @@ class Exchange:
         service, memory = self._service, self._memory
         translator = self._translator(prepared, collect=False)
         self._stream_answer = stream_answer = StreamAnswer(
-            self._request,
+            self._client,
             translator,
             self._reply.headers(prepared, flight.headers, EVENT_STREAM),
             relay=prepared.relay,
@@ -396,16 +396,16 @@ class Exchange:
         stream_answer = self._stream_answer
         if stream_answer is not None and stream_answer.state is not AnswerState.HOLDING:
             failure = failure or Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
-            if isinstance(error, TimedOut) and self._request.paused:
+            if isinstance(error, TimedOut) and self._client.paused:
                 # It was the client that stood still, and it would not read this either.
                 self._record.failure = failure.kind.value
-                self._request.abort()
+                self._client.abort()
             else:
                 stream_answer.fail(failure)
             return
         if failure is None:
             # The client's own words could not be translated: the library says where.
-            failure = translate_failure(error, target=self._api_path.protocol).failure
+            failure = translate_failure(error, target=self._asked.api_path.protocol).failure
         self._fail(failure or EMPTY, final=isinstance(error, NotKept))
 
     def _fail(self, failure: Failure, *, final: bool = False) -> None:
@@ -420,9 +420,9 @@ class Exchange:
         if self._service.draining:
             if stream_answer is not None and stream_answer.state in (AnswerState.FLOWING, AnswerState.SETTLING):
                 stream_answer.fail(_SHUTTING_DOWN)
-            elif not self._request.started and self._memory.gave_up:
+            elif not self._client.started and self._memory.gave_up:
                 self._break(NotKept())
-            elif not self._request.started:
+            elif not self._client.started:
                 self._fail(_SHUTTING_DOWN)
             record.failure = "shutdown"
 

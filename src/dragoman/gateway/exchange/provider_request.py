@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from dragoman.errors import ClientError, StrictError, WireError
 from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.routes import Target, shown
@@ -204,7 +205,7 @@ def _unreadable() -> WireError:
     return WireError("", "JSON in UTF-8", "references that cannot be read")
 
 
-def asks_strictness(request: Request) -> bool:
+def asks_strictness(request: ClientRequest) -> bool:
     """Whether the client demands that nothing is lost."""
     asked = request.header(b"x-dragoman-strict")
     return asked is not None and asked.lower() in _ON
@@ -240,8 +241,7 @@ def is_responses(api_path: ApiPath, outline: Outline) -> bool:
 
 
 def prepare(
-    request: Request,
-    api_path: ApiPath,
+    asked: ClientRequest,
     body: bytes,
     outline: Outline,
     target: Target,
@@ -251,6 +251,7 @@ def prepare(
     owner: bytes,
 ) -> ProviderRequest:
     """Write a request for the provider it leads to; `owner` is whose it is."""
+    api_path = asked.api_path
     source, usage = api_path.protocol, None
     if is_responses(api_path, outline):
         source = RESPONSES
@@ -270,7 +271,7 @@ def prepare(
         )
         if calls is not None:
             metered, translated = True, msgspec.structs.replace(translated, body=calls)
-        passed = passed_headers.relayed(request.headers, target, owner)
+        passed = passed_headers.relayed(asked.headers, target, owner)
     else:
         translated = translate_request(
             body if streams is stream else with_stream(body, streams),
@@ -283,9 +284,9 @@ def prepare(
         )
         passed = passed_headers.written(translated.headers)
     if usage is not None:
-        asked = asked_by(translated, codec_of(protocol))
-        asked = msgspec.structs.replace(asked, request=msgspec.structs.replace(asked.request, include_usage=usage))
-        translated = msgspec.structs.replace(translated, asked=asked)
+        read_by = asked_by(translated, codec_of(protocol))
+        told = msgspec.structs.replace(read_by.request, include_usage=usage)
+        translated = msgspec.structs.replace(translated, asked=msgspec.structs.replace(read_by, request=told))
         metered = protocol == CHAT and streams and not usage
     return ProviderRequest(
         target=target,
@@ -297,7 +298,7 @@ def prepare(
         headers=passed,
         metered=metered,
         strict=strict,
-        query="beta=true" if source == protocol == MESSAGES and request.query == "beta=true" else "",
+        query="beta=true" if source == protocol == MESSAGES and asked.query == "beta=true" else "",
     )
 
 

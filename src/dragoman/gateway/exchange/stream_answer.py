@@ -27,12 +27,12 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from dragoman.errors import BadAnswer, DragomanError, Truncated
+from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.stored_responses.kept_answer import parted
 from dragoman.http.flight import Flight, HeaderList
-from dragoman.http.server import Request
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Unframer
@@ -92,7 +92,7 @@ class StreamAnswer:
 
     def __init__(
         self,
-        request: Request,
+        client: Client,
         translator: StreamTranslator,
         headers: HeaderList,
         *,
@@ -108,7 +108,7 @@ class StreamAnswer:
         limit: int | None = None,
         curable: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
-        self._request = request
+        self._client = client
         self._translator = translator
         self._feed = translator.feed if changed is None else lambda chunk: changed(translator.feed(chunk))
         # What becomes of frames before they are told.
@@ -134,14 +134,14 @@ class StreamAnswer:
 
     async def tell(self, flight: Flight, again: Again) -> None:
         """Hand on the whole stream; `again` resumes one that paused."""
-        request, time_limits = self._request, self._time_limits
+        client, time_limits = self._client, self._time_limits
         time_limits.alive = self._keep_alive
         try:
             await self._hear_all(flight, again)
             if self.state is AnswerState.SETTLING:
                 await self._settle()
         finally:
-            request.on_pause = request.on_resume = None
+            client.on_pause = client.on_resume = None
             time_limits.alive = None
         self._finish()
 
@@ -163,9 +163,9 @@ class StreamAnswer:
                 raise
 
     async def _hear(self, flight: Flight) -> None:
-        request = self._request
-        request.on_pause, request.on_resume = flight.pause, flight.resume
-        if request.paused:
+        client = self._client
+        client.on_pause, client.on_resume = flight.pause, flight.resume
+        if client.paused:
             flight.pause()
         self._time_limits.hearing()
         try:
@@ -196,7 +196,7 @@ class StreamAnswer:
         if self.state is AnswerState.FLOWING and not translator.finished:
             if out:
                 self._time_limits.told = now
-                self._request.write(out)
+                self._client.write(out)
             return
         self._turn(out, now)
 
@@ -215,7 +215,7 @@ class StreamAnswer:
                 self._keeper.keep_now(out, at_last=True)
         self._write(self._redactor.clean(out))
         self.state = AnswerState.OVER
-        self._request.end()
+        self._client.end()
 
     def _turn(self, out: bytes, now: float) -> None:
         """Everything but the plain flow: the first content, the end, failures."""
@@ -294,7 +294,7 @@ class StreamAnswer:
         self._record.status = 200
         self._record.first = now
         self.state = AnswerState.FLOWING
-        self._request.start(200, self._headers)
+        self._client.start(200, self._headers)
         held, self._held = b"".join(self._held), []
         self._write(held)
 
@@ -317,20 +317,19 @@ class StreamAnswer:
             self._go_on(out)
 
     def _finish(self) -> None:
-        if not self._request.ended:
+        if not self._client.ended:
             self._write(self._report(self._record, self._translator) if self._report is not None else b"")
-            self._request.end()
+            self._client.end()
 
     def _keep_alive(self) -> None:
         if self.state is AnswerState.HOLDING:
             self._commit(self._clock())
         if self.state is AnswerState.FLOWING or self.state is AnswerState.SETTLING:
-            self._write(self._heartbeat)
-            self._request.flush()
+            self._client.write(self._heartbeat)
 
     def _note(self, failure: Failure) -> None:
         self._record.failure = failure.kind.value
 
     def _write(self, data: bytes) -> None:
         if data:
-            self._request.write(data)
+            self._client.write(data)

@@ -63,7 +63,7 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
     release: Callable[[], None]
     stream: bool
     kept_answer: KeptAnswer
-    request: DetachedClient
+    client: DetachedClient
     exchange: Callable[[], Awaitable[None]]
     fail: Callable[[Failure], bytes]
 
@@ -134,7 +134,7 @@ class Background:
 
     async def _run(self, running: BackgroundRun) -> None:
         pieces = _Pieces(running)
-        running.request.told = pieces.take if running.stream else None
+        running.client.told = pieces.take if running.stream else None
         work = asyncio.ensure_future(running.exchange())
         try:
             while (pause := self._beat(running)) is not None:
@@ -153,7 +153,7 @@ class Background:
                     self._log.event("error", "a response in the background broke", error=name, at=places(ended_with))
             finally:
                 # It would be held by what it is told to.
-                running.request.told = None
+                running.client.told = None
                 await self._settle_at_last(running, pieces)
 
     async def _settle_at_last(self, running: BackgroundRun, pieces: _Pieces) -> None:
@@ -187,7 +187,7 @@ class Background:
         """Write down how it ended, at once with the frames that say so."""
         taken, last = running.kept_answer.taken, pieces.last
         if taken is None:
-            failure = _failure(running.request, stopping=self._stopping)
+            failure = _failure(running.client, stopping=self._stopping)
             taken = _as_failed(running, failure)
             last = b"" if pieces.told else running.fail(failure)
         try:
@@ -265,10 +265,10 @@ class _Pieces:
             self._store.events.add(self._id, self._number + 1, data)
 
 
-def _failure(request: DetachedClient, *, stopping: bool) -> Failure:
+def _failure(client: DetachedClient, *, stopping: bool) -> Failure:
     """Why there is no answer."""
-    if request.status >= 400:
-        return codec_of("openai-responses").decode_failure(request.status, request.answer)
+    if client.status >= 400:
+        return codec_of("openai-responses").decode_failure(client.status, client.answer)
     message = _STOPPED if stopping else "the response was given up"
     return Failure(kind=FailureKind.INTERNAL, status=500, message=message)
 

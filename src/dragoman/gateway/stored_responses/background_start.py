@@ -82,7 +82,7 @@ def running_of(
     begun: JsonObject,
     *,
     kept_answer: KeptAnswer,
-    request: DetachedClient,
+    client: DetachedClient,
     exchange: Callable[[], Awaitable[None]],
     release: Callable[[], None],
     mint: Mint,
@@ -107,7 +107,7 @@ def running_of(
         release=release,
         stream=prepared.stream,
         kept_answer=kept_answer,
-        request=request,
+        client=client,
         exchange=exchange,
         fail=fail,
     )

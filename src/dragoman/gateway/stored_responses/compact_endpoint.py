@@ -7,6 +7,7 @@ from functools import partial
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, WireError
 from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
@@ -48,12 +49,17 @@ async def compact(service: Service, request: Request, api_path: ApiPath, record:
         await pass_on(service, request, api_path, record, owner=owner_of(key), body=body)
         return
     items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size)
-    detached = DetachedClient(request, request.path)
-    await Exchange(service, detached, api_path_of("/v1/responses"), record).say(key, asked)
+    detached = DetachedClient()
+    client_request = ClientRequest(api_path=api_path_of("/v1/responses"), headers=request.headers, key=key)
+    await Exchange(service, client_request, detached, record).run(_known(asked))
     answer = detached.answer
     if detached.status == 200:
         answer = await beside_loop(partial(_told, items, answer), size + len(answer), paid=True)
-    request.respond(detached.status, detached.answer_headers, answer)
+    request.respond(detached.status, detached.headers, answer)
+
+
+async def _known(body: bytes) -> bytes:
+    return body
 
 
 def _asked(body: bytes, *, recalled: bool) -> tuple[JsonList, bytes]:

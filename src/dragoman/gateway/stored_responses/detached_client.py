@@ -1,61 +1,26 @@
-"""Detached client: an exchange without a client at its other end: what would be sent is taken in here."""
+"""Detached client: one inside the process: what would be sent is taken in here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.http.body import Body
 from dragoman.http.flight import HeaderList
-from dragoman.http.request import Request, RequestTarget
 
 
-class _Nowhere:
-    """The connection of a request that has none."""
+class DetachedClient:
+    """Takes a reply: `status`, `headers` and `answer` are a whole one, once there is one; see `exchange/client.py`."""
 
-    gone = False
-    retiring = False
+    __slots__ = ("answer", "broken", "ended", "headers", "on_pause", "on_resume", "paused", "started", "status", "told")
 
-    def send(self, data: bytes) -> None:
-        raise AssertionError("a detached request has no connection")
-
-    def sever(self, reset: bool) -> None:
-        raise AssertionError("a detached request has no connection")
-
-    def hold(self) -> None:
-        raise AssertionError("a detached request has no body")
-
-    def await_body(self, proceed: bool) -> None:
-        raise AssertionError("a detached request has no body")
-
-    def body_waited(self) -> None:
-        raise AssertionError("a detached request has no body")
-
-    def too_much(self) -> None:
-        raise AssertionError("a detached request has no body")
-
-
-class DetachedClient(Request):
-    """A request made here, in the name of a client's; `status` and `answer` are the reply, once there is one."""
-
-    __slots__ = ("answer", "answer_headers", "broken", "status", "told")
-
-    def __init__(self, client: Request, path: str, told: Callable[[bytes], None] | None = None) -> None:
-        nowhere = _Nowhere()
-        content = Body(nowhere, 0, False)
-        content.finish()
-        super().__init__(
-            nowhere,
-            method="POST",
-            target=RequestTarget(path.encode()),
-            headers=client.headers,
-            content=content,
-            peer=client.peer,
-            modern=True,
-            closes=False,
-        )
+    def __init__(self, told: Callable[[bytes], None] | None = None) -> None:
+        self.started = False
+        self.ended = False
+        self.paused = False
+        self.on_pause: Callable[[], None] | None = None
+        self.on_resume: Callable[[], None] | None = None
         self.status = 0
+        self.headers: HeaderList = []
         self.answer = b""
-        self.answer_headers: HeaderList = []
         self.broken = False
         # Takes the pieces of a stream.
         self.told = told
@@ -71,15 +36,12 @@ class DetachedClient(Request):
     def start(self, status: int, headers: HeaderList) -> None:
         """Take the beginning of a streamed reply."""
         self.started = True
-        self.status, self.answer_headers = status, headers
+        self.status, self.headers = status, headers
 
     def write(self, data: bytes) -> None:
         """Take a piece of a streamed reply."""
-        if self.told is not None:
+        if self.told is not None and data:
             self.told(data)
-
-    def flush(self) -> None:
-        """Nobody waits for the head alone."""
 
     def end(self) -> None:
         """Take the end of a streamed reply."""

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
+from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath
@@ -40,7 +41,6 @@ from dragoman.gateway.stored_responses.store_retries import NotKept
 from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.flight import HeaderList
-from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -92,7 +92,7 @@ class Memory:
 
     def prepare(
         self,
-        request: Request,
+        asked: ClientRequest,
         body: bytes,
         looked: Look,
         found: Found | None,
@@ -107,9 +107,7 @@ class Memory:
             self._recalled = recalled_of(body, looked.said, found)
             body = self._recalled.body
             weigh_request(body)
-        return prepare(
-            request, self._api_path, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner
-        )
+        return prepare(asked, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner)
 
     async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
         """The question, as one whose answer says that it is kept, if it is."""
@@ -151,7 +149,7 @@ class Memory:
         return self._task is not None and self._recalled is not None and self._recalled.background
 
     async def leave(
-        self, prepared: ProviderRequest, request: DetachedClient, run: Callable[[], Awaitable[None]]
+        self, prepared: ProviderRequest, client: DetachedClient, run: Callable[[], Awaitable[None]]
     ) -> JsonObject:
         """Let the response run in the background; give it as it stands."""
         state, task, kept_answer = self._service.state, self._task, self.kept_answer
@@ -163,7 +161,7 @@ class Memory:
             task,
             begun,
             kept_answer=kept_answer,
-            request=request,
+            client=client,
             exchange=run,
             release=self._release or _nothing,
             mint=self._service.mint,
@@ -173,11 +171,11 @@ class Memory:
         self._release = None
         return begun
 
-    async def follow(self, request: Request, record: Record, headers: HeaderList) -> None:
+    async def follow(self, asked: ClientRequest, client: Client, record: Record, headers: HeaderList) -> None:
         """Tell the client's stream of what was left in the background."""
         task = self._task
         assert task is not None
-        await follow(self._service, request, record, task.store, task.owner, task.response_id, -1, headers)
+        await follow(self._service, asked, client, record, task.store, task.owner, task.response_id, -1, headers)
 
     async def named(self, body: bytes) -> bytes:
         """A relayed answer that is known as a whole, under the name that is kept here."""

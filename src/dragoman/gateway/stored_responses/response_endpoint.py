@@ -17,7 +17,9 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
+from dragoman.gateway.access.guard import Headed
 from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import ApiPath
@@ -158,12 +160,13 @@ async def _listen(service: Service, request: Request, record: Record, store: Sto
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
     after = _whole(request, "starting_after", -1)
     record.stream = True
-    await follow(service, request, record, store, owner, kept.id, after)
+    await follow(service, request, request, record, store, owner, kept.id, after)
 
 
 async def follow(
     service: Service,
-    request: Request,
+    asked: Headed,
+    client: Client,
     record: Record,
     store: Store,
     owner: bytes,
@@ -173,18 +176,18 @@ async def follow(
 ) -> None:
     """Hand on the frames behind a sequence number as they are written down."""
     record.status = 200
-    plain = [*EVENT_STREAM, id_header(record.dialect, record.id), *service.guard.greeting(request)]
-    request.start(200, plain if headers is None else headers)
-    request.flush()
+    plain = [*EVENT_STREAM, id_header(record.dialect, record.id), *service.guard.greeting(asked)]
+    client.start(200, plain if headers is None else headers)
+    client.write(b"")
     last = _Last()
     try:
-        await _follow(service, request, record, store, owner, response_id, after, last)
+        await _follow(service, client, record, store, owner, response_id, after, last)
     except sqlite3.Error as error:
         # The status is out: the stream itself has to say that this is not the end.
         unreadable(error, service.log)
         record.failure = "internal"
-        request.write(_broken_off(_UNREADABLE, last.number + 1))
-        request.end()
+        client.write(_broken_off(_UNREADABLE, last.number + 1))
+        client.end()
 
 
 class _Last:
@@ -197,7 +200,7 @@ class _Last:
 
 async def _follow(
     service: Service,
-    request: Request,
+    client: Client,
     record: Record,
     store: Store,
     owner: bytes,
@@ -215,20 +218,20 @@ async def _follow(
             last.over = last.over or _is_end(data)
             frames = data if after < 0 else _behind(data, after)
             if frames:
-                request.write(frames)
+                client.write(frames)
                 quiet = service.clock()
         if not running and not pieces:
             if not last.over:
                 kept = await retries.read(partial(store.responses.find, owner, response_id))
-                request.write(_ending(kept, last.number + 1))
-            request.end()
+                client.write(_ending(kept, last.number + 1))
+            client.end()
             return
         if service.clock() - quiet > service.settings.timeouts.keep_alive:
-            request.write(heartbeat)
+            client.write(heartbeat)
             quiet = service.clock()
-        if request.paused and not await _reads_on(request, service.settings.timeouts.idle):
+        if client.paused and not await _reads_on(client, service.settings.timeouts.idle):
             record.failure = "timeout"
-            request.abort()
+            client.abort()
             return
         await asyncio.sleep(_LOOK if running else 0)
 
@@ -244,13 +247,17 @@ def _looked_at(
     return stands is not None and stands[0] in RUNNING, store.events.after(response_id, number)
 
 
-async def _reads_on(request: Request, seconds: float) -> bool:
+async def _reads_on(client: Client, seconds: float) -> bool:
     """Wait for a listener that does not read; False if it did not for so long."""
+    reads = asyncio.Event()
+    client.on_resume = reads.set
     try:
         async with asyncio.timeout(seconds):
-            await request.drained()
+            await reads.wait()
     except TimeoutError:
         return False
+    finally:
+        client.on_resume = None
     return True
 
 

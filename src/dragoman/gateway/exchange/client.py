@@ -1,0 +1,60 @@
+"""Client: whoever is answered, and what it asked.
+
+An HTTP request is one; a response in the background and a compaction are others. That a client has gone is the
+cancellation of whoever serves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.config.settings import Key
+from dragoman.gateway.paths import ApiPath
+from dragoman.http.flight import HeaderList, header
+
+
+class ClientRequest(Struct, frozen=True, kw_only=True):
+    """What a client asked for, but for the body."""
+
+    api_path: ApiPath
+    headers: HeaderList
+    query: str = ""
+    key: Key | None = None
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value under a lower-case name."""
+        return header(self.headers, name)
+
+
+class Client(Protocol):
+    """Five verbs: either `respond`, or `start`, `write` … and `end`; `abort` breaks a reply off."""
+
+    started: bool
+    ended: bool
+    # Whether it reads slowly, and what is called when that begins and ends.
+    paused: bool
+    on_pause: Callable[[], None] | None
+    on_resume: Callable[[], None] | None
+
+    def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
+        """Send a whole reply."""
+        ...
+
+    def start(self, status: int, headers: HeaderList) -> None:
+        """Begin a streamed reply; its head goes out with the first piece."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send a piece of a streamed reply at once; an empty one sends the head alone, if it is still to be sent."""
+        ...
+
+    def end(self) -> None:
+        """Finish a streamed reply."""
+        ...
+
+    def abort(self) -> None:
+        """Break the reply off so that the client sees it."""
+        ...
