@@ -46,8 +46,12 @@ def test_a_provider_has_one_rotation_and_one_redactor() -> None:
 def test_an_exchange_that_ended_is_counted_and_logged_once() -> None:
     async def check() -> None:
         service, log = serving()
-        record = Record(request_id=service.new_id(), dialect=CHAT, path="/x", started=service.clock())
-        service.finish(record)
+        made = Record(id=service.new_id(), dialect=CHAT, path="/x", started=service.clock(), time=0.0)
+        account = service.account(made)
+        account.settle()
+        account.settle(status=200)
+        account.note(status=200)
+        record = account.record
         [line] = [json.loads(line) for line in log.getvalue().splitlines()]
         # Only an error of our own leaves no status behind.
         assert (line["status"], line["id"]) == (500, record.id)

@@ -5,7 +5,9 @@ request ─▶ admit (Host, Origin) ─▶ place ─▶ identify (key) ─▶ ex
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
 
 from dragoman import __version__
@@ -17,11 +19,12 @@ from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.exchange import Exchange
+from dragoman.gateway.exchange.exchange import GONE, Exchange
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.paths import CHAT, MESSAGES, ApiPath, Kind, api_path_of
 from dragoman.gateway.processes.other_workers import OtherWorkers
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.metrics import render
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
@@ -39,6 +42,8 @@ _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 # https://prometheus.io/docs/instrumenting/exposition_formats/
 _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models")
+# No honest name of a program is longer.
+_LONGEST_PROGRAM = 120
 _OPEN_KINDS = frozenset({Kind.HOME, Kind.HEALTH, Kind.READY})
 
 
@@ -83,57 +88,57 @@ class App:
         except ClientError as error:
             self._refuse(request, api_path, error)
             return
-        record = Record(
-            request_id=service.new_id(),
-            dialect=_dialect(request, api_path),
-            path=api_path.rest,
-            started=service.clock(),
-        )
-        record.key = key.name if key is not None else ""
-        record.address = client_address(request, service.proxies)
+        account = self._account(request, api_path, key.name if key is not None else "")
         service.metrics.in_flight += 1
         try:
             if api_path.kind is Kind.CONVERSATION:
                 asked = ClientRequest(api_path=api_path, headers=request.headers, query=request.query, key=key)
-                await Exchange(service, asked, request, record).run(receive(request, service.settings.limits.body))
+                await Exchange(service, asked, request, account).run(receive(request, service.settings.limits.body))
             else:
-                await self._aside(service, request, api_path, record, key)
+                await self._aside(service, request, api_path, account, key)
+        except asyncio.CancelledError:
+            # The client went away, or the gateway is shutting down under it.
+            failure = "shutdown" if service.draining else "cancelled"
+            account.settle(status=account.record.status or GONE, failure=failure)
+            raise
         finally:
             service.metrics.in_flight -= 1
-            service.finish(record)
+            account.settle()
 
     async def _aside(
-        self, service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None
+        self, service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
     ) -> None:
         """What is asked beside conversations."""
         try:
             if api_path.kind is Kind.COUNT:
-                await count_tokens(service, request, api_path, record, key)
+                await count_tokens(service, request, api_path, account, key)
             elif api_path.kind is Kind.STORED:
-                await serve_response(service, request, api_path, record, key)
+                await serve_response(service, request, api_path, account, key)
             elif api_path.kind is Kind.CONVERSATIONS:
-                await serve_conversation(service, request, api_path, record, key)
+                await serve_conversation(service, request, api_path, account, key)
             elif api_path.kind is Kind.COMPACT:
-                await compact(service, request, api_path, record, key)
+                await compact(service, request, api_path, account, key)
             elif api_path.kind is Kind.MODELS:
-                await list_models(service, request, record)
+                await list_models(service, request, account)
             elif api_path.kind is Kind.MODEL:
-                await show_model(service, request, api_path, record)
+                await show_model(service, request, api_path, account)
             else:
-                await pass_on(service, request, api_path, record, owner=owner_of(key))
+                await pass_on(service, request, api_path, account, owner=owner_of(key))
         except DragomanError as error:
-            self._tell(service, request, record, error)
+            self._tell(service, request, account, error)
         except sqlite3.Error as error:
-            self._tell(service, request, record, unreadable(error, service.log))
+            self._tell(service, request, account, unreadable(error, service.log))
 
-    def _tell(self, service: Service, request: Request, record: Record, error: DragomanError) -> None:
+    def _tell(self, service: Service, request: Request, account: Account, error: DragomanError) -> None:
         """Answer with an error; all that is left to say in a stream is that it broke off."""
+        record = account.record
         told = replies.told(error, record.dialect, record.id)
-        record.failure = told.failure.kind.value if told.failure is not None else ""
+        failure = told.failure.kind.value if told.failure is not None else ""
         if request.started:
+            account.settle(failure=failure)
             request.abort()
             return
-        record.status = told.status
+        account.settle(status=told.status, failure=failure)
         headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
         if isinstance(error, NotKept):
             # The store was waited for already.
@@ -142,25 +147,41 @@ class App:
 
     def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request: in the envelope of the path, as far as one was read."""
+        service = self.service
         api_path = api_path_of(path) if path else None
-        protocol = api_path.protocol if api_path is not None else ""
-        request_id = self.service.new_id()
-        told = replies.told(ClientError(status, message), protocol, request_id)
-        return [JSON, replies.id_header(protocol, request_id)], told.body
+        protocol, rest = (api_path.protocol, api_path.rest) if api_path is not None else ("", "")
+        account = service.account(
+            Record(id=service.new_id(), dialect=protocol, path=rest, started=service.clock(), time=time.time())
+        )
+        return [JSON, replies.id_header(protocol, account.record.id)], _refused(account, ClientError(status, message))
 
     def _refuse(self, request: Request, api_path: ApiPath, error: ClientError) -> None:
-        service = self.service
-        request_id, protocol = service.new_id(), _dialect(request, api_path)
-        told = replies.told(error, protocol, request_id)
-        headers: HeaderList = [JSON, replies.id_header(protocol, request_id), *service.guard.greeting(request)]
+        service, account = self.service, self._account(request, api_path)
+        record = account.record
+        headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
         if error.status == 405:
             headers.append((b"allow", ", ".join(api_path.methods).encode()))
         if error.status == 401:
             # Agents try for minutes with a key that will not become a good one.
             headers += [(b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")]
-        address = client_address(request, service.proxies)
-        service.log.refused(status=told.status, path=api_path.rest, why=error.message, address=address, id=request_id)
-        request.respond(told.status, headers, told.body)
+        body = _refused(account, error)
+        request.respond(account.record.status, headers, body)
+
+    def _account(self, request: Request, api_path: ApiPath, key: str = "") -> Account:
+        """The account of a request that begins."""
+        service = self.service
+        return service.account(
+            Record(
+                id=service.new_id(),
+                dialect=_dialect(request, api_path),
+                path=api_path.rest,
+                started=service.clock(),
+                time=time.time(),
+                address=client_address(request, service.proxies),
+                program=_program(request),
+                key=key,
+            )
+        )
 
     async def _home(self, request: Request) -> None:
         body: JsonObject = {
@@ -184,6 +205,20 @@ class App:
         if self._others is not None:
             snapshots += await self._others.snapshots()
         request.respond(200, [_METRICS], render(snapshots))
+
+
+def _refused(account: Account, error: ClientError) -> bytes:
+    """Settle what is refused at the door; give the words for it."""
+    told = replies.told(error, account.record.dialect, account.record.id)
+    failure = told.failure.kind.value if told.failure is not None else ""
+    account.settle(status=told.status, failure=failure, why=error.message)
+    return told.body
+
+
+def _program(request: Request) -> str:
+    """What program a client says it is: the first product of its user agent."""
+    said = (request.header(b"user-agent") or b"")[:_LONGEST_PROGRAM].partition(b" ")[0].decode("latin-1")
+    return said if said.isprintable() else ""
 
 
 def _dialect(request: Request, api_path: ApiPath) -> str:

@@ -10,6 +10,7 @@ from dragoman.errors import TimedOut
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.record import Record
@@ -99,11 +100,12 @@ class Service:
         """An id for one exchange."""
         return "req_" + random_token(24)
 
+    def account(self, record: Record) -> Account:
+        """The account of an exchange that begins."""
+        return Account(record, self.clock, self.finish)
+
     def finish(self, record: Record) -> None:
-        """Count and log an exchange that has ended."""
-        record.ended = self.clock()
-        # Only an error of our own leaves no status behind; the server has answered it.
-        record.status = record.status or 500
+        """Count and log an exchange that is settled."""
         self.metrics.count(record)
         self.log.exchange(record)
 

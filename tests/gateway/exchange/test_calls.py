@@ -557,8 +557,9 @@ def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> N
     count = 250_000
 
     async def read(house: House) -> tuple[int, int]:
-        record = Record(request_id="req_1", dialect=CHAT, path="", started=house.app.service.clock())
-        asking = Calls(house.app.service, record)
+        service = house.app.service
+        record = Record(id="req_1", dialect=CHAT, path="", started=service.clock(), time=0.0)
+        asking = Calls(service, service.account(record))
         tracemalloc.start()
         try:
             body = await asking.read(Crumbs(count))

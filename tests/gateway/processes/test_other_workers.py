@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.gateway.processes import other_workers as module
 from dragoman.gateway.processes.other_workers import TOKEN_BYTES, OtherWorkers, new_token
@@ -25,9 +26,8 @@ def page() -> Page:
 def counted(model: str = "m", times: int = 1) -> Metrics:
     metrics = Metrics()
     for _ in range(times):
-        record = Record(request_id="r", dialect="openai-chat", path="/", started=0.0)
-        record.provider, record.model, record.status, record.ended = "p", model, 200, 1.0
-        metrics.count(record)
+        record = Record(id="r", dialect="openai-chat", path="/", started=0.0, time=0.0, status=200, ended=1.0)
+        metrics.count(replace(record, provider="p", model=model))
     return metrics
 
 

@@ -7,9 +7,10 @@ import json
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.gateway.records.logs import Log, shown
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.translate import LossLine
@@ -38,13 +39,30 @@ class Terminal(io.StringIO):
         return True
 
 
-def record(**members: str) -> Record:
-    told = Record(request_id="req_1", dialect="openai-chat", path="/chat/completions", started=100.0)
-    told.asked, told.provider, told.model, told.served = "fast", "openai", "gpt-5.1", "openai-responses"
-    told.status, told.ended, told.attempts = 200, 100.25, 1
-    for name, value in members.items():
-        setattr(told, name, value)
-    return told
+def record(*, upstream_id: str = "", **members: str) -> Record:
+    call = Attempt(
+        provider="openai",
+        model="gpt-5.1",
+        protocol="openai-responses",
+        started=100.0,
+        status=200,
+        upstream_id=upstream_id,
+    )
+    told = Record(
+        id="req_1",
+        dialect="openai-chat",
+        path="/chat/completions",
+        started=100.0,
+        time=0.0,
+        asked="fast",
+        provider="openai",
+        model="gpt-5.1",
+        served="openai-responses",
+        status=200,
+        ended=100.25,
+        attempts=(call,),
+    )
+    return replace(told, **members)
 
 
 def lines(out: io.StringIO) -> list[str]:
@@ -130,9 +148,9 @@ def test_names_of_other_scripts_are_shown_as_they_are() -> None:
 def test_everything_about_an_exchange_is_told() -> None:
     out = io.StringIO()
     told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited")
-    told.stream, told.first = True, 100.125
-    told.usage = Usage(input=10, output=3, cache_read=4)
-    told.losses = (LossLine(fate="dropped", feature="sampling", at="sampling.seed", note="a note"),)
+    usage = Usage(input=10, output=3, cache_read=4)
+    losses = (LossLine(fate="dropped", feature="sampling", at="sampling.seed", note="a note"),)
+    told = replace(told, stream=True, first=100.125, usage=usage, losses=losses, program="codex/1.0", why="none")
     Log(out, json=True).exchange(told)
     line = only(out)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", str(line.pop("time")))
@@ -157,7 +175,9 @@ def test_everything_about_an_exchange_is_told() -> None:
         "input": 10,
         "output": 3,
         "cached": 4,
+        "program": "codex/1.0",
         "failure": "rate_limited",
+        "why": "none",
         "upstream_id": "up_1",
     }
 
@@ -165,18 +185,19 @@ def test_everything_about_an_exchange_is_told() -> None:
 @pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (500, "error"), (529, "error")])
 def test_failures_of_servers_are_errors(status: int, level: str) -> None:
     out = io.StringIO()
-    told = record()
-    told.status = status
+    told = replace(record(), status=status)
     Log(out, json=True).exchange(told)
     assert only(out)["level"] == level
 
 
 def test_an_exchange_that_led_nowhere_has_dashes() -> None:
     out = Terminal()
-    told = Record(request_id="req_1", dialect="", path="/x", started=1.0)
-    told.status, told.ended, told.failure = 404, 1.0, "not_found"
+    told = Record(id="req_1", dialect="", path="/x", started=1.0, time=0.0, status=404, ended=1.0, failure="not_found")
     Log(out).exchange(told)
-    assert out.getvalue().split(" ", 1)[1] == "404 - - -> - - 0 ms tokens - losses 0 not_found req_1\n"
+    Log(out).exchange(replace(told, why='there is no "x" here'))
+    first, second = out.getvalue().splitlines()
+    assert first.split(" ", 1)[1] == "404 - - -> - - 0 ms tokens - losses 0 not_found req_1"
+    assert second.split(" ", 1)[1] == ("404 - - -> - - 0 ms tokens - losses 0 not_found \"there is no 'x' here\" req_1")
 
 
 def test_a_terminal_shows_where_a_client_is() -> None:

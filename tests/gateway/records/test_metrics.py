@@ -6,6 +6,7 @@ import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dragoman.gateway.records import metrics as module
 from dragoman.gateway.records.metrics import DURATIONS, OTHER, Metrics, Snapshot, render
@@ -49,10 +50,18 @@ def total(found: dict[Series, float], name: str, **labels: str) -> float:
 
 
 def record(model: str = "gpt-5.1", status: int = 200, *, provider: str = "openai", seconds: float = 0.2) -> Record:
-    told = Record(request_id="req_1", dialect="anthropic-messages", path="/messages", started=100.0)
-    told.provider, told.model, told.served = provider, model, "openai-chat"
-    told.status, told.ended = status, 100.0 + seconds
-    return told
+    return Record(
+        id="req_1",
+        dialect="anthropic-messages",
+        path="/messages",
+        started=100.0,
+        time=0.0,
+        provider=provider,
+        model=model,
+        served="openai-chat",
+        status=status,
+        ended=100.0 + seconds,
+    )
 
 
 def counted(*records: Record) -> dict[Series, float]:
@@ -80,8 +89,7 @@ def test_exchanges_are_counted_by_route_and_status() -> None:
 
 
 def test_tokens_are_counted_by_kind() -> None:
-    told = record()
-    told.usage = Usage(input=100, output=20, cache_read=30, cache_write=5, thinking=7)
+    told = replace(record(), usage=Usage(input=100, output=20, cache_read=30, cache_write=5, thinking=7))
     found = counted(told, told, record())
     for kind, count in (("input", 200), ("output", 40), ("cache_read", 60), ("cache_write", 10), ("thinking", 14)):
         assert total(found, "dragoman_tokens_total", type=kind) == count
@@ -89,8 +97,8 @@ def test_tokens_are_counted_by_kind() -> None:
 
 @pytest.mark.parametrize("odd", [-5, 10**30])
 def test_counts_that_no_provider_should_report_break_no_counter(odd: int) -> None:
-    strange, plain = record(), record()
-    strange.usage, plain.usage = Usage(input=odd, output=odd, cache_read=odd), Usage(input=7)
+    strange = replace(record(), usage=Usage(input=odd, output=odd, cache_read=odd))
+    plain = replace(record(), usage=Usage(input=7))
     metrics = Metrics()
     metrics.count(plain)
     metrics.count(strange)
@@ -113,17 +121,15 @@ def test_a_duration_is_in_every_bucket_from_its_own_upwards(seconds: float) -> N
 
 
 def test_the_first_content_is_timed_only_where_there_was_one() -> None:
-    told = record()
-    told.first = 100.1
+    told = replace(record(), first=100.1)
     found = counted(told, record())
     assert total(found, "dragoman_first_token_seconds_count") == 1
     assert total(found, "dragoman_duration_seconds_count") == 2
 
 
 def test_losses_and_failures_are_counted_by_kind() -> None:
-    told = record(status=429)
-    told.losses = (LossLine(fate="dropped", feature="sampling", at="secret place", note="secret note"),) * 3
-    told.failure = "rate_limited"
+    losses = (LossLine(fate="dropped", feature="sampling", at="secret place", note="secret note"),) * 3
+    told = replace(record(status=429), losses=losses, failure="rate_limited")
     found = counted(told)
     assert total(found, "dragoman_losses_total", feature="sampling", fate="dropped") == 3
     assert total(found, "dragoman_failures_total", kind="rate_limited", provider="openai") == 1
@@ -187,9 +193,8 @@ def test_what_led_to_no_model_has_no_models_name() -> None:
 
 def test_processes_are_added_up() -> None:
     one, other = Metrics(), Metrics()
-    told = record()
-    told.usage, told.failure = Usage(input=5), "timeout"
-    told.losses = (LossLine(fate="dropped", feature="sampling", at="", note=""),)
+    losses = (LossLine(fate="dropped", feature="sampling", at="", note=""),)
+    told = replace(record(), usage=Usage(input=5), failure="timeout", losses=losses)
     for metrics in (one, other, other):
         metrics.count(told)
     one.in_flight, other.in_flight = 1, 2

@@ -8,7 +8,6 @@ Chat, or it does not count         a count of ours, marked as an estimate with w
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 
@@ -17,13 +16,13 @@ from msgspec import Struct
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON, id_header, losses_header, route_header
-from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.exchange.whole_answer import is_envelope
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look, look
@@ -75,13 +74,15 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-async def count_tokens(service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None) -> None:
+async def count_tokens(
+    service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
+) -> None:
     """Answer `count_tokens` and `input_tokens`."""
     body = await receive(request, service.settings.limits.body)
     looked = await beside_loop(partial(look, body, api_path), len(body))
-    record.asked = looked.model
-    target = service.routes.target(record.asked, api_path.protocol)
-    record.provider, record.model, record.served = target.provider.name, target.shown, target.endpoint.protocol
+    account.note(asked=looked.model)
+    target = service.routes.target(looked.model, api_path.protocol)
+    account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
     found, size = None, len(body)
     if api_path.protocol == RESPONSES:
         found = await looked_up(service.state, service.settings, key, looked.said, body, target)
@@ -90,12 +91,12 @@ async def count_tokens(service: Service, request: Request, api_path: ApiPath, re
     ready = await beside_loop(
         partial(_ready, body, looked, found, api_path.protocol, target, asks=asks), _WEIGHT * size
     )
-    record.losses = ready.translated.losses
+    account.note(losses=ready.translated.losses)
     answered = None
     if asks:
-        status, answered = await _asked(service, request, api_path, record, target, ready, owner_of(key))
+        status, answered = await _asked(service, request, api_path, account, target, ready, owner_of(key))
         if answered is not None and status != 200:
-            _refuse(service, request, api_path, record, target, status, answered)
+            _refuse(service, request, api_path, account, target, status, answered)
             return
     counted = _count_in(answered) if answered is not None else None
     marks = []
@@ -111,14 +112,14 @@ async def count_tokens(service: Service, request: Request, api_path: ApiPath, re
         told = {"object": "response.input_tokens", **told}
     # A count of the client's own protocol is relayed as it is.
     relayed = answered if api_path.protocol == target.endpoint.protocol else None
-    record.status = 200
+    account.settle(status=200)
     request.respond(
         200,
         [
             JSON,
-            id_header(api_path.protocol, record.id),
+            id_header(api_path.protocol, account.record.id),
             route_header(target.provider.name, target.shown, target.endpoint.protocol),
-            losses_header(record.losses),
+            losses_header(account.record.losses),
             *marks,
             *service.guard.greeting(request),
         ],
@@ -172,7 +173,7 @@ async def _asked(
     service: Service,
     request: Request,
     api_path: ApiPath,
-    record: Record,
+    account: Account,
     target: Target,
     ready: _Ready,
     owner: bytes,
@@ -193,18 +194,9 @@ async def _asked(
         key=service.rotation(target.provider).next(),
         path=_PATHS[protocol],
     )
-    time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, record.started)
-    record.attempts += 1
     try:
-        flight = await service.open(order)
-        try:
-            time_limits.follow(flight)
-            await flight.head()
-            time_limits.hearing()
+        async with one_call(service, account, target, order) as (flight, _):
             raw = await flight.read(_ANSWER_LIMIT)
-        finally:
-            time_limits.stop()
-            flight.close()
     except DragomanError as error:
         service.log.event("warn", "a provider could not count", provider=target.provider.name, why=str(error))
         return 0, None
@@ -217,13 +209,13 @@ async def _asked(
 
 
 def _refuse(
-    service: Service, request: Request, api_path: ApiPath, record: Record, target: Target, status: int, body: bytes
+    service: Service, request: Request, api_path: ApiPath, account: Account, target: Target, status: int, body: bytes
 ) -> None:
     """The provider's own error, to a client of its protocol."""
-    record.status, record.failure = status, "other"
+    account.settle(status=status, failure="other")
     told = [
         JSON,
-        id_header(api_path.protocol, record.id),
+        id_header(api_path.protocol, account.record.id),
         route_header(target.provider.name, target.shown, target.endpoint.protocol),
         *service.guard.greeting(request),
     ]

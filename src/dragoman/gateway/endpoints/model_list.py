@@ -16,7 +16,7 @@ from dragoman.errors import DragomanError, TimedOut
 from dragoman.gateway.exchange.reply_parts import JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, ApiPath
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import UnknownModel, shown
 from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList
@@ -47,10 +47,10 @@ MEANINGS = {
 }
 
 
-async def list_models(service: Service, request: Request, record: Record) -> None:
+async def list_models(service: Service, request: Request, account: Account) -> None:
     """Answer `GET /v1/models`."""
     names = await model_names(service)
-    if record.dialect == MESSAGES:
+    if account.record.dialect == MESSAGES:
         data = [_messages_model(name) for name in names]
         body: JsonObject = {
             "data": [*data],
@@ -60,21 +60,23 @@ async def list_models(service: Service, request: Request, record: Record) -> Non
         }
     else:
         body = {"object": "list", "data": [_openai_model(name) for name in names]}
-    _respond(service, request, record, body)
+    _respond(service, request, account, body)
 
 
-async def show_model(service: Service, request: Request, api_path: ApiPath, record: Record) -> None:
+async def show_model(service: Service, request: Request, api_path: ApiPath, account: Account) -> None:
     """Answer `GET /v1/models/{id}`: any name that leads somewhere is a model."""
     name = unquote(api_path.rest.removeprefix("/models/"), errors="replace")
-    record.asked = name
-    target = service.routes.target(name, record.dialect)
+    account.note(asked=name)
+    target = service.routes.target(name, account.record.dialect)
     if (
         target.provider.models is not None
         and target.provider.transport == "echo"
         and target.model not in target.provider.models
     ):
         raise UnknownModel(f"the model {shown(name)} is not known here")
-    _respond(service, request, record, _messages_model(name) if record.dialect == MESSAGES else _openai_model(name))
+    _respond(
+        service, request, account, _messages_model(name) if account.record.dialect == MESSAGES else _openai_model(name)
+    )
 
 
 async def model_names(service: Service) -> list[str]:
@@ -163,7 +165,7 @@ def _openai_model(name: str) -> JsonObject:
     return {"id": name, "object": "model", "created": _CREATED, "owned_by": owner}
 
 
-def _respond(service: Service, request: Request, record: Record, body: JsonObject) -> None:
-    record.status = 200
-    headers = [JSON, id_header(record.dialect, record.id), *service.guard.greeting(request)]
+def _respond(service: Service, request: Request, account: Account, body: JsonObject) -> None:
+    account.settle(status=200)
+    headers = [JSON, id_header(account.record.dialect, account.record.id), *service.guard.greeting(request)]
     request.respond(200, headers, encode(body))

@@ -9,7 +9,6 @@ to the provider that `x-dragoman-provider` names, else to the only one of the pa
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from urllib.parse import parse_qsl
 
@@ -17,12 +16,13 @@ import msgspec
 
 from dragoman.errors import BadAnswer, ClientError, DragomanError
 from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
 from dragoman.gateway.exchange.reply_parts import id_header, route_header
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import Target, shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import several_owners
@@ -53,7 +53,7 @@ async def pass_on(
     service: Service,
     request: Request,
     api_path: ApiPath,
-    record: Record,
+    account: Account,
     *,
     owner: bytes,
     provider: str = "",
@@ -70,7 +70,7 @@ async def pass_on(
         body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     kind = request.header(b"content-type") or b""
     target, body = await _target(service, request, api_path, body, kind, provider)
-    record.provider, record.model, record.served = target.provider.name, target.shown, target.endpoint.protocol
+    account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
     passed = passed_headers.relayed(request.headers, target, owner)
     if body and kind:
         passed.append((b"content-type", kind))
@@ -87,17 +87,8 @@ async def pass_on(
         method=request.method,
         query=request.query,
     )
-    time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, record.started)
-    flight = await service.open(order)
-    try:
-        time_limits.follow(flight)
-        await flight.head()
-        named = passed_headers.upstream_id(flight.headers)
-        record.upstream_id = named and service.redactor(target.provider).clean_text(named)
-        await _hand_over(service, request, record, target, flight, time_limits)
-    finally:
-        time_limits.stop()
-        flight.close()
+    async with one_call(service, account, target, order) as (flight, time_limits):
+        await _hand_over(service, request, account, target, flight, time_limits)
 
 
 def _check_relayed(service: Service, request: Request, api_path: ApiPath) -> None:
@@ -114,7 +105,7 @@ def _check_relayed(service: Service, request: Request, api_path: ApiPath) -> Non
 
 
 async def _hand_over(
-    service: Service, request: Request, record: Record, target: Target, flight: Flight, time_limits: TimeLimits
+    service: Service, request: Request, account: Account, target: Target, flight: Flight, time_limits: TimeLimits
 ) -> None:
     """The answer as it comes; an error without the provider's secrets."""
     if 300 <= flight.status < 400:
@@ -127,16 +118,15 @@ async def _hand_over(
         kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
     told: HeaderList = [
         (b"content-type", kind),
-        id_header(record.dialect, record.id),
+        id_header(account.record.dialect, account.record.id),
         route_header(target.provider.name, target.shown, target.endpoint.protocol),
         *given,
         *service.guard.greeting(request),
     ]
-    record.status = flight.status
-    time_limits.hearing()
+    account.note(status=flight.status)
     if flight.status >= 400:
         body = await flight.read(redactor.longest)
-        record.failure = "other"
+        account.settle(failure="other")
         request.respond(flight.status, told, redactor.clean(body))
         return
     clock = service.clock
@@ -151,11 +141,12 @@ async def _hand_over(
         await flight.pump(take)
     except DragomanError:
         # The status is out: all that is left to say is that this is not the whole.
-        record.failure = "truncated"
+        account.settle(failure="truncated")
         request.abort()
         return
     finally:
         request.on_pause = request.on_resume = None
+    account.settle()
     request.end()
 
 

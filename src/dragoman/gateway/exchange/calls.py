@@ -18,11 +18,11 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import BadAnswer
-from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.one_call import note_attempt
 from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.value_limits import weigh_answer
 from dragoman.http.flight import Flight, HeaderList, header
@@ -57,10 +57,10 @@ class ErrorAnswer(Struct, frozen=True):
 class Calls:
     """The calls of one exchange. `flight` is the latest one, to be closed by whoever ends the exchange."""
 
-    def __init__(self, service: Service, record: Record) -> None:
+    def __init__(self, service: Service, account: Account) -> None:
         self._service = service
-        self._record = record
-        self.time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, record.started)
+        self._account = account
+        self.time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
         self.flight: Flight | None = None
         # What was asked last, and what was done about refusals of it.
         self._body = b""
@@ -181,12 +181,12 @@ class Calls:
                 query=prepared.query,
             )
         )
-        self._record.attempts += 1
         self.time_limits.follow(flight)
-        await flight.head()
-        named = passed_headers.upstream_id(flight.headers)
-        # Whatever a provider calls the exchange is logged: not if it is a secret.
-        self._record.upstream_id = named and self._service.redactor(target.provider).clean_text(named)
+        started = self._service.clock()
+        try:
+            await flight.head()
+        finally:
+            note_attempt(self._service, self._account, target, flight, started)
         return flight
 
 

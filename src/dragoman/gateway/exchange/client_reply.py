@@ -19,7 +19,7 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
 from dragoman.gateway.paths import RESPONSES
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
@@ -34,11 +34,11 @@ _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 class ClientReply:
     """The client's side of one exchange. `question` is set once the request was understood."""
 
-    def __init__(self, service: Service, asked: ClientRequest, client: Client, record: Record) -> None:
+    def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         self._service = service
         self._asked = asked
         self._client = client
-        self._record = record
+        self._account = account
         self.prepared: ProviderRequest | None = None
         self.full_report = (asked.header(b"x-dragoman-report") or b"").lower() == b"full"
 
@@ -51,20 +51,17 @@ class ClientReply:
         losses: Sequence[LossLine],
     ) -> None:
         """Send a whole body: an answer, or a stream that is known as a whole."""
-        record = self._record
-        if losses and record.losses[-len(losses) :] != tuple(losses):
-            record.losses = (*record.losses, *losses)
+        noted = self._account.record.losses
+        if losses and noted[-len(losses) :] != tuple(losses):
+            noted = (*noted, *losses)
+        self._account.settle(status=200, first=self._service.clock(), losses=noted)
         if self.full_report and not prepared.relay:
-            body = (
-                with_report(body, record.losses) if kind is not EVENT_STREAM else body + report_comment(record.losses)
-            )
-        record.status = 200
-        record.first = self._service.clock()
+            body = with_report(body, noted) if kind is not EVENT_STREAM else body + report_comment(noted)
         self._client.respond(200, self.headers(prepared, provider_headers, kind), body)
 
     def headers(self, prepared: ProviderRequest, provider_headers: HeaderList, kind: HeaderList) -> HeaderList:
         """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
-        record, target = self._record, prepared.target
+        record, target = self._account.record, prepared.target
         return [
             *kind,
             replies.id_header(prepared.client, record.id),
@@ -96,7 +93,7 @@ class ClientReply:
         if not native or self._is_overflow_for_codex(prepared, failure):
             self.fail(failure, refusal.headers)
             return
-        self._record.failure, self._record.status = failure.kind.value, refusal.status
+        self._account.settle(failure=failure.kind.value, status=refusal.status)
         told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
         if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
             # No other key is left, and agents would try for minutes.
@@ -123,7 +120,7 @@ class ClientReply:
 
         `final` says that to ask again would cost the same again.
         """
-        record, prepared = self._record, self.prepared
+        record, prepared = self._account.record, self.prepared
         extra: HeaderList = []
         if prepared is not None:
             redactor = self._service.redactor(prepared.target.provider)
@@ -136,11 +133,11 @@ class ClientReply:
                 *self._service.guard.greeting(self._asked),
             ]
         if prepared is not None and self._is_overflow_for_codex(prepared, failure):
-            record.failure, record.status = failure.kind.value, 200
+            self._account.settle(failure=failure.kind.value, status=200)
             self._client.respond(200, [*EVENT_STREAM, *extra[1:]], self._failed_stream(prepared, failure))
             return
         told = replies.told(failure, self._asked.api_path.protocol, record.id)
-        record.failure, record.status = failure.kind.value, told.status
+        self._account.settle(failure=failure.kind.value, status=told.status)
         said = {**told.headers, "x-should-retry": "false"} if final else told.headers
         own = passed_headers.written(said)
         # What the table says about trying again goes before what the provider said.

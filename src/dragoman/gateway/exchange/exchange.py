@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,9 +28,9 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest, able, as
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.stream_answer import EMPTY, AnswerState, Cut, StreamAnswer, Unspoken
 from dragoman.gateway.exchange.time_limits import Overstayed
-from dragoman.gateway.exchange.whole_answer import relayed_answer, report_comment
+from dragoman.gateway.exchange.whole_answer import relayed_answer
 from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
@@ -48,7 +49,7 @@ from dragoman.wire.json import encode
 
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
 # What is told of a client that went away; nobody receives it.
-_GONE = 499
+GONE = 499
 # How an event stream begins.
 _EVENTS = (b"data:", b"event:", b":")
 
@@ -63,15 +64,15 @@ class Begun(Struct, frozen=True):
 class Exchange:
     """One question and its answer."""
 
-    def __init__(self, service: Service, asked: ClientRequest, client: Client, record: Record) -> None:
+    def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         self._service = service
         self._asked = asked
         self._client = client
-        self._record = record
-        self._calls = Calls(service, record)
+        self._account = account
+        self._calls = Calls(service, account)
         self._stream_answer: StreamAnswer | None = None
         self._memory = Memory(service, asked.api_path)
-        self._reply = ClientReply(service, asked, client, record)
+        self._reply = ClientReply(service, asked, client, account)
 
     async def run(self, said: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before.
@@ -102,16 +103,21 @@ class Exchange:
             self._memory.end()
 
     async def _converse(self, body: bytes) -> None:
-        service, record, memory = self._service, self._record, self._memory
+        service, account, memory = self._service, self._account, self._memory
         asked, key = self._asked, self._asked.key
         size = len(body)
         looked = await beside_loop(partial(look, body, asked.api_path), size)
-        record.asked = looked.model
-        target = able(service.routes.target(record.asked, asked.api_path.protocol), looked.outline)
-        record.provider, record.model, record.served = target.provider.name, target.shown, target.endpoint.protocol
+        account.note(asked=looked.model)
+        target = able(service.routes.target(looked.model, asked.api_path.protocol), looked.outline)
+        account.note(
+            provider=target.provider.name,
+            model=target.shown,
+            served=target.endpoint.protocol,
+            stream=bytes(looked.outline.stream) == b"true",
+        )
         strict = service.settings.server.strict or target.strict or (key is not None and key.strict)
         strict = strict or asks_strictness(asked)
-        renamed = target.model != record.asked
+        renamed = target.model != looked.model
         found = await memory.recall(key, body, looked, target)
         putting = partial(
             memory.prepare,
@@ -125,7 +131,6 @@ class Exchange:
             owner=owner_of(key),
         )
         prepared = await beside_loop(putting, size if found is None else size + found.size)
-        record.stream = prepared.stream
         self._reply.prepared = prepared
         prepared = await memory.begin(key, prepared)
         if memory.in_background:
@@ -135,34 +140,36 @@ class Exchange:
 
     async def _leave(self, prepared: ProviderRequest) -> None:
         """Answer at once, and let the response run in the background."""
-        service, record, kept_answer = self._service, self._record, self._memory.kept_answer
+        service, account, kept_answer = self._service, self._account, self._memory.kept_answer
         assert kept_answer is not None
         detached = DetachedClient()
-        its_record = record.anew(service.new_id(), service.clock())
-        other = Exchange(service, replace(self._asked, query=""), detached, its_record)
+        its_own = service.account(
+            replace(account.record, id=service.new_id(), started=service.clock(), time=time.time())
+        )
+        other = Exchange(service, replace(self._asked, query=""), detached, its_own)
 
         async def run() -> None:
             try:
                 await other.run(Begun(prepared, kept_answer))
             finally:
-                service.finish(its_record)
+                its_own.settle()
 
         begun = await self._memory.leave(prepared, detached, run)
-        record.losses = prepared.translated.losses
+        account.note(losses=prepared.translated.losses)
         if prepared.stream:
             headers = self._reply.headers(prepared, [], EVENT_STREAM)
-            await self._memory.follow(self._asked, self._client, record, headers)
+            await self._memory.follow(self._asked, self._client, account, headers)
         else:
             self._reply.send(prepared, [], [JSON], encode(begun), prepared.translated.losses)
 
     async def _answer(self, prepared: ProviderRequest) -> None:
         """Ask the provider, and tell what it answers."""
-        record = self._record
+        account = self._account
         self._reply.prepared = prepared
         answered = await self._calls.ask(prepared)
         while True:
             if len(prepared.translated.ledger):
-                record.losses = prepared.translated.losses
+                account.note(losses=prepared.translated.losses)
             try:
                 await self._tell(prepared, answered)
             except Unspoken as error:
@@ -171,7 +178,8 @@ class Exchange:
                 again = await self._calls.ask_again(prepared, error.failure) if curable else None
                 if again is None:
                     raise
-                answered, self._stream_answer, record.failure = again, None, ""
+                answered, self._stream_answer = again, None
+                account.note(failure="")
                 self._memory.anew()
             else:
                 return
@@ -201,13 +209,13 @@ class Exchange:
             self._reply.headers(prepared, flight.headers, EVENT_STREAM),
             relay=prepared.relay,
             redactor=service.redactor(prepared.target.provider),
-            record=self._record,
+            account=self._account,
             time_limits=self._calls.time_limits,
             clock=service.clock,
             unframer=unframer,
             changed=self._changed(prepared),
             keeper=memory if memory.kept_answer is not None else None,
-            report=_report if self._reply.full_report and not prepared.relay else None,
+            report=self._reply.full_report and not prepared.relay,
             # What is only passed on is nowhere gathered.
             limit=None if prepared.relay else service.settings.limits.answer,
             curable=partial(self._calls.may_ask_again, prepared),
@@ -300,7 +308,8 @@ class Exchange:
         source = prepared.target.endpoint.protocol
         if prepared.relay and not prepared.stream:
             reading = partial(relayed_answer, raw, codec_of(source))
-            self._record.usage, failure = await beside_loop(reading, len(raw), paid=True)
+            usage, failure = await beside_loop(reading, len(raw), paid=True)
+            self._account.note(usage=usage)
             if failure is not None and (len(raw) > LONGEST_ERROR or self._calls.may_ask_again(prepared, failure)):
                 raise Unspoken(failure)
             if failure is not None:
@@ -318,7 +327,7 @@ class Exchange:
             flight, unframer = await self._go_on(prepared, answer.resume)
             raw = await self._read_on(prepared, flight, unframer)
             answer = await self._translated(prepared, raw, earlier)
-        self._record.usage = answer.usage
+        self._account.note(usage=answer.usage)
         if answer.failure is not None:
             raise Unspoken(answer.failure)
         kind = EVENT_STREAM if prepared.stream else [JSON]
@@ -378,11 +387,8 @@ class Exchange:
 
     def _note(self, translator: StreamTranslator) -> Sequence[LossLine]:
         """Keep what a stream told beside its text."""
-        record = self._record
-        record.usage = translator.usage
         losses = translator.losses
-        if losses:
-            record.losses = (*record.losses, *losses)
+        self._account.note(usage=translator.usage, losses=(*self._account.record.losses, *losses))
         return losses
 
     # Errors.
@@ -398,7 +404,7 @@ class Exchange:
             failure = failure or Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
             if isinstance(error, TimedOut) and self._client.paused:
                 # It was the client that stood still, and it would not read this either.
-                self._record.failure = failure.kind.value
+                self._account.settle(failure=failure.kind.value)
                 self._client.abort()
             else:
                 stream_answer.fail(failure)
@@ -415,18 +421,16 @@ class Exchange:
 
     def _cancelled(self) -> None:
         """The client went away, or the gateway is shutting down under it."""
-        stream_answer, record = self._stream_answer, self._record
-        record.status, record.failure = record.status or _GONE, "cancelled"
-        if self._service.draining:
-            if stream_answer is not None and stream_answer.state in (AnswerState.FLOWING, AnswerState.SETTLING):
-                stream_answer.fail(_SHUTTING_DOWN)
-            elif not self._client.started and self._memory.gave_up:
-                self._break(NotKept())
-            elif not self._client.started:
-                self._fail(_SHUTTING_DOWN)
-            record.failure = "shutdown"
-
-
-def _report(record: Record, translator: StreamTranslator) -> bytes:
-    """The full ledger, for a client that asked for it, at the end of a stream."""
-    return report_comment((*record.losses, *translator.losses))
+        stream_answer, account = self._stream_answer, self._account
+        told = stream_answer is not None and stream_answer.state in (AnswerState.FLOWING, AnswerState.SETTLING)
+        if not self._service.draining:
+            account.settle(status=account.record.status or GONE, failure="cancelled")
+            return
+        status = account.record.status or (500 if self._memory.gave_up else 503)
+        account.settle(status=status, failure="shutdown")
+        if stream_answer is not None and told:
+            stream_answer.fail(_SHUTTING_DOWN)
+        elif not self._client.started and self._memory.gave_up:
+            self._break(NotKept())
+        elif not self._client.started:
+            self._fail(_SHUTTING_DOWN)

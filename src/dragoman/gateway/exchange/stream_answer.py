@@ -30,7 +30,8 @@ from dragoman.errors import BadAnswer, DragomanError, Truncated
 from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.exchange.whole_answer import report_comment
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.stored_responses.kept_answer import parted
 from dragoman.http.flight import Flight, HeaderList
 from dragoman.model.failure import Failure, FailureKind
@@ -98,13 +99,13 @@ class StreamAnswer:
         *,
         relay: bool,
         redactor: Redactor,
-        record: Record,
+        account: Account,
         time_limits: TimeLimits,
         clock: Callable[[], float],
         unframer: Unframer | None = None,
         changed: Callable[[bytes], bytes] | None = None,
         keeper: Keeper | None = None,
-        report: Callable[[Record, StreamTranslator], bytes] | None = None,
+        report: bool = False,
         limit: int | None = None,
         curable: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
@@ -115,12 +116,12 @@ class StreamAnswer:
         self._changed = changed
         # Gets the last frames before the client does.
         self._keeper = keeper
-        # What may follow the last frame.
+        # Whether the full ledger follows the last frame.
         self._report = report
         self._headers = headers
         self._relay = relay
         self._redactor = redactor
-        self._record = record
+        self._account = account
         self._time_limits = time_limits
         self._clock = clock
         self._heartbeat = translator.heartbeat
@@ -213,6 +214,7 @@ class StreamAnswer:
                 raise Unspoken(failure)
             if self._keeper is not None and self.state is AnswerState.FLOWING:
                 self._keeper.keep_now(out, at_last=True)
+        self._account.settle()
         self._write(self._redactor.clean(out))
         self.state = AnswerState.OVER
         self._client.end()
@@ -251,6 +253,7 @@ class StreamAnswer:
     def _end_with(self, out: bytes) -> bool:
         """Tell the last frames, if what they hold is kept or need not be; whether that is so."""
         if self._keeper is None or self._keeper.keep_now(out):
+            self._settle_account()
             self._write(out)
             self.state = AnswerState.OVER
             return True
@@ -277,6 +280,7 @@ class StreamAnswer:
 
     def _tell_held(self, frames: bytes) -> None:
         self._held = []
+        self._settle_account()
         self._write(frames)
         self.state = AnswerState.OVER
 
@@ -291,8 +295,7 @@ class StreamAnswer:
 
     def _commit(self, now: float) -> None:
         """From here on the status is 200."""
-        self._record.status = 200
-        self._record.first = now
+        self._account.note(status=200, first=now)
         self.state = AnswerState.FLOWING
         self._client.start(200, self._headers)
         held, self._held = b"".join(self._held), []
@@ -318,8 +321,14 @@ class StreamAnswer:
 
     def _finish(self) -> None:
         if not self._client.ended:
-            self._write(self._report(self._record, self._translator) if self._report is not None else b"")
+            if self._report:
+                self._client.write(report_comment(self._account.record.losses))
             self._client.end()
+
+    def _settle_account(self) -> None:
+        """All is known before the client knows its answer complete."""
+        translator, losses = self._translator, self._account.record.losses
+        self._account.settle(usage=translator.usage, losses=(*losses, *translator.losses))
 
     def _keep_alive(self) -> None:
         if self.state is AnswerState.HOLDING:
@@ -328,7 +337,7 @@ class StreamAnswer:
             self._client.write(self._heartbeat)
 
     def _note(self, failure: Failure) -> None:
-        self._record.failure = failure.kind.value
+        self._account.note(failure=failure.kind.value)
 
     def _write(self, data: bytes) -> None:
         if data:

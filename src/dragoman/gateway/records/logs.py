@@ -48,13 +48,9 @@ class Log:
         return self._writer.lost if self._writer is not None else 0
 
     def exchange(self, record: Record) -> None:
-        """Tell one exchange."""
-        if not self._quiet:
+        """Tell one exchange; of those that are refused at the door somebody must hear in any case."""
+        if record.why or not self._quiet:
             self._write(self._line(record), own=False)
-
-    def refused(self, **fields: JsonValue) -> None:
-        """Tell a request that was refused at the door; anybody can send those without number."""
-        self._write(_event(self._json, "info", "refused", fields), own=False)
 
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does."""
@@ -81,7 +77,8 @@ class Log:
             "address": record.address,
             "key": record.key,
             "client": record.dialect,
-            "path": record.path[:_SHOWN],
+            # Of what is refused at the door the path is all that there is to know.
+            "path": record.path[: _LONGEST if record.why else _SHOWN],
             "asked": record.asked[:_SHOWN],
             "provider": record.provider,
             "model": record.model[:_SHOWN],
@@ -89,7 +86,7 @@ class Log:
             "stream": record.stream,
             "status": record.status,
             "seconds": round(record.ended - record.started, 4),
-            "attempts": record.attempts,
+            "attempts": len(record.attempts),
             "losses": len(record.losses),
         }
         if record.first:
@@ -97,8 +94,12 @@ class Log:
         if usage is not None:
             line["input"], line["output"] = usage.input, usage.output
             line["cached"] = usage.cache_read or 0
+        if record.program:
+            line["program"] = record.program
         if record.failure:
             line["failure"] = record.failure
+        if record.why:
+            line["why"] = record.why[:_LONGEST]
         if record.upstream_id:
             line["upstream_id"] = record.upstream_id
         return _json_line(line)
@@ -166,12 +167,13 @@ def _as_text(record: Record) -> str:
     tokens = f"{usage.input}+{usage.output}" if usage is not None else "-"
     route = f"{record.provider}/{record.model}" if record.provider else "-"
     failure = f" {record.failure}" if record.failure else ""
+    why = f" {_quoted(record.why)}" if record.why else ""
     address = f" from {record.address}" if record.address else ""
     first = f" first {1000 * (record.first - record.started):.0f} ms" if record.first and record.stream else ""
     return (
         f"{_clock()} {record.status} {record.dialect or '-'} {shown(record.asked) or '-'} -> {shown(route)}"
         f" {record.served or '-'} {1000 * (record.ended - record.started):.0f} ms{first} tokens {tokens}"
-        f" losses {len(record.losses)}{failure}{address} {record.id}"
+        f" losses {len(record.losses)}{failure}{why}{address} {record.id}"
     )
 
 

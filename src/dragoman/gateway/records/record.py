@@ -1,65 +1,57 @@
-"""Record: what is known of one exchange, filled in as it goes; the log line and the counters are made from it."""
+"""Record: what is known of one exchange; the log line and the counters are made from it."""
 
 from __future__ import annotations
+
+from msgspec import Struct
 
 from dragoman.model.response import Usage
 from dragoman.translate import LossLine
 
 
-class Record:
-    """One exchange. Times are of the loop's clock; nothing here was said by the user or by the model."""
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One call to a provider: when it was made, and the status of the answer, 0 if there was none."""
 
-    __slots__ = (
-        "address",
-        "asked",
-        "attempts",
-        "dialect",
-        "ended",
-        "failure",
-        "first",
-        "id",
-        "key",
-        "losses",
-        "model",
-        "path",
-        "provider",
-        "served",
-        "started",
-        "status",
-        "stream",
-        "upstream_id",
-        "usage",
-    )
+    provider: str
+    model: str
+    protocol: str
+    started: float
+    status: int = 0
+    upstream_id: str = ""
 
-    def __init__(self, *, request_id: str, dialect: str, path: str, started: float) -> None:
-        self.id = request_id
-        self.dialect = dialect
-        self.path = path
-        self.started = started
-        # Where the client is, and under which gateway key.
-        self.address = ""
-        self.key = ""
-        # The model's name as the client said it, and whom it led to.
-        self.asked = ""
-        self.provider = ""
-        self.model = ""
-        self.served = ""
-        self.stream = False
-        self.attempts = 0
-        self.status = 0
-        # The first content sent to the client, and the end.
-        self.first = 0.0
-        self.ended = 0.0
-        self.usage: Usage | None = None
-        self.losses: tuple[LossLine, ...] = ()
-        # What went wrong: a kind of failure, "cancelled" by the client, our "shutdown", or "truncated" on another path;
-        # "" if nothing did.
-        self.failure = ""
-        self.upstream_id = ""
 
-    def anew(self, request_id: str, started: float) -> Record:
-        """The record of another exchange that answers the same question."""
-        other = Record(request_id=request_id, dialect=self.dialect, path=self.path, started=started)
-        other.address, other.key, other.asked, other.stream = self.address, self.key, self.asked, self.stream
-        other.provider, other.model, other.served = self.provider, self.model, self.served
-        return other
+class Record(Struct, frozen=True, kw_only=True):
+    """One exchange. It grows by replacement (`Account`); nothing here was said by the user or by the model."""
+
+    id: str
+    dialect: str
+    path: str
+    # By the loop's clock, as all times here but `time`, which is the wall's.
+    started: float
+    time: float
+    # Where the client is, what program it says it is, and under which gateway key it asks.
+    address: str = ""
+    program: str = ""
+    key: str = ""
+    # The model's name as the client said it, and whom it led to.
+    asked: str = ""
+    provider: str = ""
+    model: str = ""
+    served: str = ""
+    stream: bool = False
+    attempts: tuple[Attempt, ...] = ()
+    status: int = 0
+    # The first content sent to the client, and the end.
+    first: float = 0.0
+    ended: float = 0.0
+    usage: Usage | None = None
+    losses: tuple[LossLine, ...] = ()
+    # What went wrong: a kind of failure, "cancelled" by the client, our "shutdown", or "truncated" on another path;
+    # "" if nothing did.
+    failure: str = ""
+    # Why the gateway itself refused a request at the door, in words.
+    why: str = ""
+
+    @property
+    def upstream_id(self) -> str:
+        """What the last provider calls the exchange."""
+        return self.attempts[-1].upstream_id if self.attempts else ""

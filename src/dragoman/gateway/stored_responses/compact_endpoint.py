@@ -12,6 +12,7 @@ from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
@@ -32,13 +33,13 @@ _TRIGGER: JsonObject = {"type": COMPACTION_TRIGGER}
 _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "stream", "background"})
 
 
-async def compact(service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None) -> None:
+async def compact(service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None) -> None:
     """Answer with what stands for a conversation: what its user said, and one compaction."""
     body = await receive(request, service.settings.limits.body)
     size = len(body)
     looked = await beside_loop(partial(look, body, api_path), size)
-    record.asked = looked.model
-    target = service.routes.target(record.asked, api_path.protocol)
+    account.note(asked=looked.model)
+    target = service.routes.target(looked.model, api_path.protocol)
     native = target.endpoint.protocol == RESPONSES
     found = await looked_up(service.state, service.settings, key, looked.said, body, target)
     if found is not None and looked.said is not None:
@@ -46,16 +47,26 @@ async def compact(service: Service, request: Request, api_path: ApiPath, record:
         before = await beside_loop(partial(recalled_of, body, looked.said, found), size)
         body = before.body
     if native:
-        await pass_on(service, request, api_path, record, owner=owner_of(key), body=body)
+        await pass_on(service, request, api_path, account, owner=owner_of(key), body=body)
         return
     items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size)
     detached = DetachedClient()
     client_request = ClientRequest(api_path=api_path_of("/v1/responses"), headers=request.headers, key=key)
-    await Exchange(service, client_request, detached, record).run(_known(asked))
+    # What is told comes of the summary, and only then it is settled.
+    its_own = Account(account.record, service.clock, _unsettled)
+    try:
+        await Exchange(service, client_request, detached, its_own).run(_known(asked))
+    finally:
+        account.adopt(its_own.record)
     answer = detached.answer
     if detached.status == 200:
         answer = await beside_loop(partial(_told, items, answer), size + len(answer), paid=True)
+    account.settle()
     request.respond(detached.status, detached.headers, answer)
+
+
+def _unsettled(_: Record) -> None:
+    """Nothing was told yet."""
 
 
 async def _known(body: bytes) -> bytes:

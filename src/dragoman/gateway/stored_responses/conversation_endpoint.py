@@ -16,7 +16,7 @@ from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_answer import size_of
@@ -38,7 +38,7 @@ _MOST_METADATA, _LONGEST_NAME, _LONGEST_VALUE = 16, 64, 512
 
 
 async def serve_conversation(
-    service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None
+    service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
 ) -> None:
     """Answer what is asked of conversations."""
     store, owner = service.state.store, owner_of(key)
@@ -48,7 +48,7 @@ async def serve_conversation(
     if store is not None and below and not named:
         found = await retries.read(partial(store.conversations.find, owner, below[0]))
     if store is None or named or (below and found is None):
-        await _elsewhere(service, request, api_path, record, owner, below)
+        await _elsewhere(service, request, api_path, account, owner, below)
         return
     raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     takes_items = not below or below[1:] == ["items"]
@@ -59,7 +59,7 @@ async def serve_conversation(
         answering = partial(_answer, service.settings, store, owner, found, request, body, bodies, below[1:])
     changes = request.method in ("POST", "DELETE")
     told = await (retries.change if changes else retries.read)(answering)
-    send(service, request, record, await beside_loop(lambda: encode(told.show()), told.size))
+    send(service, request, account, await beside_loop(lambda: encode(told.show()), told.size))
 
 
 class _Told(Struct, frozen=True):
@@ -87,7 +87,7 @@ def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | N
 
 
 async def _elsewhere(
-    service: Service, request: Request, api_path: ApiPath, record: Record, owner: bytes, below: list[str]
+    service: Service, request: Request, api_path: ApiPath, account: Account, owner: bytes, below: list[str]
 ) -> None:
     """Ask the provider that keeps conversations; with several keys nobody could tell whose they are."""
     named = request.header(b"x-dragoman-provider") is not None
@@ -96,7 +96,7 @@ async def _elsewhere(
         raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
     try:
         only = known[0] if not named and len(known) == 1 else ""
-        await pass_on(service, request, api_path, record, owner=owner, provider=only)
+        await pass_on(service, request, api_path, account, owner=owner, provider=only)
     except ClientError as error:
         raise _missing(below[0]) if below and error.status == 404 else error from None
 

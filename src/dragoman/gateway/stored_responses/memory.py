@@ -28,7 +28,7 @@ from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, reserve, running_of
@@ -171,11 +171,11 @@ class Memory:
         self._release = None
         return begun
 
-    async def follow(self, asked: ClientRequest, client: Client, record: Record, headers: HeaderList) -> None:
+    async def follow(self, asked: ClientRequest, client: Client, account: Account, headers: HeaderList) -> None:
         """Tell the client's stream of what was left in the background."""
         task = self._task
         assert task is not None
-        await follow(self._service, asked, client, record, task.store, task.owner, task.response_id, -1, headers)
+        await follow(self._service, asked, client, account, task.store, task.owner, task.response_id, -1, headers)
 
     async def named(self, body: bytes) -> bytes:
         """A relayed answer that is known as a whole, under the name that is kept here."""

@@ -23,7 +23,7 @@ from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background import Background, ended, looked_after, shown_of
@@ -49,7 +49,7 @@ _numbers_of = re.compile(rb'"sequence_number":(\d{1,18})\}\n').findall
 
 
 async def serve_response(
-    service: Service, request: Request, api_path: ApiPath, record: Record, key: Key | None
+    service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
 ) -> None:
     """Answer what is asked of a stored response."""
     _, response_id, *below = api_path.rest.strip("/").split("/")
@@ -57,20 +57,20 @@ async def serve_response(
     store, retries = state.store, state.retries
     kept = await retries.read(partial(store.responses.find, owner, response_id)) if store is not None else None
     if store is None or kept is None or not kept.body:
-        await _elsewhere(service, request, api_path, record, owner, response_id, kept)
+        await _elsewhere(service, request, api_path, account, owner, response_id, kept)
         return
     if state.background.is_broken(kept.id, kept.status, kept.alive):
         kept = await retries.write(partial(looked_after, store, owner, kept))
     match request.method, below:
         case "GET" | "HEAD", []:
             if _flag(request, "stream") and request.method == "GET":
-                await _listen(service, request, record, store, owner, kept)
+                await _listen(service, request, account, store, owner, kept)
                 return
-            await _show(service, request, record, kept)
+            await _show(service, request, account, kept)
         case "DELETE", []:
             await retries.change(partial(store.responses.delete, owner, response_id))
             state.background.cancel(response_id)
-            reply(service, request, record, {"id": response_id, "object": "response", "deleted": True})
+            reply(service, request, account, {"id": response_id, "object": "response", "deleted": True})
         case "POST", ["cancel"]:
             if not kept.background:
                 raise ClientError(
@@ -79,19 +79,19 @@ async def serve_response(
             if kept.status in RUNNING:
                 kept = await retries.change(partial(ended, store, owner, kept, "cancelled"))
                 state.background.cancel(response_id)
-            await _show(service, request, record, kept)
+            await _show(service, request, account, kept)
         case "GET" | "HEAD", ["input_items"]:
             page = page_of(request)
             items = await retries.read(partial(_input_items, store, owner, kept))
             listing = await beside_loop(lambda: encode(_paged(items, page)), size_of(items))
-            send(service, request, record, listing)
+            send(service, request, account, listing)
         case _:
             raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
 
 
-async def _show(service: Service, request: Request, record: Record, kept: Kept) -> None:
+async def _show(service: Service, request: Request, account: Account, kept: Kept) -> None:
     """Send a response as it stands."""
-    send(service, request, record, await beside_loop(lambda: encode(shown_of(kept)), len(kept.body)))
+    send(service, request, account, await beside_loop(lambda: encode(shown_of(kept)), len(kept.body)))
 
 
 def _input_items(store: Store, owner: bytes, kept: Kept) -> list[Item]:
@@ -108,7 +108,7 @@ async def _elsewhere(
     service: Service,
     request: Request,
     api_path: ApiPath,
-    record: Record,
+    account: Account,
     owner: bytes,
     response_id: str,
     kept: Kept | None,
@@ -122,7 +122,7 @@ async def _elsewhere(
         raise _missing(response_id)
     try:
         only = known[0] if len(known) == 1 else ""
-        await pass_on(service, request, api_path, record, owner=owner, provider=only)
+        await pass_on(service, request, api_path, account, owner=owner, provider=only)
     except ClientError as error:
         if error.status == 404:
             raise _missing(response_id) from None
@@ -140,34 +140,34 @@ async def _is_anybodys(service: Service, store: Store | None, response_id: str) 
     return await service.state.retries.read(partial(store.responses.known, response_id))
 
 
-def reply(service: Service, request: Request, record: Record, body: JsonObject) -> None:
+def reply(service: Service, request: Request, account: Account, body: JsonObject) -> None:
     """Send an object that is kept here."""
-    send(service, request, record, encode(body))
+    send(service, request, account, encode(body))
 
 
-def send(service: Service, request: Request, record: Record, body: bytes) -> None:
+def send(service: Service, request: Request, account: Account, body: bytes) -> None:
     """Send what is kept here, as JSON."""
-    record.status = 200
-    headers = [JSON, id_header(record.dialect, record.id), *service.guard.greeting(request)]
+    account.settle(status=200)
+    headers = [JSON, id_header(account.record.dialect, account.record.id), *service.guard.greeting(request)]
     request.respond(200, headers, body)
 
 
-async def _listen(service: Service, request: Request, record: Record, store: Store, owner: bytes, kept: Kept) -> None:
+async def _listen(service: Service, request: Request, account: Account, store: Store, owner: bytes, kept: Kept) -> None:
     """Tell the stream of a background response from a place on, until it ends."""
     if not kept.background:
         raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
     if not await service.state.retries.read(partial(store.events.streamed, kept.id)):
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
     after = _whole(request, "starting_after", -1)
-    record.stream = True
-    await follow(service, request, request, record, store, owner, kept.id, after)
+    account.note(stream=True)
+    await follow(service, request, request, account, store, owner, kept.id, after)
 
 
 async def follow(
     service: Service,
     asked: Headed,
     client: Client,
-    record: Record,
+    account: Account,
     store: Store,
     owner: bytes,
     response_id: str,
@@ -175,17 +175,17 @@ async def follow(
     headers: HeaderList | None = None,
 ) -> None:
     """Hand on the frames behind a sequence number as they are written down."""
-    record.status = 200
-    plain = [*EVENT_STREAM, id_header(record.dialect, record.id), *service.guard.greeting(asked)]
+    account.note(status=200)
+    plain = [*EVENT_STREAM, id_header(account.record.dialect, account.record.id), *service.guard.greeting(asked)]
     client.start(200, plain if headers is None else headers)
     client.write(b"")
     last = _Last()
     try:
-        await _follow(service, client, record, store, owner, response_id, after, last)
+        await _follow(service, client, account, store, owner, response_id, after, last)
     except sqlite3.Error as error:
         # The status is out: the stream itself has to say that this is not the end.
         unreadable(error, service.log)
-        record.failure = "internal"
+        account.settle(failure="internal")
         client.write(_broken_off(_UNREADABLE, last.number + 1))
         client.end()
 
@@ -201,14 +201,14 @@ class _Last:
 async def _follow(
     service: Service,
     client: Client,
-    record: Record,
+    account: Account,
     store: Store,
     owner: bytes,
     response_id: str,
     after: int,
     last: _Last,
 ) -> None:
-    heartbeat, number, quiet = codec_of(record.dialect).heartbeat, 0, service.clock()
+    heartbeat, number, quiet = codec_of(account.record.dialect).heartbeat, 0, service.clock()
     retries, background = service.state.retries, service.state.background
     while True:
         running, pieces = await retries.read(partial(_looked_at, store, owner, response_id, number, background))
@@ -217,20 +217,24 @@ async def _follow(
             last.number = max([last.number, *map(int, _numbers_of(data))])
             last.over = last.over or _is_end(data)
             frames = data if after < 0 else _behind(data, after)
+            if last.over:
+                account.settle()
             if frames:
                 client.write(frames)
                 quiet = service.clock()
         if not running and not pieces:
             if not last.over:
                 kept = await retries.read(partial(store.responses.find, owner, response_id))
+                account.settle()
                 client.write(_ending(kept, last.number + 1))
+            account.settle()
             client.end()
             return
         if service.clock() - quiet > service.settings.timeouts.keep_alive:
             client.write(heartbeat)
             quiet = service.clock()
         if client.paused and not await _reads_on(client, service.settings.timeouts.idle):
-            record.failure = "timeout"
+            account.settle(failure="timeout")
             client.abort()
             return
         await asyncio.sleep(_LOOK if running else 0)

@@ -1,0 +1,51 @@
+"""One call to a provider, within the limits of time, noted in the record, and ended whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.record import Attempt
+from dragoman.gateway.routes import Target
+from dragoman.gateway.service import Service
+from dragoman.http.flight import Flight
+from dragoman.providers.order import Order
+
+
+@asynccontextmanager
+async def one_call(
+    service: Service, account: Account, target: Target, order: Order
+) -> AsyncIterator[tuple[Flight, TimeLimits]]:
+    """Put an order on its way, and wait for the answer's head."""
+    time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
+    flight = await service.open(order)
+    try:
+        time_limits.follow(flight)
+        started = service.clock()
+        try:
+            await flight.head()
+        finally:
+            note_attempt(service, account, target, flight, started)
+        time_limits.hearing()
+        yield flight, time_limits
+    finally:
+        time_limits.stop()
+        flight.close()
+
+
+def note_attempt(service: Service, account: Account, target: Target, flight: Flight, started: float) -> None:
+    """Note a call in the record; whatever a provider calls the exchange is logged, but not if it is a secret."""
+    named = passed_headers.upstream_id(flight.headers)
+    attempt = Attempt(
+        provider=target.provider.name,
+        model=target.shown,
+        protocol=target.endpoint.protocol,
+        started=started,
+        status=flight.status,
+        upstream_id=named and service.redactor(target.provider).clean_text(named),
+    )
+    account.note(attempts=(*account.record.attempts, attempt))

@@ -1,0 +1,38 @@
+"""Account: the record of one exchange while it grows, and the one place where it is settled (decision 23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from dragoman.gateway.records.record import Record
+
+
+class Account:
+    """Holds the present record. Once it is settled nothing changes it any more, whatever happens to the connection."""
+
+    __slots__ = ("_clock", "_finish", "record")
+
+    def __init__(self, record: Record, clock: Callable[[], float], finish: Callable[[Record], None]) -> None:
+        self.record = record
+        self._clock = clock
+        self._finish: Callable[[Record], None] | None = finish
+
+    def note(self, **changes: object) -> None:
+        """Know more of the exchange."""
+        if self._finish is not None:
+            self.record = replace(self.record, **changes)
+
+    def adopt(self, record: Record) -> None:
+        """Know what another account of the same exchange came to."""
+        if self._finish is not None:
+            self.record = record
+
+    def settle(self, **changes: object) -> None:
+        """Say that all is known, before the client knows its answer complete; only the first time counts."""
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            changes.setdefault("status", self.record.status or 500)  # Only an error of our own leaves none behind.
+            self.record = replace(self.record, ended=self._clock(), **changes)
+            finish(self.record)
