@@ -52,7 +52,7 @@ def hold_the_interpreter():
         pass
 
 # Each worker among several, too.
-from dragoman.gateway import serving, watchdog
+from dragoman.gateway.processes import supervisor as serving, watchdog
 unblocked = serving._unblocked
 
 def begun():
