@@ -19,7 +19,8 @@ from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.exchange import GONE, Exchange
+from dragoman.gateway.exchange.driver import Driver
+from dragoman.gateway.exchange.machine import GONE
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.paths import CHAT, MESSAGES, ApiPath, Kind, api_path_of
@@ -93,7 +94,7 @@ class App:
         try:
             if api_path.kind is Kind.CONVERSATION:
                 asked = ClientRequest(api_path=api_path, headers=request.headers, query=request.query, key=key)
-                await Exchange(service, asked, request, account).run(receive(request, service.settings.limits.body))
+                await Driver(service, asked, request, account).run(receive(request, service.settings.limits.body))
             else:
                 await self._aside(service, request, api_path, account, key)
         except asyncio.CancelledError:

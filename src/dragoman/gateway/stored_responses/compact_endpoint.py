@@ -8,7 +8,7 @@ from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, WireError
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.exchange import Exchange
+from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
@@ -55,7 +55,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
     # What is told comes of the summary, and only then it is settled.
     its_own = Account(account.record, service.clock, _unsettled)
     try:
-        await Exchange(service, client_request, detached, its_own).run(_known(asked))
+        await Driver(service, client_request, detached, its_own).run(_known(asked))
     finally:
         account.adopt(its_own.record)
     answer = detached.answer

@@ -12,10 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
-from dragoman.gateway.exchange import calls as asking
-from dragoman.gateway.exchange.calls import Calls
+from dragoman.gateway.exchange import attempt
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.driver import Driver
+from dragoman.gateway.exchange.steps import ReadWhole
 from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.http.flight import HeaderList
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
@@ -205,7 +209,7 @@ def test_a_large_request_is_changed_for_another_try_beside_the_loop(monkeypatch:
         threads.append(threading.current_thread().name)
         return codec.without_reasoning(body, ledger)
 
-    monkeypatch.setattr(asking, "codec_of", lambda name: replace(codec, without_reasoning=watched))
+    monkeypatch.setattr(attempt, "codec_of", lambda name: replace(codec, without_reasoning=watched))
     for system in ("short", "x" * INLINE):
         body = question(MESSAGES, MESSAGES, system=system) | REPLAYED[MESSAGES]
         with running([whole(REFUSALS[MESSAGES], 400), tells(MESSAGES)]) as house:
@@ -559,14 +563,16 @@ def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> N
     async def read(house: House) -> tuple[int, int]:
         service = house.app.service
         record = Record(id="req_1", dialect=CHAT, path="", started=service.clock(), time=0.0)
-        asking = Calls(service, service.account(record))
+        asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=[])
+        driver = Driver(service, asked, DetachedClient(), service.account(record))
+        driver._flight = Crumbs(count)
         tracemalloc.start()
         try:
-            body = await asking.read(Crumbs(count))
+            body = await driver._read_whole(ReadWhole())
             return len(body), tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-            asking.end()
+            driver._end()
 
     with running() as house:
         size, peak = house.run(read(house))

@@ -1,4 +1,4 @@
-"""Client reply: what goes back to the client over HTTP: whole answers, errors, and the headers of both.
+"""Replies: what goes back to the client over HTTP: whole answers, errors, and the headers of both.
 
 The provider's own error passes as it is on the relay and in the client's words elsewhere; in either case without its
 secrets (decision 14).
@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange import passed_headers
-from dragoman.gateway.exchange import reply_parts as replies
-from dragoman.gateway.exchange.calls import ErrorAnswer
-from dragoman.gateway.exchange.client import Client, ClientRequest
+from dragoman.gateway.exchange import passed_headers, reply_parts
+from dragoman.gateway.exchange.attempt import ErrorAnswer
+from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
@@ -31,42 +31,56 @@ from dragoman.translate import LossLine, translate_headers
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 
 
-class ClientReply:
-    """The client's side of one exchange. `question` is set once the request was understood."""
+class Reply(Struct, frozen=True):
+    """A whole reply, and what the record says of it."""
 
-    def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
+    status: int
+    headers: HeaderList
+    body: bytes
+    noted: dict[str, object]
+
+
+class Replies:
+    """The replies of one exchange. `prepared` is set once the request was written for a target."""
+
+    def __init__(self, service: Service, asked: ClientRequest, account: Account) -> None:
         self._service = service
         self._asked = asked
-        self._client = client
         self._account = account
         self.prepared: ProviderRequest | None = None
         self.full_report = (asked.header(b"x-dragoman-report") or b"").lower() == b"full"
 
-    def send(
+    def answer(
         self,
         prepared: ProviderRequest,
         provider_headers: HeaderList,
         kind: HeaderList,
         body: bytes,
         losses: Sequence[LossLine],
-    ) -> None:
-        """Send a whole body: an answer, or a stream that is known as a whole."""
+    ) -> Reply:
+        """A whole body: an answer, or a stream that is known as a whole."""
         noted = self._account.record.losses
         if losses and noted[-len(losses) :] != tuple(losses):
             noted = (*noted, *losses)
-        self._account.settle(status=200, first=self._service.clock(), losses=noted)
         if self.full_report and not prepared.relay:
             body = with_report(body, noted) if kind is not EVENT_STREAM else body + report_comment(noted)
-        self._client.respond(200, self.headers(prepared, provider_headers, kind), body)
+        headers = self.headers(prepared, provider_headers, kind, noted)
+        return Reply(200, headers, body, {"status": 200, "first": self._service.clock(), "losses": noted})
 
-    def headers(self, prepared: ProviderRequest, provider_headers: HeaderList, kind: HeaderList) -> HeaderList:
+    def headers(
+        self,
+        prepared: ProviderRequest,
+        provider_headers: HeaderList,
+        kind: HeaderList,
+        losses: Sequence[LossLine] | None = None,
+    ) -> HeaderList:
         """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
         record, target = self._account.record, prepared.target
         return [
             *kind,
-            replies.id_header(prepared.client, record.id),
-            replies.route_header(target.provider.name, target.shown, target.endpoint.protocol),
-            replies.losses_header(record.losses),
+            reply_parts.id_header(prepared.client, record.id),
+            reply_parts.route_header(target.provider.name, target.shown, target.endpoint.protocol),
+            reply_parts.losses_header(record.losses if losses is None else losses),
             *self._limits(prepared, provider_headers),
             *self._service.guard.greeting(self._asked),
         ]
@@ -80,25 +94,23 @@ class ClientReply:
         limits = passed_headers.limits_of(provider_headers, limits=own)
         if not limits:
             return []
-        return passed_headers.written(
-            translate_headers(limits, source=source, target=prepared.client, now=int(time.time()))
-        )
+        now = int(time.time())
+        return passed_headers.written(translate_headers(limits, source=source, target=prepared.client, now=now))
 
-    def refuse(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> None:
+    def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> Reply:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
         failure = self.failure_in(prepared, refusal)
         redactor = self._service.redactor(prepared.target.provider)
         # What is longer than is searched for secrets is told by its beginning.
         native = prepared.relay and len(refusal.body) <= redactor.longest and self._is_native(prepared, refusal.body)
         if not native or self._is_overflow_for_codex(prepared, failure):
-            self.fail(failure, refusal.headers)
-            return
-        self._account.settle(failure=failure.kind.value, status=refusal.status)
+            return self.failure(failure, refusal.headers)
         told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
         if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
             # No other key is left, and agents would try for minutes.
             told.append((b"x-should-retry", b"false"))
-        self._client.respond(refusal.status, told, redactor.clean(refusal.body))
+        noted: dict[str, object] = {"failure": failure.kind.value, "status": refusal.status}
+        return Reply(refusal.status, told, redactor.clean(refusal.body), noted)
 
     def _is_native(self, prepared: ProviderRequest, body: bytes) -> bool:
         """Whether an error may pass as it is; a cloud around a model has an envelope of its own, which nobody reads."""
@@ -107,6 +119,7 @@ class ClientReply:
         return is_envelope(body, prepared.client)
 
     def failure_in(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> Failure:
+        """What a provider's error says."""
         return self.blamed(codec_of(prepared.target.endpoint.protocol).decode_failure(refusal.status, refusal.body))
 
     def blamed(self, failure: Failure) -> Failure:
@@ -115,34 +128,27 @@ class ClientReply:
             return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
         return failure
 
-    def fail(self, failure: Failure, provider_headers: HeaderList, *, final: bool = False) -> None:
+    def failure(self, failure: Failure, provider_headers: HeaderList, *, final: bool = False) -> Reply:
         """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it.
 
         `final` says that to ask again would cost the same again.
         """
-        record, prepared = self._account.record, self.prepared
-        extra: HeaderList = []
+        record, prepared, protocol = self._account.record, self.prepared, self._asked.api_path.protocol
         if prepared is not None:
             redactor = self._service.redactor(prepared.target.provider)
             failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.longest]))
             extra = self.headers(prepared, redactor.clean_headers(_few(provider_headers)), [JSON])
+            if self._is_overflow_for_codex(prepared, failure):
+                noted: dict[str, object] = {"failure": failure.kind.value, "status": 200}
+                return Reply(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), noted)
         else:
-            extra = [
-                JSON,
-                replies.id_header(self._asked.api_path.protocol, record.id),
-                *self._service.guard.greeting(self._asked),
-            ]
-        if prepared is not None and self._is_overflow_for_codex(prepared, failure):
-            self._account.settle(failure=failure.kind.value, status=200)
-            self._client.respond(200, [*EVENT_STREAM, *extra[1:]], self._failed_stream(prepared, failure))
-            return
-        told = replies.told(failure, self._asked.api_path.protocol, record.id)
-        self._account.settle(failure=failure.kind.value, status=told.status)
+            extra = [JSON, reply_parts.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]
+        told = reply_parts.told(failure, protocol, record.id)
         said = {**told.headers, "x-should-retry": "false"} if final else told.headers
         own = passed_headers.written(said)
         # What the table says about trying again goes before what the provider said.
         kept = [pair for pair in extra if pair[0].decode("latin-1") not in said] if own else extra
-        self._client.respond(told.status, [*kept, *own], told.body)
+        return Reply(told.status, [*kept, *own], told.body, {"failure": failure.kind.value, "status": told.status})
 
     def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
         """Whether an overflow must be told in the stream.
@@ -154,7 +160,8 @@ class ClientReply:
             return False
         return (self._asked.header(b"originator") or b"").startswith(b"codex")
 
-    def _failed_stream(self, prepared: ProviderRequest, failure: Failure) -> bytes:
+    def failed_stream(self, prepared: ProviderRequest, failure: Failure) -> bytes:
+        """A stream that says nothing but its failure."""
         translator = StreamTranslator(
             source=prepared.target.endpoint.protocol,
             target=prepared.client,

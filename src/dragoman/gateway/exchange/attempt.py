@@ -1,0 +1,190 @@
+"""Attempt: what is done afresh for each target that a request is put to (decision 23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
+from dragoman.gateway.routes import Target
+from dragoman.http.flight import Flight, HeaderList, header
+from dragoman.model.failure import Failure
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.order import Unframer
+from dragoman.providers.rotation import Rotation
+from dragoman.providers.transport import transport_of
+from dragoman.rules.refused_reasoning import Remedy, remedy_for
+from dragoman.streaming import StreamTranslator
+from dragoman.translate import LossLine
+
+# Statuses that speak of the key that was used: another one may do better.
+_KEY_STATUSES = frozenset({401, 402, 403, 429})
+# Types of answers that no transport frames in its own way.
+_UNFRAMED = (b"application/json", b"text/event-stream")
+# No error says more than this; what is longer is told by its beginning.
+LONGEST_ERROR = 256 * 1024
+_COOLING = 60.0
+_LONGEST_COOLING = 3600.0
+
+
+class Lane(Enum):
+    """How an answer comes, which stays so when it goes on after a pause."""
+
+    UNKNOWN = "unknown"
+    # A stream for a client that asked for one, one for a client that did not, and a whole answer.
+    STREAM = "stream"
+    COLLECTED = "collected"
+    WHOLE = "whole"
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """A provider's answer that is an error."""
+
+    status: int
+    headers: HeaderList
+    body: bytes
+
+
+class Missed(Struct, frozen=True, kw_only=True):
+    """An attempt that failed before anything of an answer was said: `answer` is the provider's own error.
+
+    `final` says that to ask again would cost the same again.
+    """
+
+    failure: Failure
+    answer: ErrorAnswer | None = None
+    final: bool = False
+
+
+class Attempt:
+    """One target, and how far its answer has come."""
+
+    def __init__(self, target: Target, rotation: Rotation) -> None:
+        self.target = target
+        self._rotation = rotation
+        # The keys that were not tried yet, and the one that is used.
+        self._others = 0
+        self.key: str | None = None
+        self._prepared: ProviderRequest | None = None
+        # What was asked last, what was done about refusals of it, and what is told if nothing can be.
+        self.body = b""
+        self._tried: list[Remedy] = []
+        self.missed: Missed | None = None
+        # The head of the latest answer.
+        self.status = 0
+        self.headers: HeaderList = []
+        self.lane = Lane.UNKNOWN
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again with another answer, in place of one that nobody was told."""
+        self.lane = Lane.UNKNOWN
+        self._translator: StreamTranslator | None = None
+        self.feed: Callable[[bytes], bytes] = bytes
+        self.heartbeat = b""
+        self.unframer: Unframer | None = None
+        # Frames that the client was not told yet, and what was gathered for one that is told all at once.
+        self.held: list[bytes] = []
+        # How its stream failed, in the client's words.
+        self.error_form = b""
+        self.told: list[bytes] = []
+        self.size = 0
+        # A whole answer, those that paused before it, and what goes with it.
+        self.raw = b""
+        self.earlier: list[bytes] = []
+        self.losses: Sequence[LossLine] = ()
+
+    @property
+    def prepared(self) -> ProviderRequest:
+        """The request as the target gets it."""
+        assert self._prepared is not None
+        return self._prepared
+
+    @prepared.setter
+    def prepared(self, prepared: ProviderRequest) -> None:
+        self._prepared = prepared
+
+    @property
+    def translator(self) -> StreamTranslator:
+        """What translates its stream."""
+        assert self._translator is not None
+        return self._translator
+
+    @translator.setter
+    def translator(self, translator: StreamTranslator) -> None:
+        self._translator = translator
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is a stream to be told of."""
+        return self._translator is not None
+
+    # Keys.
+
+    def ask(self, body: bytes, *, anew: bool = True) -> None:
+        """Ask something: all keys may be tried, and all remedies unless it is one."""
+        self._others = self._rotation.count - 1
+        if anew:
+            self._tried.clear()
+        self.use_key(body)
+
+    def use_key(self, body: bytes) -> None:
+        """Take the key whose turn it is."""
+        self.body = body
+        self.key = self._rotation.next()
+
+    def has_another_key(self) -> bool:
+        """Whether the answer speaks of the key, and there is another one; the refused one is left alone for a while."""
+        if self.status not in _KEY_STATUSES or self.key is None or self._others <= 0:
+            return False
+        self._others -= 1
+        self._rotation.cool(self.key, _cooling(self.headers))
+        return True
+
+    # Remedies.
+
+    def remedy(self, failure: Failure) -> Remedy | None:
+        """What may get rid of a failure, where something may be lost by that."""
+        remedy = None if self.prepared.strict else remedy_for(failure, self.body)
+        return remedy if remedy is not None and self._tried.count(remedy) < remedy.tries else None
+
+    def relieved(self, remedy: Remedy) -> Callable[[], bytes | None]:
+        """What gives the last request without what was refused; None if that is not in it."""
+        self._tried.append(remedy)
+        body, prepared = self.body, self.prepared
+        return lambda: _relieved(remedy, body, prepared)
+
+
+def _relieved(remedy: Remedy, body: bytes, prepared: ProviderRequest) -> bytes | None:
+    codec, ledger = codec_of(prepared.target.endpoint.protocol), prepared.translated.ledger
+    if remedy is Remedy.CALLS:
+        return codec.prove_calls(body, ledger) if codec.prove_calls is not None else None
+    cut = codec.without_reasoning(body, ledger) if remedy is Remedy.SEALS else body
+    if cut is None or codec.settle_thinking is None:
+        return cut if cut is not body else None
+    demanded = remedy is Remedy.LOOP
+    settled = codec.settle_thinking(cut, abilities_at(prepared.target), ledger, demanded=demanded)
+    return settled if settled is not body else None
+
+
+def _cooling(headers: HeaderList) -> float:
+    """How long a key that was refused is left alone: as long as the provider says, else a minute."""
+    told = header(headers, b"retry-after") or b""
+    return min(float(told), _LONGEST_COOLING) if told.isdigit() else _COOLING
+
+
+def is_stream(flight: Flight) -> bool:
+    """Whether an answer is a stream that everybody reads."""
+    kind = header(flight.headers, b"content-type")
+    return kind is not None and kind.lower().startswith(b"text/event-stream")
+
+
+def unframer_of(prepared: ProviderRequest, flight: Flight) -> Unframer | None:
+    """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
+    transport = prepared.target.provider.transport
+    unframe = transport_of(transport).unframe if transport != "echo" and prepared.streams else None
+    if unframe is None or (header(flight.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
+        return None
+    return unframe()

@@ -1,0 +1,441 @@
+"""The driver of an exchange: it owns client, calls, timer and store, and does what the machine commands.
+
+One coroutine, that awaits what the machine waits for; pieces of a stream, the timer and the store call back into the
+machine in between. A piece of a flowing stream goes from the provider's read callback to one write without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import BadAnswer, ConfigError, DragomanError, TimedOut, Truncated, UpstreamError
+from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.client import Client, ClientRequest
+from dragoman.gateway.exchange.machine import Machine
+from dragoman.gateway.exchange.one_call import note_attempt
+from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.exchange.steps import (
+    Abort,
+    AwaitKept,
+    Begin,
+    Call,
+    Collect,
+    Done,
+    Due,
+    End,
+    Event,
+    Failed,
+    Follow,
+    Gone,
+    HangUp,
+    Hear,
+    Keep,
+    KeepWhole,
+    Kept,
+    Leave,
+    Limit,
+    Name,
+    ReadError,
+    ReadWhole,
+    Recall,
+    Reserve,
+    Respond,
+    Resume,
+    Settle,
+    Start,
+    Took,
+    Waiting,
+    Work,
+    Write,
+)
+from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.records.account import Account
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
+from dragoman.gateway.stored_responses.memory import Memory
+from dragoman.gateway.stored_responses.stored_state import unreadable
+from dragoman.gateway.value_limits import weigh_answer
+from dragoman.http.flight import Flight
+from dragoman.providers.order import Order, Unframer
+from dragoman.streaming import StreamTranslator
+from dragoman.wire.json import encode
+
+_TOO_LARGE = "the provider's answer is larger than the limit"
+
+
+class Begun(Struct, frozen=True):
+    """A request that was understood before, and how its answer is kept."""
+
+    prepared: ProviderRequest
+    kept_answer: KeptAnswer
+
+
+class _HungUp(Exception):
+    """Nothing more is wanted of the provider."""
+
+
+class Driver:
+    """Runs one exchange. Nothing here is held by what it holds once it has ended."""
+
+    def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
+        self._service = service
+        self._asked = asked
+        self._client = client
+        self._account = account
+        self._clock = service.clock
+        self._memory = Memory(service, asked.api_path)
+        self._machine = Machine(service, asked, account, self._memory)
+        self._limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
+        self._flight: Flight | None = None
+        self._hung_up = False
+        # The stream that is heard, how many bytes may still come of it, and whether they come at present.
+        self._translator: StreamTranslator | None = None
+        self._feed: Callable[[bytes], bytes] = bytes
+        self._unframer: Unframer | None = None
+        self._room: int | None = None
+        self._pumping = False
+        # Who writes the answer down, and what.
+        self._keeper: asyncio.Future[None] | None = None
+        self._frames = b""
+
+    async def run(self, said: Awaitable[bytes] | Begun) -> None:
+        """Serve a request, whose body is still to come or which was begun before."""
+        try:
+            event = await self._first(said)
+            while (command := self._step(event)) is not None:
+                event = await self._outcome(_WAITS[type(command)](self, command))
+        except asyncio.CancelledError:
+            self._keep_at_last()
+            self._step(Gone(self._service.draining))
+            raise
+        finally:
+            self._end()
+
+    async def _first(self, said: Awaitable[bytes] | Begun) -> Event:
+        if isinstance(said, Begun):
+            self._memory.kept_answer = said.kept_answer
+            return Resume(said.prepared)
+        outcome = await self._outcome(said)
+        return Begin(outcome.value) if isinstance(outcome, Done) and isinstance(outcome.value, bytes) else outcome
+
+    async def _outcome(self, waiting: Awaitable[object]) -> Done | Failed:
+        """What became of something that was waited for; an error is a value, without the frames that hold it."""
+        try:
+            return Done(await waiting)
+        except _HungUp:
+            return Done()
+        except ConfigError as error:
+            self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
+            return Failed(UpstreamError("the provider is not configured completely"))
+        except DragomanError as error:
+            return Failed(error.with_traceback(None), isinstance(error, TimedOut) and self._client.paused)
+        except sqlite3.Error as error:
+            return Failed(unreadable(error, self._service.log))
+
+    def _step(self, event: Event) -> Waiting | None:
+        """Let the machine move, and do what it commands; give what is to be waited for."""
+        waiting: Waiting | None = None
+        for command in self._machine.handle(event):
+            act = _ACTS.get(type(command))
+            if act is not None:
+                act(self, command)
+            else:
+                waiting = command  # type: ignore[assignment]  # what is not done at once is waited for
+        return waiting
+
+    def _end(self) -> None:
+        """End whatever is still under way, and let go of everything."""
+        self._limits.stop()
+        self._limits.alive = None
+        self._client.on_pause = self._client.on_resume = None
+        if self._flight is not None:
+            self._flight.close()
+        self._memory.end()
+
+    # Before the provider.
+
+    def _work(self, command: Work) -> Awaitable[object]:
+        return beside_loop(command.work, command.size, paid=command.paid)
+
+    def _recall(self, command: Recall) -> Awaitable[object]:
+        return self._memory.recall(self._asked.key, command.body, command.looked, command.target)
+
+    def _reserve(self, command: Reserve) -> Awaitable[object]:
+        return self._memory.begin(self._asked.key, command.prepared)
+
+    async def _leave(self, command: Leave) -> bytes:
+        """Let the response run in the background, as an exchange of its own."""
+        service, kept_answer = self._service, self._memory.kept_answer
+        assert kept_answer is not None
+        detached, record = DetachedClient(), self._account.record
+        its_own = service.account(
+            replace(record, id=service.new_id(), started=service.clock(), time=time.time(), losses=())
+        )
+        other = Driver(service, replace(self._asked, query=""), detached, its_own)
+        begun = Begun(command.prepared, kept_answer)
+
+        async def run() -> None:
+            try:
+                await other.run(begun)
+            finally:
+                its_own.settle()
+
+        return encode(await self._memory.leave(command.prepared, detached, run))
+
+    def _follow(self, command: Follow) -> Awaitable[object]:
+        return self._memory.follow(self._asked, self._client, self._account, command.headers)
+
+    # The provider.
+
+    async def _call(self, command: Call) -> Flight:
+        if self._flight is not None:
+            self._flight.close()
+        prepared, service = command.prepared, self._service
+        target = prepared.target
+        self._flight = flight = await service.open(
+            Order(
+                provider=target.provider,
+                endpoint=target.endpoint,
+                model=target.model,
+                stream=prepared.streams,
+                body=command.body,
+                headers=prepared.headers,
+                key=command.key,
+                query=prepared.query,
+            )
+        )
+        self._limits.follow(flight)
+        started = self._clock()
+        try:
+            await flight.head()
+        finally:
+            note_attempt(service, self._account, target, flight, started)
+        return flight
+
+    async def _read_error(self, _: ReadError) -> bytes:
+        """As much of an error's body as is looked at; one that goes on is broken off, and its connection with it."""
+        limits, clock, read = self._limits, self._clock, bytearray()
+
+        def take(piece: bytes) -> None:
+            limits.heard = clock()
+            read.extend(piece)
+            if len(read) > LONGEST_ERROR:
+                raise _HungUp
+
+        limits.hearing()
+        with suppress(_HungUp):
+            await self._called().pump(take)
+        return bytes(read[:LONGEST_ERROR])
+
+    async def _read_whole(self, _: ReadWhole) -> bytes:
+        """The whole body of an answer, within the limits of time, size and weight."""
+        # One buffer, because pieces of two bytes each would take thirty times their size.
+        read = bytearray()
+        await self._gather(read.extend, 0)
+        body = bytes(read)
+        del read
+        await beside_loop(partial(weigh_answer, body), len(body), paid=True)
+        return body
+
+    async def _collect(self, command: Collect) -> int:
+        """Read a stream to its end, which nobody is told before; give how much has come so far."""
+        translator, unframer, told, size = command.translator, command.unframer, command.told, command.size
+        limits = self._limits
+
+        def take(chunk: bytes) -> None:
+            nonlocal size
+            size += len(chunk)
+            if translator.finished:
+                return
+            told.append(translator.feed(unframer.feed(chunk) if unframer is not None else chunk))
+            if translator.cut_short or translator.failure is not None:
+                raise _HungUp
+            if translator.finished:
+                limits.ending()
+
+        # Whether the story of a cut stream was complete is the translator's to say (S10).
+        with suppress(Truncated, Overstayed, _HungUp):
+            await self._gather(take, size)
+            told.append(translator.call_ended())
+        return size
+
+    async def _gather(self, take: Callable[[bytes], None], so_far: int) -> None:
+        """Hand on an answer that somebody gathers, within the limits of time and size."""
+        limit = self._service.settings.limits.answer
+        limits, clock, size = self._limits, self._clock, so_far
+
+        def measure(piece: bytes) -> None:
+            nonlocal size
+            limits.heard = clock()
+            size += len(piece)
+            if size > limit:
+                raise BadAnswer(_TOO_LARGE)
+            take(piece)
+
+        limits.hearing()
+        await self._called().pump(measure)
+
+    def _called(self) -> Flight:
+        assert self._flight is not None
+        return self._flight
+
+    # Streams.
+
+    async def _hear(self, command: Hear) -> None:
+        client, flight, translator = self._client, self._called(), command.translator
+        if translator is not self._translator:
+            # What is only passed on is nowhere gathered.
+            relay = command.relay
+            self._translator, self._room = translator, None if relay else self._service.settings.limits.answer
+        self._feed, self._unframer = command.feed, command.unframer
+        client.on_pause, client.on_resume = flight.pause, flight.resume
+        if client.paused:
+            flight.pause()
+        self._limits.alive = self._keep_alive
+        self._limits.hearing()
+        self._pumping, self._hung_up = True, False
+        try:
+            await flight.pump(self._take)
+            if self._unframer is not None:
+                self._took(self._feed(self._measured(self._unframer.close())), self._clock())
+            told = translator.call_ended()
+            if told:
+                self._took(told, self._clock())
+        finally:
+            self._pumping = False
+            client.on_pause = client.on_resume = None
+
+    def _take(self, chunk: bytes) -> None:
+        """Take what the provider sent, from the reading callback."""
+        now = self._limits.heard = self._clock()
+        if self._unframer is not None:
+            chunk = self._unframer.feed(chunk)
+        if self._room is not None:
+            chunk = self._measured(chunk)
+        out = self._feed(chunk)
+        if self._machine.flowing and not self._translator.finished:  # type: ignore[union-attr]  # what is fed is heard
+            if out:
+                self._limits.told = now
+                self._client.write(out)
+        else:
+            self._took(out, now)
+
+    def _measured(self, chunk: bytes) -> bytes:
+        if self._room is not None:
+            self._room -= len(chunk)
+            if self._room < 0:
+                raise BadAnswer(_TOO_LARGE)
+        return chunk
+
+    def _took(self, out: bytes, now: float) -> None:
+        self._step(Took(out, now))
+        if self._hung_up:
+            raise _HungUp
+
+    def _keep_alive(self) -> None:
+        self._step(Due(self._clock()))
+
+    # The store.
+
+    def _name(self, command: Name) -> Awaitable[object]:
+        return self._memory.named(command.body)
+
+    def _keep_whole(self, command: KeepWhole) -> Awaitable[object]:
+        return self._memory.keep(command.prepared, command.body)
+
+    def _keep(self, command: Keep) -> None:
+        if self._memory.keep_now(command.frames, at_last=command.at_last):
+            if not command.at_last:
+                self._step(Kept())
+        elif not command.at_last:
+            self._frames = command.frames
+            self._keeper = asyncio.ensure_future(self._memory.settle(command.frames))
+            self._keeper.add_done_callback(self._was_kept)
+
+    def _was_kept(self, keeper: asyncio.Future[None]) -> None:
+        if keeper is not self._keeper:
+            return
+        self._keeper = None
+        error = keeper.exception()
+        if isinstance(error, DragomanError):
+            self._step(Kept(error.with_traceback(None)))
+        elif error is None:
+            self._step(Kept())
+
+    async def _await_kept(self, _: AwaitKept) -> None:
+        self._limits.settling()
+        if self._keeper is not None:
+            await asyncio.wait((self._keeper,))
+
+    def _keep_at_last(self) -> None:
+        """Try once more to keep what nobody waits for any more."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            if self._memory.keep_now(self._frames, at_last=True):
+                self._step(Kept())
+
+    # At once.
+
+    def _settle(self, command: Settle) -> None:
+        self._account.settle(**command.changes)
+
+    def _respond(self, command: Respond) -> None:
+        self._client.respond(command.status, command.headers, command.body)
+
+    def _start(self, command: Start) -> None:
+        self._client.start(200, command.headers)
+
+    def _write(self, command: Write) -> None:
+        self._limits.told = self._clock()
+        self._client.write(command.data)
+
+    def _end_reply(self, _: End) -> None:
+        self._client.end()
+
+    def _abort(self, _: Abort) -> None:
+        self._client.abort()
+
+    def _hang_up(self, _: HangUp) -> None:
+        self._hung_up = True
+
+    def _limit(self, _: Limit) -> None:
+        self._limits.ending()
+
+
+_WAITS: dict[type, Callable[..., Awaitable[object]]] = {
+    Work: Driver._work,
+    Recall: Driver._recall,
+    Reserve: Driver._reserve,
+    Leave: Driver._leave,
+    Follow: Driver._follow,
+    Call: Driver._call,
+    ReadError: Driver._read_error,
+    ReadWhole: Driver._read_whole,
+    Collect: Driver._collect,
+    Hear: Driver._hear,
+    Name: Driver._name,
+    KeepWhole: Driver._keep_whole,
+    AwaitKept: Driver._await_kept,
+}
+_ACTS: dict[type, Callable[..., None]] = {
+    Keep: Driver._keep,
+    Settle: Driver._settle,
+    Respond: Driver._respond,
+    Start: Driver._start,
+    Write: Driver._write,
+    End: Driver._end_reply,
+    Abort: Driver._abort,
+    HangUp: Driver._hang_up,
+    Limit: Driver._limit,
+}
