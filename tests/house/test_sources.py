@@ -23,6 +23,7 @@ PLAIN = {
     "protocols/openai_responses/shapes.py",
     "http/flight.py",
     "providers/provider.py",
+    "gateway/exchange/states.py",
     "gateway/exchange/steps.py",
     "gateway/records/record.py",
     "__main__.py",

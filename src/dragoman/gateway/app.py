@@ -20,7 +20,7 @@ from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.machine import GONE
+from dragoman.gateway.exchange.moves import GONE
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.paths import CHAT, MESSAGES, ApiPath, Kind, api_path_of

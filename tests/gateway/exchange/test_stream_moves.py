@@ -12,6 +12,9 @@ import pytest
 
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.gateway.exchange import time_limits as watch
+from dragoman.gateway.exchange.states import Told
+from dragoman.gateway.exchange.steps import Begin, Due, Start, Write
+from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -602,3 +605,21 @@ def test_a_client_that_stops_reading_is_cut_off_without_another_word(client: str
         assert not heard.endswith(b"0\r\n\r\n")
         (line,) = log_lines(house)
         assert line["failure"] == "timeout"
+
+
+def test_a_keep_alive_commits_the_status_and_nothing_that_is_held() -> None:
+    def story(house: House) -> None:
+        play = Played(house)
+        play.until_called(Begin(BODY))
+        hear = play.hear()
+        assert play.take(hear, OPENING) is None
+        play.say(Due(15.0))
+        assert kinds(play.said) == [Start, Write]
+        assert play.told() is Told.STATUS
+        play.take(hear, CONTENT)
+        first, second = play.said
+        assert isinstance(first, Write) and b'"role":"assistant"' in first.data
+        assert isinstance(second, Write) and b"Hi" in second.data
+        assert play.told() is Told.CONTENT and play.machine.flowing
+
+    played_by(story)

@@ -1,0 +1,235 @@
+"""What all moves of an exchange share, and those by which it fails."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from dragoman.errors import DragomanError
+from dragoman.gateway.exchange import reply_parts
+from dragoman.gateway.exchange.attempt import (
+    Attempt,
+    Missed,
+)
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.replies import Replies, Reply
+from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.steps import (
+    Abort,
+    Command,
+    End,
+    Event,
+    Failed,
+    Gone,
+    HangUp,
+    Keep,
+    Respond,
+    Settle,
+    Waiting,
+    Write,
+)
+from dragoman.gateway.records.account import Account
+from dragoman.gateway.routes import Target
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.memory import Look, Memory
+from dragoman.gateway.stored_responses.store_retries import NotKept
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.protocols.registry import codec_of
+from dragoman.rules.pauses import RESUMES
+from dragoman.streaming import StreamTranslator
+from dragoman.translate import translate_failure
+
+EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's answer was empty")
+_SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
+# What is told of a client that went away; nobody receives it.
+GONE = 499
+
+
+class Moves(ABC):
+    """What all moves share. `flowing` is whether pieces of the stream go straight to the client."""
+
+    def __init__(self, service: Service, asked: ClientRequest, account: Account, memory: Memory) -> None:
+        self._service = service
+        self._asked = asked
+        self._account = account
+        self._memory = memory
+        self._replies = Replies(service, asked, account)
+        self._out: list[Command] = []
+        self._body = b""
+        self._looked: Look | None = None
+        self._targets: Iterator[Target] = iter(())
+        self._attempt: Attempt | None = None
+        self.state = State.FRESH
+        self.told = Told.NOTHING
+        self.flowing = False
+
+    @abstractmethod
+    def _try_next(self) -> bool:
+        """Ask the next target, if there is one."""
+
+    @abstractmethod
+    def _relieve(self, missed: Missed, failure: Failure) -> None:
+        """Ask without what was refused, if that is what a failure says; else it has failed."""
+
+    @property
+    def attempt(self) -> Attempt:
+        """The present target."""
+        assert self._attempt is not None
+        return self._attempt
+
+    def _do(self, *commands: Command) -> None:
+        self._out += commands
+
+    def _wait(self, state: State, command: Waiting) -> None:
+        self.state = state
+        self._out.append(command)
+
+    # Ends that are none.
+
+    def _unsaid(self, failure: Failure, *, heard: bool = False) -> None:
+        """An answer failed before the client was told anything of it.
+
+        `heard` says that there was content before the failure, which therefore is no refusal of the request.
+        """
+        self._note_translator()
+        missed = Missed(failure=self._replies.blamed(failure))
+        if heard or self.told is Told.CONTENT:
+            self._miss(missed)
+        else:
+            self._relieve(missed, failure)
+
+    def _failed(self, event: Failed) -> None:
+        if event.stalled and self.told in (Told.STATUS, Told.CONTENT):
+            # It was the client that stood still, and it would not read an error either.
+            self._note_translator()
+            failure = reply_parts.failure_of(event.error)
+            self._do(Settle({"failure": failure.kind.value if failure is not None else ""}), Abort())
+            self._over()
+        else:
+            self._fail(event.error)
+
+    def _fail(self, error: DragomanError) -> None:
+        """Something broke."""
+        failure = reply_parts.failure_of(error)
+        if failure is None:
+            if self.told is Told.NOTHING:
+                # The client's own words could not be translated: the library says where.
+                failure = translate_failure(error, target=self._asked.api_path.protocol).failure
+            else:
+                failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
+        self._miss(Missed(failure=failure or EMPTY, final=isinstance(error, NotKept)))
+
+    def _miss(self, missed: Missed) -> None:
+        """An attempt has failed: the next target may do better, unless the client has heard something of an answer."""
+        if self.told is Told.CONTENT or not self._try_next():
+            self._tell_failure(missed)
+
+    def _tell_failure(self, missed: Missed) -> None:
+        attempt = self._attempt
+        headers = attempt.headers if attempt is not None else []
+        if self.told is Told.NOTHING:
+            if missed.answer is not None:
+                self._note_losses()
+                self._respond(self._replies.refusal(self.attempt.prepared, missed.answer))
+            else:
+                self._respond(self._replies.failure(missed.failure, headers, final=missed.final))
+        elif self.told is not Told.ALL:
+            self._break_off(missed.failure)
+        self._over()
+
+    def _break_off(self, failure: Failure) -> None:
+        """End the client's stream in its own error form."""
+        attempt = self.attempt
+        if self.state in (State.SETTLING, State.STORING):
+            # The translator has told the end, which nobody has heard.
+            held, out = b"", self._memory.lost(b"".join(attempt.held), failure)
+        elif attempt.is_heard:
+            held, out = b"".join(attempt.held), attempt.error_form or attempt.translator.fail(failure)
+            failure = attempt.translator.failure or failure
+            if self._memory.kept_answer is not None and self.told is Told.CONTENT:
+                self._do(Keep(out, at_last=True))
+        else:
+            held, out = b"", self._replies.failed_stream(attempt.prepared, failure)
+        self._note_translator()
+        self._do(Settle({"failure": failure.kind.value}))
+        self._write(held)
+        self._write(self._clean(out))
+        self.told = Told.ALL
+        self._do(End())
+
+    def _gone(self, event: Gone) -> None:
+        """The client went away, or the gateway is stopping under it."""
+        self._note_translator()
+        status = self._account.record.status
+        if not event.stopping:
+            self._do(Settle({"status": status or GONE, "failure": "cancelled"}))
+        elif self.told is Told.NOTHING:
+            failure = reply_parts.failure_of(NotKept()) if self._memory.gave_up else None
+            headers = self._attempt.headers if self._attempt is not None else []
+            reply = self._replies.failure(failure or _SHUTTING_DOWN, headers, final=failure is not None)
+            self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}))
+        elif self.told is not Told.ALL:
+            self._do(Settle({"failure": "shutdown"}))
+            self._break_off(_SHUTTING_DOWN)
+        self._over()
+
+    def _nothing(self, _: Event) -> None:
+        """Nothing comes of it."""
+        return
+
+    # What several of them do.
+
+    def _respond(self, reply: Reply) -> None:
+        if self.told is Told.NOTHING:
+            self._do(Settle(reply.noted), Respond(reply.status, reply.headers, reply.body))
+        else:
+            # The status is out, and this is a stream that came as a whole.
+            self._do(Settle({**reply.noted, "status": 200}), Write(reply.body), End())
+        self.told = Told.ALL
+
+    def _translator(self, *, collect: bool) -> StreamTranslator:
+        prepared = self.attempt.prepared
+        return StreamTranslator(
+            source=prepared.target.endpoint.protocol,
+            target=prepared.client,
+            request=prepared.translated,
+            mint=self._service.mint,
+            collect=collect,
+            limit=self._service.settings.limits.event,
+            resumes=RESUMES,
+        )
+
+    def _changed(self) -> Callable[[bytes], bytes] | None:
+        """What must be done to the frames of a relayed stream, if anything must."""
+        prepared = self.attempt.prepared
+        if prepared.metered:
+            return codec_of(prepared.client).withhold_usage
+        kept_answer = self._memory.kept_answer
+        return kept_answer.named if kept_answer is not None and prepared.relay else None
+
+    def _note_losses(self) -> None:
+        translated = self.attempt.prepared.translated
+        if len(translated.ledger):
+            self._account.note(losses=translated.losses)
+
+    def _note_translator(self) -> None:
+        """Keep what a stream told beside its text."""
+        if self._attempt is not None and self._attempt.is_heard:
+            self._account.note(**self._heard())
+
+    def _heard(self) -> dict[str, object]:
+        translator, translated = self.attempt.translator, self.attempt.prepared.translated
+        return {"usage": translator.usage, "losses": (*translated.losses, *translator.losses)}
+
+    def _clean(self, out: bytes) -> bytes:
+        return self._service.redactor(self.attempt.target.provider).clean(out)
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._do(Write(data))
+
+    def _over(self) -> None:
+        self.state = State.OVER
+        self._do(HangUp())

@@ -1,0 +1,215 @@
+"""Moves of an exchange up to an answer: what the client wants, targets, calls, remedies, pauses."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import partial
+
+from dragoman.errors import BadAnswer
+from dragoman.gateway.exchange.attempt import (
+    Attempt,
+    ErrorAnswer,
+    Lane,
+    Missed,
+    is_stream,
+    unframer_of,
+)
+from dragoman.gateway.exchange.moves import Moves
+from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
+from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
+from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.steps import (
+    Begin,
+    Call,
+    Done,
+    Follow,
+    Leave,
+    ReadError,
+    Recall,
+    Reserve,
+    Resume,
+    Work,
+)
+from dragoman.gateway.routes import Target
+from dragoman.gateway.stored_responses.memory import Look, look
+from dragoman.gateway.stored_responses.recall import Found
+from dragoman.gateway.stored_responses.stored_state import owner_of
+from dragoman.http.flight import Flight
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.registry import codec_of
+
+
+class RequestMoves(Moves):
+    """A request on its way to a target, until that answers."""
+
+    @abstractmethod
+    def _hear(self, *, comes_whole: bool) -> None:
+        """Hear an answer whose head is there; `comes_whole` by its content type."""
+
+    # What the client wants.
+
+    def _begin(self, event: Begin) -> None:
+        self._body = event.body
+        self._wait(State.READING, Work(partial(look, event.body, self._asked.api_path), len(event.body)))
+
+    def _read(self, event: Done) -> None:
+        assert isinstance(event.value, Look)
+        self._looked = event.value
+        self._account.note(asked=event.value.model, stream=bytes(event.value.outline.stream) == b"true")
+        # One, for now.
+        self._targets = iter((self._service.routes.target(event.value.model, self._asked.api_path.protocol),))
+        self._try_next()
+
+    def _resume(self, event: Resume) -> None:
+        self._attempt = self._begun(event.prepared.target)
+        self._attempt.prepared = self._replies.prepared = event.prepared
+        self._ask(event.prepared.translated.body)
+
+    # The request, as one target gets it.
+
+    def _try_next(self) -> bool:
+        """Ask the next target, if there is one."""
+        target = next(self._targets, None)
+        if target is None or self._looked is None:
+            return False
+        target = able(target, self._looked.outline)
+        self._attempt = self._begun(target)
+        self._account.note(
+            provider=target.provider.name, model=target.shown, served=target.endpoint.protocol, failure=""
+        )
+        self._wait(State.RECALLING, Recall(self._body, self._looked, target))
+        return True
+
+    def _begun(self, target: Target) -> Attempt:
+        return Attempt(target, self._service.rotation(target.provider))
+
+    def _recalled(self, event: Done) -> None:
+        found, looked, target = event.value, self._looked, self.attempt.target
+        assert looked is not None and (found is None or isinstance(found, Found))
+        key, server = self._asked.key, self._service.settings.server
+        strict = server.strict or target.strict or (key is not None and key.strict) or asks_strictness(self._asked)
+        preparing = partial(
+            self._memory.prepare,
+            self._asked,
+            self._body,
+            looked,
+            found,
+            target,
+            renamed=target.model != looked.model,
+            strict=strict,
+            owner=owner_of(key),
+        )
+        size = len(self._body)
+        self._wait(State.PREPARING, Work(preparing, size if found is None else size + found.size))
+
+    def _prepared(self, event: Done) -> None:
+        assert isinstance(event.value, ProviderRequest)
+        self._replies.prepared = self.attempt.prepared = event.value
+        self._wait(State.RESERVING, Reserve(self.attempt.prepared))
+
+    def _reserved(self, event: Done) -> None:
+        prepared = event.value
+        assert isinstance(prepared, ProviderRequest)
+        self._replies.prepared = self.attempt.prepared = prepared
+        if self._memory.in_background:
+            self._account.note(losses=prepared.translated.losses)
+            self._wait(State.LEAVING, Leave(prepared))
+        else:
+            self._ask(prepared.translated.body)
+
+    def _left(self, event: Done) -> None:
+        """The client is told how the response begins, or follows its stream."""
+        prepared = self.attempt.prepared
+        assert isinstance(event.value, bytes)
+        if prepared.stream:
+            # From here on whoever follows it tells.
+            self.told = Told.ALL
+            self._wait(State.FOLLOWING, Follow(self._replies.headers(prepared, [], EVENT_STREAM)))
+        else:
+            self._respond(self._replies.answer(prepared, [], [JSON], event.value, prepared.translated.losses))
+            self._over()
+
+    def _followed(self, _: Done) -> None:
+        self._over()
+
+    # Calls.
+
+    def _ask(self, body: bytes) -> None:
+        self.attempt.ask(body)
+        self._call()
+
+    def _call(self) -> None:
+        attempt = self.attempt
+        self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key))
+
+    def _called(self, event: Done) -> None:
+        flight: Flight = event.value  # type: ignore[assignment]  # as the driver gives it
+        attempt = self.attempt
+        attempt.status, attempt.headers = flight.status, flight.headers
+        if attempt.status >= 300:
+            self._wait(State.REFUSED, ReadError())
+            return
+        if attempt.lane is Lane.UNKNOWN:
+            self._note_losses()
+        attempt.unframer = unframer_of(attempt.prepared, flight)
+        self._hear(comes_whole=attempt.unframer is None and not is_stream(flight))
+
+    def _refused(self, event: Done) -> None:
+        attempt = self.attempt
+        assert isinstance(event.value, bytes)
+        if attempt.status < 400:
+            raise BadAnswer("the provider answered with a redirect, which is not followed")
+        if attempt.status > 599:
+            raise BadAnswer(f"the provider answered with the status {attempt.status}, which means nothing")
+        if attempt.has_another_key():
+            attempt.use_key(attempt.body)
+            self._call()
+            return
+        answer = ErrorAnswer(attempt.status, attempt.headers, event.value)
+        failure = codec_of(attempt.target.endpoint.protocol).decode_failure(answer.status, answer.body)
+        # What goes on after a pause is no answer of its own, and is told in the client's words.
+        own = answer if attempt.lane is Lane.UNKNOWN else None
+        missed = Missed(failure=failure if own is not None else self._replies.blamed(failure), answer=own)
+        self._relieve(missed, failure)
+
+    def _relieve(self, missed: Missed, failure: Failure) -> None:
+        """Ask without what was refused, if that is what a failure says; else it has failed."""
+        attempt = self.attempt
+        remedy = attempt.remedy(failure)
+        if remedy is None:
+            self._miss(missed)
+            return
+        attempt.missed = missed
+        self._wait(State.RELIEVING, Work(attempt.relieved(remedy), len(attempt.body), paid=True))
+
+    def _relieved(self, event: Done) -> None:
+        attempt, body = self.attempt, event.value
+        assert attempt.missed is not None
+        if not isinstance(body, bytes):
+            self._miss(attempt.missed)
+        elif attempt.status >= 400:
+            attempt.use_key(body)
+            self._call()
+        else:
+            # An error in spite of its status, of which nobody has heard.
+            attempt.forget()
+            self._account.note(failure="")
+            self._memory.anew()
+            attempt.ask(body, anew=False)
+            self._call()
+
+    # Pauses.
+
+    def _go_on(self, blocks: tuple[JsonObject, ...]) -> None:
+        """Ask a provider that paused to go on from what it said (mapping.md §13)."""
+        attempt = self.attempt
+        codec = codec_of(attempt.target.endpoint.protocol)
+        if codec.resume_request is None:
+            raise BadAnswer("the provider paused in a protocol that knows no pauses")
+        body = attempt.prepared.translated.body
+        self._wait(State.RESUMING, Work(partial(codec.resume_request, body, blocks), len(body), paid=True))
+
+    def _resumed(self, event: Done) -> None:
+        assert isinstance(event.value, bytes)
+        self._ask(event.value)

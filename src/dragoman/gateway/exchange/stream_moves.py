@@ -1,0 +1,213 @@
+"""Moves of an exchange with a stream for a client that asked for one."""
+
+from __future__ import annotations
+
+from dragoman.errors import Truncated
+from dragoman.gateway.exchange.attempt import (
+    Lane,
+)
+from dragoman.gateway.exchange.moves import EMPTY
+from dragoman.gateway.exchange.reply_parts import EVENT_STREAM
+from dragoman.gateway.exchange.request_moves import RequestMoves
+from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.steps import (
+    AwaitKept,
+    Done,
+    Due,
+    End,
+    Event,
+    Failed,
+    HangUp,
+    Keep,
+    Kept,
+    Limit,
+    Settle,
+    Start,
+    Took,
+    Write,
+)
+from dragoman.gateway.exchange.time_limits import LimitPhase, Overstayed
+from dragoman.gateway.exchange.whole_answer import report_comment
+from dragoman.gateway.stored_responses.kept_answer import parted
+from dragoman.model.failure import Failure, FailureKind
+
+_NATIVE_FAILURE = b"response.failed"
+
+
+class StreamMoves(RequestMoves):
+    """A stream that is told as it comes; its last frames when what they hold is kept."""
+
+    def _took(self, event: Took) -> None:
+        """Everything but the plain flow: the first content, the end, failures."""
+        attempt, out = self.attempt, event.out
+        translator = attempt.translator
+        if (failure := translator.failure) is not None:
+            self._account.note(failure=failure.kind.value)
+            out = self._clean(out)
+            curable = not translator.answered and attempt.remedy(failure) is not None
+            if self.told is not Told.CONTENT and (curable or not self._is_native(failure, out)):
+                attempt.error_form = out
+                self.state = State.MISSED
+                self._do(HangUp())
+                return
+        if self.told is not Told.CONTENT:
+            if not translator.speaking:
+                if out:
+                    attempt.held.append(out)
+                return
+            self._commit(event.now)
+        if not translator.finished:
+            self._write(out)
+            return
+        self._end_with(out)
+        if translator.cut_short:
+            self._do(HangUp())
+        else:
+            self._do(Limit(LimitPhase.ENDING))
+
+    def _is_native(self, failure: Failure, out: bytes) -> bool:
+        """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
+        # Of bytes that nobody can read the translator makes such an answer too, which has no name of the provider's.
+        own = failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native)
+        return own and self.attempt.prepared.relay and _NATIVE_FAILURE in out
+
+    def _open(self) -> None:
+        """From here on the status is 200."""
+        if self.told is Told.NOTHING:
+            attempt = self.attempt
+            self.told = Told.STATUS
+            self._account.note(status=200)
+            self._do(Start(self._replies.headers(attempt.prepared, attempt.headers, EVENT_STREAM)))
+
+    def _commit(self, now: float) -> None:
+        """Tell the first content, behind what was held."""
+        attempt = self.attempt
+        self._open()
+        self.told = Told.CONTENT
+        self._account.note(first=now)
+        held, attempt.held = b"".join(attempt.held), []
+        self._write(held)
+
+    def _end_with(self, out: bytes) -> None:
+        """Tell the last frames, if what they hold need not be kept; else as soon as it is."""
+        if self._memory.kept_answer is None:
+            self._tell_end(out)
+            self.state = State.ENDING
+            if not self.attempt.prepared.relay:
+                # Nothing that still comes is for the client; only the provider's connection may end well.
+                self._finish()
+            return
+        # What says nothing of its end is no news that must be kept first; its error form needs a beginning, too.
+        said, last = parted(out)
+        self._write(said)
+        self.attempt.held = [last]
+        self.state = State.SETTLING
+        self._do(Keep(last))
+
+    def _tell_end(self, out: bytes) -> None:
+        """All is known before the client knows its answer complete."""
+        self._do(Settle(self._heard()))
+        self._write(out)
+        self.told = Told.ALL
+
+    def _ended(self, _: Done) -> None:
+        """The provider has ended its stream: its answer is complete, or paused."""
+        translator = self.attempt.translator
+        if translator.paused:
+            self._go_on(translator.resume or ())
+        else:
+            self._close()
+
+    def _broke(self, event: Failed) -> None:
+        """The provider's stream broke off; whether the story was complete is the translator's to say (S10)."""
+        paused = self.attempt.translator.paused
+        if isinstance(event.error, Truncated) and paused:
+            # A turn that paused has said all it had to say.
+            self._go_on(self.attempt.translator.resume or ())
+        elif isinstance(event.error, Truncated | Overstayed):
+            self._close()
+        else:
+            self._failed(event)
+
+    def _close(self) -> None:
+        attempt = self.attempt
+        out = self._last_frames()
+        failure = attempt.translator.failure
+        if failure is not None:
+            self._account.note(failure=failure.kind.value)
+            out = self._clean(out)
+        if self.told is not Told.CONTENT:
+            if failure is not None or (self.told is Told.NOTHING and not attempt.translator.speaking):
+                attempt.error_form = out
+                self._unsaid(failure or EMPTY, heard=attempt.translator.answered)
+                return
+            self._commit(self._service.clock())
+        self._end_with(out)
+        if self.state is State.SETTLING:
+            self._wait(State.STORING, AwaitKept())
+        else:
+            self._finish()
+            self._over()
+
+    def _last_frames(self) -> bytes:
+        out, changed = self.attempt.translator.close(), self._changed()
+        return out if changed is None else changed(out)
+
+    def _hold(self, event: Took) -> None:
+        """What comes behind the last frames belongs to them."""
+        self.attempt.held.append(event.out)
+
+    def _ended_settling(self, _: Event) -> None:
+        """That the provider ends, or breaks off, does no harm to an answer that is complete."""
+        self.attempt.held.append(self._last_frames())
+        self._wait(State.STORING, AwaitKept())
+
+    def _settled(self, event: Kept) -> None:
+        """The store has taken the answer while the provider has not ended."""
+        if not self._is_kept(event):
+            return
+        self.state = State.ENDING
+        if not self.attempt.prepared.relay:
+            self._finish()
+
+    def _stored(self, event: Kept) -> None:
+        if self._is_kept(event):
+            self._finish()
+            self._over()
+
+    def _is_kept(self, event: Kept) -> bool:
+        attempt = self.attempt
+        if event.error is not None:
+            self._fail(event.error)
+            return False
+        held, attempt.held = b"".join(attempt.held), []
+        self._tell_end(held)
+        return True
+
+    def _follow_up(self, event: Took) -> None:
+        """On the relay what comes behind the end is told."""
+        if self.attempt.prepared.relay:
+            self._write(event.out)
+
+    def _linger_ended(self, _: Event) -> None:
+        if self.attempt.prepared.relay:
+            self._write(self._last_frames())
+            self._finish()
+        self._over()
+
+    def _missed_ended(self, _: Event) -> None:
+        translator = self.attempt.translator
+        assert translator.failure is not None
+        self._unsaid(translator.failure, heard=translator.answered)
+
+    def _finish(self) -> None:
+        """End the client's stream, with the full ledger if it asked for that."""
+        if self._replies.full_report and not self.attempt.prepared.relay:
+            self._do(Write(report_comment(self._account.record.losses)))
+        self._do(End())
+
+    def _keep_alive(self, _: Due) -> None:
+        attempt = self._attempt
+        if attempt is not None and attempt.lane is Lane.STREAM and self.told is not Told.ALL:
+            self._open()
+            self._do(Write(attempt.heartbeat))

@@ -1,0 +1,183 @@
+"""Moves of an exchange with an answer that is told all at once: whole ones, and streams for a client without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dragoman.errors import BadAnswer, DragomanError
+from dragoman.gateway.exchange.attempt import (
+    LONGEST_ERROR,
+    ErrorAnswer,
+    Lane,
+    Missed,
+)
+from dragoman.gateway.exchange.moves import EMPTY
+from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
+from dragoman.gateway.exchange.request_moves import RequestMoves
+from dragoman.gateway.exchange.states import State
+from dragoman.gateway.exchange.steps import (
+    Done,
+    KeepWhole,
+    Name,
+    Work,
+)
+from dragoman.gateway.exchange.whole_answer import relayed_answer
+from dragoman.model.failure import Failure
+from dragoman.model.response import Usage
+from dragoman.protocols.registry import codec_of
+from dragoman.rules.pauses import RESUMES
+from dragoman.translate import TranslatedResponse, translate_response
+
+# How an event stream begins.
+_EVENTS = (b"data:", b"event:", b":")
+_TOO_LARGE = "the provider's answer is larger than the limit"
+_UNREADABLE = "the provider's answer could not be read"
+
+
+class WholeMoves(RequestMoves):
+    """An answer that is known as a whole before the client is told of it."""
+
+    def _gathered(self, event: Done) -> None:
+        attempt, raw = self.attempt, event.value
+        assert isinstance(raw, bytes)
+        attempt.raw = raw
+        if not raw.strip():
+            self._unsaid(EMPTY)
+        elif raw.lstrip().startswith(_EVENTS):
+            # A stream that its content type does not call one; whoever asks the provider directly can read it.
+            attempt.lane = Lane.COLLECTED
+            attempt.translator = self._translator(collect=not attempt.prepared.stream)
+            attempt.size = len(raw)
+            self._wait(State.FEEDING, Work(partial(attempt.translator.feed, raw), len(raw), paid=True))
+        elif attempt.prepared.relay and not attempt.prepared.stream:
+            judging = partial(relayed_answer, raw, codec_of(attempt.target.endpoint.protocol))
+            self._wait(State.JUDGING, Work(judging, len(raw), paid=True))
+        else:
+            self._translate()
+
+    def _judged(self, event: Done) -> None:
+        attempt = self.attempt
+        judged: tuple[Usage | None, Failure | None] = event.value  # type: ignore[assignment]  # as it gives them
+        usage, failure = judged
+        self._account.note(usage=usage)
+        if failure is None:
+            self._wait(State.NAMING, Name(attempt.raw))
+        elif len(attempt.raw) > LONGEST_ERROR or attempt.remedy(failure) is not None:
+            self._unsaid(failure)
+        else:
+            self._miss(Missed(failure=failure, answer=ErrorAnswer(failure.status, attempt.headers, attempt.raw)))
+
+    def _translate(self) -> None:
+        attempt = self.attempt
+        size = len(attempt.raw) + sum(map(len, attempt.earlier))
+        if size > self._service.settings.limits.answer:
+            raise BadAnswer(_TOO_LARGE)
+        translating = partial(
+            translate_response,
+            attempt.raw,
+            source=attempt.target.endpoint.protocol,
+            target=attempt.prepared.client,
+            request=attempt.prepared.translated,
+            stream=attempt.prepared.stream,
+            mint=self._service.mint,
+            earlier=attempt.earlier,
+        )
+        self._wait(State.TRANSLATING, Work(partial(_readable, translating), size, paid=True))
+
+    def _translated(self, event: Done) -> None:
+        attempt, answer = self.attempt, event.value
+        assert isinstance(answer, TranslatedResponse)
+        # A relayed pause is the client's own business.
+        if answer.resume is not None and not attempt.prepared.relay and len(attempt.earlier) < RESUMES:
+            attempt.earlier.append(attempt.raw)
+            self._go_on(answer.resume)
+            return
+        self._account.note(usage=answer.usage)
+        if answer.failure is not None:
+            self._unsaid(answer.failure)
+            return
+        attempt.losses = answer.losses
+        self._name_or_keep(answer.body)
+
+    def _name_or_keep(self, body: bytes) -> None:
+        if self.attempt.prepared.relay:
+            self._wait(State.NAMING, Name(body))
+        else:
+            self._keep(body)
+
+    def _named(self, event: Done) -> None:
+        assert isinstance(event.value, bytes)
+        self._keep(event.value)
+
+    def _keep(self, body: bytes) -> None:
+        self.attempt.raw = body
+        if self._memory.kept_answer is not None:
+            self._wait(State.KEEPING, KeepWhole(self.attempt.prepared, body))
+        else:
+            self._send()
+
+    def _was_kept(self, _: Done) -> None:
+        self._send()
+
+    def _send(self) -> None:
+        attempt = self.attempt
+        kind = EVENT_STREAM if attempt.prepared.stream else [JSON]
+        self._respond(self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses))
+        self._over()
+
+    # Streams for one answer.
+
+    def _fed(self, event: Done) -> None:
+        assert isinstance(event.value, bytes)
+        self.attempt.told.append(event.value)
+        self._conclude()
+
+    def _collected(self, event: Done) -> None:
+        assert isinstance(event.value, int)
+        self.attempt.size = event.value
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Tell at once a stream that was read to its end, or go on if that was a pause."""
+        attempt = self.attempt
+        if attempt.translator.paused:
+            self._go_on(attempt.translator.resume or ())
+        else:
+            closing = partial(_readable, attempt.translator.close)
+            self._wait(State.CLOSING, Work(closing, attempt.size, paid=True))
+
+    def _closed(self, event: Done) -> None:
+        attempt = self.attempt
+        assert isinstance(event.value, bytes)
+        body = b"".join(attempt.told) + event.value
+        self._note_translator()
+        attempt.losses = attempt.translator.losses
+        if (failure := attempt.translator.failure) is not None:
+            self._unsaid(failure, heard=attempt.translator.answered)
+            return
+        changed = self._changed()
+        if attempt.prepared.stream and changed is not None:
+            self._keep(changed(body))
+        else:
+            self._name_or_keep(body)
+
+    def _continued(self, event: Done) -> None:
+        assert isinstance(event.value, int)
+        self._wait(State.READING_ON, Work(self.attempt.translator.close, event.value, paid=True))
+
+    def _read_on(self, event: Done) -> None:
+        attempt = self.attempt
+        assert isinstance(event.value, bytes)
+        if attempt.is_heard and (failure := attempt.translator.failure) is not None:
+            self._unsaid(failure)
+            return
+        attempt.raw = event.value
+        self._translate()
+
+
+def _readable(work: Callable[[], object]) -> object:
+    try:
+        return work()
+    except DragomanError:
+        raise BadAnswer(_UNREADABLE) from None

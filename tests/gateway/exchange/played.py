@@ -1,0 +1,109 @@
+"""A machine whose commands are answered by a test, one by one: no sockets, no sleep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.machine import Machine
+from dragoman.gateway.exchange.states import State, Told
+from dragoman.gateway.exchange.steps import (
+    Call,
+    Command,
+    Done,
+    Event,
+    Hear,
+    Recall,
+    Reserve,
+    Took,
+    Work,
+)
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.stored_responses.memory import Memory
+from dragoman.http.flight import HeaderList
+from tests.gateway.harness import CHAT, PATHS, House, running
+
+
+class Head:
+    """The head of an answer."""
+
+    def __init__(self, status: int, kind: bytes) -> None:
+        self.status = status
+        self.headers: HeaderList = [(b"content-type", kind)]
+
+
+STREAM = Head(200, b"text/event-stream")
+BODY = b'{"model":"messages/served","stream":true,"messages":[{"role":"user","content":"Hello."}]}'
+OPENING = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant",'
+)
+OPENING += b'"model":"served","content":[],"stop_reason":null,"usage":{"input_tokens":3,"output_tokens":1}}}\n\n'
+CONTENT = b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text",'
+CONTENT += b'"text":""}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+CONTENT += b'"delta":{"type":"text_delta","text":"Hi"}}\n\n'
+
+
+class Played:
+    """A machine whose commands are answered here, one by one."""
+
+    def __init__(self, house: House, *others: str) -> None:
+        service = house.app.service
+        asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=[])
+        self.account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
+        self.machine = Machine(service, asked, self.account, Memory(service, asked.api_path))
+        self.said: list[Command] = []
+        self._house, self._others = house, others
+
+    def say(self, event: Event) -> Command:
+        """Let it move; give the last command."""
+        self.said = self.machine.handle(event)
+        return self.said[-1]
+
+    def until_called(self, event: Event) -> Call:
+        """Answer what is asked before a provider is."""
+        command = self.say(event)
+        while not isinstance(command, Call):
+            if isinstance(command, Work):
+                if self.machine.state is State.READING:
+                    looked = command.work()
+                    command = self.say(Done(looked))
+                    continue
+                command = self.say(Done(command.work()))
+            elif isinstance(command, Recall):
+                command = self.say(Done(None))
+            else:
+                assert isinstance(command, Reserve), command
+                command = self.say(Done(command.prepared))
+        return command
+
+    def more_targets(self) -> None:
+        """As routing will have it: the request may go to these, too."""
+        routes = self._house.app.service.routes
+        self.machine._targets = iter([routes.target(name, CHAT) for name in self._others])
+
+    def told(self) -> Told:
+        return self.machine.told
+
+    def hear(self) -> Hear:
+        command = self.say(Done(STREAM))
+        assert isinstance(command, Hear)
+        return command
+
+    def take(self, hear: Hear, chunk: bytes) -> Command | None:
+        self.said = self.machine.handle(Took(hear.feed(chunk), 1.0))
+        return self.said[-1] if self.said else None
+
+
+def played_by(story: Callable[[House], None]) -> None:
+    async def told(house: House) -> None:
+        await asyncio.sleep(0)
+        story(house)
+
+    with running() as house:
+        house.run(told(house))
+
+
+def kinds(said: list[Command]) -> list[type]:
+    return [type(command) for command in said]
