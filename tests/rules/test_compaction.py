@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.model.failure import Failure
-from dragoman.model.losses import Ledger
+from dragoman.model.features import Feature
+from dragoman.model.losses import Fate, Ledger
 from dragoman.model.parts import Compaction, Text, Thinking, ToolCall
 from dragoman.model.request import Message, Request, Role, Updates
 from dragoman.model.response import Response, Stop, StopReason
@@ -178,7 +179,27 @@ def test_the_request_for_a_summary_is_the_same_request_without_what_a_summary_ne
     asked = summarising(request, ledger)
     assert asked.messages[0] == said and len(asked.messages) == 2
     assert (asked.tools, asked.updates, asked.compacts, asked.compact_at) == ((), Updates(effort="low"), False, None)
-    assert len(ledger) == 1
+    places = [(loss.fate, loss.feature, loss.at) for loss in ledger.losses]
+    assert places == [
+        (Fate.APPROXIMATED, Feature.COMPACTION, "messages[1]"),
+        (Fate.DROPPED, Feature.COMPACTION, "tools"),
+        (Fate.DROPPED, Feature.CONTEXT_MANAGEMENT, "compact_at"),
+    ]
+
+
+@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize("choice", ["none", "required", {"type": "function", "name": "look"}])
+def test_what_a_summary_needs_not_is_in_the_ledger(provider: str, choice: object) -> None:
+    changed: Object = {"context_management": [{"type": "compaction", "compact_threshold": 5000}]}
+    losses = _translated(provider, {**ASKED, **changed, "tool_choice": choice}).losses
+    dropped = {(loss["feature"], loss["at"]) for loss in losses if loss["fate"] == "dropped"}
+    assert dropped >= {
+        ("compaction", "tools"),
+        ("tool_choice", "tool_choice"),
+        ("parallel_calls", "parallel_calls"),
+        ("output_schema", "output"),
+        ("context_management", "compact_at"),
+    }
 
 
 def test_only_what_was_said_aloud_is_the_summary() -> None:

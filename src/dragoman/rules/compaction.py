@@ -25,8 +25,7 @@ def summarising(request: Request, ledger: Ledger) -> Request:
     """The request that asks for a summary in place of one that asks for a compaction."""
     at = ("messages", len(request.messages) - 1)
     ledger.approximated(Feature.COMPACTION, at, "the model is asked for a summary, which stands for the conversation")
-    if request.output is not None:
-        ledger.dropped(Feature.OUTPUT_SCHEMA, ("output",), "a summary is written in words, whatever form was asked for")
+    _report_unneeded(request, ledger)
     ask = Message(role=Role.USER, parts=(Text(text=_ASK),))
     return replace(
         request,
@@ -40,6 +39,21 @@ def summarising(request: Request, ledger: Ledger) -> Request:
         compact_at=None,
         compacts=False,
     )
+
+
+def _report_unneeded(request: Request, ledger: Ledger) -> None:
+    """Note what a request for a summary does not say again, also what the conversation itself had changed."""
+    updates = request.updates
+    if request.output is not None or updates.output is not None:
+        ledger.dropped(Feature.OUTPUT_SCHEMA, ("output",), "a summary is written in words, whatever form was asked for")
+    if request.tools or updates.tools:
+        ledger.dropped(Feature.COMPACTION, ("tools",), "a summary is written without tools")
+    if request.tool_choice is not None:
+        ledger.dropped(Feature.TOOL_CHOICE, ("tool_choice",), "a summary is written without tools")
+    if request.parallel_calls is not None:
+        ledger.dropped(Feature.PARALLEL_CALLS, ("parallel_calls",), "a summary is written without tools")
+    if request.compact_at is not None:
+        ledger.dropped(Feature.CONTEXT_MANAGEMENT, ("compact_at",), "a summary is asked for once, now")
 
 
 def as_compaction(answer: Response) -> Response | Failure:
