@@ -72,7 +72,8 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
 
     `failed` says that it is an error, to be sent under `status` and with `headers`. `resume` is set when the provider
     only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again. `usage`
-    are the provider's counts, and `failure` is the error, where the answer was read.
+    are the provider's counts, `failure` is the error and `answer` what was said, where the answer was read: what a tap
+    of `StreamTranslator` is handed of a stream.
     """
 
     body: bytes
@@ -83,6 +84,7 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     resume: tuple[JsonObject, ...] | None = None
     usage: Usage | None = None
     failure: Failure | None = None
+    answer: Response | None = None
 
 
 def translate_request(
@@ -224,7 +226,7 @@ def translate_response(
     if strict and len(ledger):
         raise StrictError(ledger.losses)
     return TranslatedResponse(
-        body=written, losses=lines(ledger.losses), status=status, resume=resume, usage=answer.usage
+        body=written, losses=lines(ledger.losses), status=status, resume=resume, usage=answer.usage, answer=answer
     )
 
 

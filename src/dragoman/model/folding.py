@@ -101,6 +101,11 @@ class Fold:
         elif isinstance(event, Failed):
             self.failure = event.failure
 
+    def take(self, events: Iterable[Event]) -> None:
+        """Take several events."""
+        for event in events:
+            self(event)
+
     def response(self) -> Response:
         """The answer as far as it came."""
         return Response(

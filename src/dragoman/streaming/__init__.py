@@ -1,6 +1,7 @@
 """StreamTranslator: a provider's stream, cut anywhere, as what its client expects.
 
-`source` is the provider's side, `lanes` and `relay` are the client's; `translator` joins them.
+`source` is the provider's side, `lanes` and `relay` are the client's; `translator` joins them, and `tap` is for whoever
+watches.
 
     bytes ─▶ SseReader ─▶ StreamDecoder ─▶ [stop emulation] ─▶ lane ─▶ bytes
 
@@ -19,6 +20,7 @@ complete, with its error form if not.
 
 from __future__ import annotations
 
+from dragoman.streaming.tap import Tap
 from dragoman.streaming.translator import DEFAULT_LIMIT, StreamTranslator
 
-__all__ = ["DEFAULT_LIMIT", "StreamTranslator"]
+__all__ = ["DEFAULT_LIMIT", "StreamTranslator", "Tap"]

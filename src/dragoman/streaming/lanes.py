@@ -26,10 +26,20 @@ from dragoman.wire.json import encode
 class Lane(Protocol):
     """What becomes of the events on the client's side."""
 
-    status: int
-    resume: tuple[JsonObject, ...] | None
-    # What is wrong with an answer that the provider thinks complete.
-    failure: Failure | None
+    @property
+    def status(self) -> int:
+        """The HTTP status of a collected answer."""
+        ...
+
+    @property
+    def resume(self) -> tuple[JsonObject, ...] | None:
+        """The blocks to send again if the provider only paused."""
+        ...
+
+    @property
+    def failure(self) -> Failure | None:
+        """What is wrong with an answer that the provider thinks complete."""
+        ...
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         """The client's bytes for the events that a chunk told."""

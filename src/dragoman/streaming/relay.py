@@ -45,7 +45,7 @@ class Relay:
         # A blank line may be cut between two reads; what was searched before is not searched again.
         start = len(held) - 1
         held += chunk
-        end = len(held) if isinstance(last, Failed | Ended) else _last_frame_end(held, start)
+        end = len(held) if isinstance(last, Failed | Ended) else last_frame_end(held, start)
         if not end:
             return b""
         data = bytes(held[:end])
@@ -91,7 +91,7 @@ def frame_end(data: bytes, start: int) -> int:
     return following.end()
 
 
-def _last_frame_end(held: bytearray, start: int) -> int:
+def last_frame_end(held: bytearray, start: int) -> int:
     """Where the last frame ends whose blank line is not before `start`; 0 if there is none.
 
     Nothing was held before a `start` of -1: there, line ends still belong to the frame before.

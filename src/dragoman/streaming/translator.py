@@ -23,6 +23,7 @@ from dragoman.rules.pauses import PauseStage
 from dragoman.streaming.lanes import Collection, Lane, Summary, Translation, may_pause
 from dragoman.streaming.relay import Relay, frame_end
 from dragoman.streaming.source import Source
+from dragoman.streaming.tap import Tap, Watched
 from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.sse import silent_end
@@ -39,7 +40,7 @@ class StreamTranslator:
     under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
     was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. With
     `resumes` a provider that pauses may be asked again so many times (`paused`, `go_on`). `resume` is
-    set when the provider only paused, as in `TranslatedResponse`.
+    set when the provider only paused, as in `TranslatedResponse`. A `tap` is handed what passes.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class StreamTranslator:
         collect: bool = False,
         limit: int = DEFAULT_LIMIT,
         resumes: int = 0,
+        tap: Tap | None = None,
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
         asked = asked_by(request, outer)
@@ -80,6 +82,9 @@ class StreamTranslator:
         else:
             self._lane = Translation(inner, outer, asked, minted, self._ledger)
         self._plain_end = inner.plain_end if outer is inner and not collect else None
+        if tap is not None:
+            watched = self._lane = Watched(self._lane, tap, limit)
+            self._plain_end = watched.skimmed(self._plain_end)
         self._heartbeat = b"" if collect else inner.heartbeat
         # The beginning of a relayed frame, until the rest of it comes.
         self._rest = bytearray()
@@ -131,7 +136,7 @@ class StreamTranslator:
                     # Where one event told nothing there may be very many, of three bytes each.
                     silent_from = following
                     following = silent_end(chunk, silent_from, source.limit)
-                    out.append(chunk[silent_from:following])
+                    out.append(self._lane.pass_on(chunk[silent_from:following]))
             at = following
         if source.over:
             out.append(self._lane.pass_on(chunk[at:]))

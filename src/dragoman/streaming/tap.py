@@ -1,0 +1,125 @@
+"""The tap: whoever watches a stream is handed its events, its frames, or both, in passing.
+
+    events   what the client is told, in the words of the model: after pauses and stop strings, before it is written
+    frames   the provider's bytes as they came, cut between frames and not read for it; what belongs to none comes last
+
+Watching changes nothing. A relay passes frames of content unread: with a tap for events it reads every one of them,
+with a tap for frames alone it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.events import Event
+from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.streaming.lanes import Lane
+from dragoman.streaming.relay import last_frame_end
+
+PlainEnd: TypeAlias = Callable[[bytes, int], int]
+
+
+class Tap(Struct, frozen=True, kw_only=True):
+    """Who watches; neither may raise, or keep the stream waiting."""
+
+    events: Callable[[Sequence[Event]], None] | None = None
+    frames: Callable[[bytes], None] | None = None
+
+
+class Watched:
+    """A lane whose stream is watched."""
+
+    def __init__(self, lane: Lane, tap: Tap, limit: int) -> None:
+        self._lane = lane
+        self._events = tap.events
+        self._frames = Frames(tap.frames, limit) if tap.frames is not None else None
+
+    def skimmed(self, plain_end: PlainEnd | None) -> PlainEnd | None:
+        """How far a relay passes on frames unread: not at all where events are wanted; else they are handed on, too."""
+        if self._events is not None or plain_end is None:
+            return None
+        if self._frames is None:
+            return plain_end
+        hand_on = self._frames.take
+
+        def handed_on(chunk: bytes, start: int) -> int:
+            end = plain_end(chunk, start)
+            if end > start:
+                hand_on(chunk[start:end])
+            return end
+
+        return handed_on
+
+    def take(self, chunk: bytes, events: list[Event]) -> bytes:
+        """The client's bytes for the events that a chunk told."""
+        self._show(chunk, events)
+        return self._lane.take(chunk, events)
+
+    def pass_on(self, chunk: bytes) -> bytes:
+        """The client's bytes for what comes after the end."""
+        self._show(chunk, ())
+        return self._lane.pass_on(chunk)
+
+    def end(self, events: list[Event]) -> bytes:
+        """The client's bytes for the last events."""
+        self._show(b"", events)
+        if self._frames is not None:
+            self._frames.close()
+        return self._lane.end(events)
+
+    def _show(self, chunk: bytes, events: Sequence[Event]) -> None:
+        if self._frames is not None and chunk:
+            self._frames.take(chunk)
+        if self._events is not None and events:
+            self._events(events)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of a collected answer."""
+        return self._lane.status
+
+    @property
+    def resume(self) -> tuple[JsonObject, ...] | None:
+        """The blocks to send again if the provider only paused."""
+        return self._lane.resume
+
+    @property
+    def failure(self) -> Failure | None:
+        """What is wrong with an answer that the provider thinks complete."""
+        return self._lane.failure
+
+
+class Frames:
+    """A stream's bytes, cut anywhere, as whole frames; half a frame beyond `limit` is handed on as it is."""
+
+    __slots__ = ("_hand_on", "_held", "_limit")
+
+    def __init__(self, hand_on: Callable[[bytes], None], limit: int) -> None:
+        self._hand_on = hand_on
+        self._limit = limit
+        self._held = bytearray()
+
+    def take(self, chunk: bytes) -> None:
+        """Hand on the frames that are whole now."""
+        held = self._held
+        if not held and chunk.endswith(b"\n\n"):
+            self._hand_on(chunk)
+            return
+        start = len(held) - 1
+        held += chunk
+        end = last_frame_end(held, start)
+        if not end and len(held) > self._limit:
+            end = len(held)
+        if end:
+            self._hand_on(bytes(held[:end]))
+            del held[:end]
+
+    def close(self) -> None:
+        """Hand on what is left."""
+        if self._held:
+            self._hand_on(bytes(self._held))
+            self._held.clear()
