@@ -44,7 +44,12 @@ def answer(protocol: str, turn: Turn) -> Object:
 
 def stream(protocol: str, turn: Turn) -> bytes:
     """The same answer as a stream."""
-    return as_stream(protocol, list(_STREAMS[protocol](answer(protocol, turn), turn)))
+    return stream_of(protocol, answer(protocol, turn), turn)
+
+
+def stream_of(protocol: str, body: Object, turn: Turn) -> bytes:
+    """A whole answer as a stream; `turn` has the calls of it as they were spelled."""
+    return as_stream(protocol, list(_STREAMS[protocol](body, turn)))
 
 
 def pieces(text: str) -> list[str]:

@@ -106,6 +106,24 @@ class Settling(Protocol):
         ...
 
 
+class KeptTurn(Struct, frozen=True, kw_only=True):
+    """What is kept of an answer, to be found by the id of its first call; `body` is for `restore` alone to read."""
+
+    call_id: str
+    body: bytes
+
+
+class KeptTurns(Struct, frozen=True, kw_only=True):
+    """How turns are made whole that clients send back without their reasoning (V4)."""
+
+    # What of an answer, told to a client of this protocol, is to be kept; None if nothing needs to be.
+    keep: Callable[[Response, Asked], KeptTurn | None]
+    # The calls whose turns a request might be completed with.
+    lacking: Callable[[bytes], list[str]]
+    # The request with the turns that were found by these ids, for a provider: its protocol, and whom it is.
+    restore: Callable[[bytes, Mapping[str, bytes], str, TargetModel], bytes]
+
+
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `decode` is wire to model, `encode` is model to wire."""
 
@@ -155,6 +173,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     stream_encoder: Callable[[Asked, Mint, Ledger], StreamEncoder]
     # The parts of an assistant turn as this wire writes them in an answer (sealed turns, V1; resuming after a pause).
     encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
+    # Turns without the reasoning that their clients do not know; None on wires whose clients send back what they got.
+    kept_turns: KeptTurns | None
     # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
     decode_limits: Callable[[Headers, int], dict[str, str]]
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]

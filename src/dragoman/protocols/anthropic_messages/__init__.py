@@ -55,6 +55,7 @@ CODEC = Codec(
     stream_decoder=MessagesStreamDecoder,
     stream_encoder=MessagesStreamEncoder,
     encode_turn=encode_turn,
+    kept_turns=None,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=PING,

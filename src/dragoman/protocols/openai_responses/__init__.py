@@ -53,6 +53,7 @@ CODEC = Codec(
     stream_decoder=StreamDecoder,
     stream_encoder=StreamEncoder,
     encode_turn=encode_turn,
+    kept_turns=None,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),

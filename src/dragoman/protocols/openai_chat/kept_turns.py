@@ -1,0 +1,236 @@
+"""Turns of clients that send back content and calls and nothing else (mapping.md V4).
+
+    keep      the sealed reasoning of an answer with calls, as a client that echoes everything would send it back
+    lacking   the calls by which a request may be completed: the first of each assistant message without reasoning
+    restore   the request with that reasoning in its place, where the turn is still what was said
+
+A turn is known by the id of its first call. Such ids recur (`call_0`): a digest of text and calls tells whether it is
+the same turn. What is restored is told to the provider, and reported, as if the client had said it; a request that
+nothing is restored in stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import WireError
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
+from dragoman.model.response import Response
+from dragoman.protocols.codec import Asked, KeptTurn, TargetModel
+from dragoman.protocols.openai_chat.answers import Paragraphs, client_name, seal_turn
+from dragoman.protocols.openai_chat.details import nested_blocks, text_of
+from dragoman.protocols.openai_chat.echo_read import decode_echo
+from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry
+from dragoman.protocols.openai_chat.shapes import BLOCKS, DETAILS, ITEMS, NAME, OPAQUE, REASONING_FIELDS
+from dragoman.rules.arguments import or_empty
+from dragoman.rules.seals import opens
+from dragoman.rules.unwrap import wrap_input
+from dragoman.wire.fields import Fields
+from dragoman.wire.json import decode, encode, encode_text
+from dragoman.wire.spans import Span, elements_of, object_members, replaced, with_member
+from dragoman.wire.splice import named
+
+_CALLS = b'"tool_calls"'
+# What a message says of its reasoning; whoever echoes any of it is left to say all of it.
+_REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
+
+
+class _Content(Struct, frozen=True, kw_only=True, array_like=True):
+    """A kept turn, as it is written down; `exact` says that its calls must be the same to the letter."""
+
+    protocol: str
+    upstream: str
+    model: str
+    digest: bytes
+    exact: bool
+    details: Raw
+
+
+_write = msgspec.json.Encoder().encode
+_READER = msgspec.json.Decoder(_Content)
+
+
+def keep(response: Response, asked: Asked) -> KeptTurn | None:
+    """What is to be kept of an answer for the requests that follow it; None without a call or sealed reasoning."""
+    if response.origin == NAME or asked.request.legacy_functions or asked.request.store is False:
+        return None
+    calls = [_told(part) for part in response.parts if isinstance(part, ToolCall)]
+    if not calls or not calls[0][0] or any(isinstance(part, Refusal) for part in response.parts):
+        return None
+    carried = [encode_details(part) for part in response.parts if isinstance(part, Thinking)]
+    sealed = [entries for entries in carried if _comes_back(entries, response.origin, asked.target)]
+    if not sealed:
+        return None
+    entries = [entry for one in sealed for entry in one]
+    turn = seal_turn(response.parts, response.origin, asked)
+    if turn is not None:
+        if len(sealed) < len(carried):
+            # The exact turn holds reasoning, too, that its own provider would not take back.
+            return None
+        entries.append(turn_entry(turn))
+    content = _Content(
+        protocol=response.origin,
+        upstream=asked.target.upstream,
+        model=asked.target.model,
+        digest=_digest(_text(response.parts), calls, exact=turn is not None),
+        exact=turn is not None,
+        details=Raw(encode(list[JsonValue](indexed(entries)))),
+    )
+    return KeptTurn(call_id=calls[0][0], body=_write(content))
+
+
+def lacking(body: bytes) -> list[str]:
+    """The ids of the first calls of assistant messages that say nothing of their reasoning, each once."""
+    if _CALLS not in body:
+        return []
+    try:
+        if _is_private(body):
+            return []
+        return list(dict.fromkeys([turn.calls[0][0] for turn in _bare_turns(body)]))
+    except (WireError, RecursionError, UnicodeError):
+        # Whoever translates it says what is wrong with it.
+        return []
+
+
+def restore(body: bytes, found: Mapping[str, bytes], protocol: str, target: TargetModel) -> bytes:
+    """The request with the turns that were found for it, each once, where this provider issued them and they fit."""
+    contents = {call_id: _read(kept) for call_id, kept in found.items()}
+    waiting = {
+        call_id: content
+        for call_id, content in contents.items()
+        if content is not None and _is_issuer(content, protocol, target)
+    }
+    if not waiting:
+        return body
+    edits: list[tuple[Span, bytes]] = []
+    for turn in _bare_turns(body):
+        call_id = turn.calls[0][0]
+        content = waiting.get(call_id)
+        if content is not None and content.digest == _digest(turn.text, turn.calls, exact=content.exact):
+            edits.append((turn.span, _with_details(body[turn.span.start : turn.span.end], bytes(content.details))))
+            del waiting[call_id]
+    return replaced(body, edits) if edits else body
+
+
+def _read(kept: bytes) -> _Content | None:
+    try:
+        return _READER.decode(kept)
+    except msgspec.DecodeError:
+        # Another version wrote it.
+        return None
+
+
+def _comes_back(entries: list[JsonObject], origin: str, target: TargetModel) -> bool:
+    """Whether the provider would take reasoning back that its client says in these entries."""
+    if not entries:
+        return False
+    parts, _ = decode_echo(Fields({DETAILS: list[JsonValue](entries)}))
+    seals = [part.seal for part in parts if isinstance(part, Thinking)]
+    return all(seal is not None and opens(seal, origin, target.model, target.abilities) for seal in seals)
+
+
+def _is_issuer(content: _Content, protocol: str, target: TargetModel) -> bool:
+    if (content.protocol, content.upstream) != (protocol, target.upstream):
+        return False
+    return content.model == target.model or content.model in target.abilities.shares_thinking_with
+
+
+def _with_details(message: bytes, details: bytes) -> bytes:
+    empty = named(object_members(message), DETAILS)
+    if empty:
+        return replaced(message, [(member.value, details) for member in empty])
+    return with_member(message, DETAILS, details)
+
+
+# A call: its id, its name, its arguments.
+_Call = tuple[str, str, str]
+
+
+class _BareTurn(Struct, frozen=True):
+    """An assistant message with calls and without reasoning: where it stands, and what it says."""
+
+    span: Span
+    text: str
+    calls: list[_Call]
+
+
+def _bare_turns(body: bytes) -> Iterator[_BareTurn]:
+    for _, span in elements_of(body, "messages"):
+        if body.find(_CALLS, span.start, span.end) < 0:
+            continue
+        message = decode(body[span.start : span.end])
+        if not isinstance(message, dict) or message.get("role") != "assistant":
+            continue
+        if any(message.get(name) for name in _REASONING) or nested_blocks(message) or message.get("refusal"):
+            continue
+        content, calls = message.get("content"), _said(message.get("tool_calls"))
+        text = text_of(content) if content else ""
+        if text is not None and calls:
+            yield _BareTurn(span, text, calls)
+
+
+def _is_private(body: bytes) -> bool:
+    """Whether a request says that nothing is to be stored of it."""
+    return any(body[one.value_start : one.value_end] == b"false" for one in named(object_members(body), "store"))
+
+
+def _said(calls: JsonValue) -> list[_Call]:
+    """The calls of a client's message; none if one of them cannot be read."""
+    found: list[_Call] = []
+    for call in calls if isinstance(calls, list) else ():
+        said = _said_call(call) if isinstance(call, dict) else None
+        if said is None:
+            return []
+        found.append(said)
+    return found
+
+
+def _said_call(call: JsonObject) -> _Call | None:
+    call_id, custom = call.get("id"), call.get("custom")
+    inner = custom if isinstance(custom, dict) else call.get("function")
+    if not isinstance(call_id, str) or not call_id or not isinstance(inner, dict):
+        return None
+    name, arguments = inner.get("name"), inner.get("input" if inner is custom else "arguments")
+    if not isinstance(name, str) or not isinstance(arguments, str):
+        return None
+    return call_id, name, wrap_input(arguments) if inner is custom else or_empty(arguments)
+
+
+def _told(call: ToolCall) -> _Call:
+    """A call of an answer as the client has it; streams tell free text as the function that stands for its tool."""
+    text = call.form is InputForm.TEXT
+    return call.call_id, client_name(call), wrap_input(call.arguments) if text else or_empty(call.arguments)
+
+
+def _text(parts: tuple[Part, ...]) -> str:
+    """The text of an answer as the client has it."""
+    pieces: list[str] = []
+    paragraphs = Paragraphs()
+    for part in parts:
+        if not isinstance(part, Text):
+            paragraphs.interrupt()
+        elif part.text:
+            if paragraphs.separates(part.id):
+                pieces.append("\n\n")
+            pieces.append(part.text)
+    return "".join(pieces)
+
+
+def _digest(text: str, calls: list[_Call], *, exact: bool) -> bytes:
+    """What tells a turn from another; clients that parse arguments and write them anew have spaces of their own."""
+    said: JsonList = [
+        [call_id, name, arguments if exact else _spelled(arguments)] for call_id, name, arguments in calls
+    ]
+    return sha256(encode([text, said])).digest()
+
+
+def _spelled(arguments: str) -> str:
+    try:
+        return encode_text(decode(arguments))
+    except WireError:
+        return arguments
