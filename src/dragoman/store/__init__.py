@@ -7,6 +7,7 @@
     responses      answers by id, and the chain that leads to one
     conversations
     events         the stream of a background response, as far as it was told
+    turns          what completes the turns of Chat clients, for an hour
     transaction    several writes that are one
     errors         what everybody else sees of SQLite's
 

@@ -14,12 +14,14 @@ from dragoman.store.events import Events
 from dragoman.store.migrations import migrate
 from dragoman.store.responses import Responses
 from dragoman.store.transaction import KeptFile, Transaction
+from dragoman.store.turns import Turns
 
 MEMORY = ":memory:"
 # How long, in seconds, a process that starts waits for another one that writes.
 _PATIENCE = 5.0
 # Outdated rows are removed so many at a time, and looked for so often, in seconds.
 _SWEEP = 10
+_SWEPT_TURNS = 100
 _SWEEP_EVERY = 60.0
 
 
@@ -38,6 +40,7 @@ class Tables:
         self.responses = Responses(db, self._now, self._expiry)
         self.conversations = Conversations(db, self._now, self._expiry)
         self.events = Events(db)
+        self.turns = Turns(db, self._now)
 
     def sweep(self) -> int:
         """Remove some of what is out of date, if it is time to look; give how many."""
@@ -45,6 +48,7 @@ class Tables:
         if now - self._swept < _SWEEP_EVERY:
             return 0
         removed = self.responses.remove_outdated(_SWEEP) + self.conversations.remove_outdated(_SWEEP)
+        removed += self.turns.remove_outdated(_SWEPT_TURNS)
         if removed < _SWEEP:
             self._swept = now
         return removed

@@ -79,7 +79,32 @@ def m002_promise_beside_the_response(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE responses DROP COLUMN alive")
 
 
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_keep_responses, m002_promise_beside_the_response)
+def m003_keep_turns(db: sqlite3.Connection) -> None:
+    """Turns of clients that send back content and calls alone, and what all of them come to, in bytes."""
+    db.execute(
+        """
+        CREATE TABLE turns (
+            owner BLOB NOT NULL,
+            -- The id of the first call.
+            call_id TEXT NOT NULL,
+            expires INTEGER NOT NULL,
+            size INTEGER NOT NULL,
+            -- "" for an id that was said in two turns which differ.
+            body BLOB NOT NULL,
+            PRIMARY KEY (owner, call_id)
+        )
+        """
+    )
+    db.execute("CREATE INDEX turns_by_expiry ON turns (expires)")
+    db.execute("CREATE TABLE turns_total (bytes INTEGER NOT NULL)")
+    db.execute("INSERT INTO turns_total (bytes) VALUES (0)")
+
+
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    m001_keep_responses,
+    m002_promise_beside_the_response,
+    m003_keep_turns,
+)
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -1,0 +1,100 @@
+"""Turns: what completes the turns of clients that send back content and calls alone (mapping.md V4), for an hour."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from dragoman.store.transaction import Transaction
+
+# How long a turn is kept, in seconds.
+LIFETIME = 3600
+# How much all of them may come to, in bytes; the oldest go first.
+MOST = 64 * 1024 * 1024
+# How much is given for one request.
+_MOST_FOUND = 16 * 1024 * 1024
+# What a row takes beside its id and its body.
+_ROW = 128
+# Rows that go at a time to make room.
+_AT_ONCE = 32
+
+
+class Turns:
+    """The table of turns: of an owner, by the id of the first call. `most` is how much all of them may come to.
+
+    Ids like `call_0` recur. Where a second turn comes under the same id that differs, which of them is meant cannot be
+    known any more: a row without a body says so, for as long as either might be asked for.
+    """
+
+    def __init__(self, db: sqlite3.Connection, now: Callable[[], int], most: int = MOST) -> None:
+        self._db = db
+        self._now = now
+        self._most = most
+
+    def keep(self, owner: bytes, call_id: str, body: bytes) -> None:
+        """Keep a turn; one that is too large for all of the room is not kept, and nor is what it would replace."""
+        now, db = self._now(), self._db
+        with Transaction(db):
+            known = db.execute(
+                "SELECT body FROM turns WHERE owner = ? AND call_id = ? AND expires > ?", (owner, call_id, now)
+            ).fetchone()
+            kept = body if known is None or known[0] == body else b""
+            size = _ROW + len(call_id.encode()) + len(kept)
+            if size > self._most:
+                kept, size = b"", size - len(kept)
+            self._remove([(owner, call_id)])
+            db.execute(
+                "INSERT INTO turns (owner, call_id, expires, size, body) VALUES (?, ?, ?, ?, ?)",
+                (owner, call_id, now + LIFETIME, size, kept),
+            )
+            db.execute("UPDATE turns_total SET bytes = bytes + ?", (size,))
+            self._make_room()
+
+    def find(self, owner: bytes, call_ids: Sequence[str]) -> dict[str, bytes]:
+        """The turns of these ids, as many of the last ones as one request may have."""
+        found: dict[str, bytes] = {}
+        room, now = _MOST_FOUND, self._now()
+        for call_id in reversed(call_ids):
+            row = self._db.execute(
+                "SELECT body FROM turns WHERE owner = ? AND call_id = ? AND expires > ?", (owner, call_id, now)
+            ).fetchone()
+            if row is not None and row[0]:
+                room -= len(row[0])
+                if room < 0:
+                    break
+                found[call_id] = row[0]
+        return found
+
+    def remove_outdated(self, most: int) -> int:
+        """Remove some of those whose time is over; give how many."""
+        with Transaction(self._db):
+            outdated = self._db.execute(
+                "SELECT owner, call_id FROM turns WHERE expires <= ? ORDER BY expires LIMIT ?", (self._now(), most)
+            ).fetchall()
+            self._remove(outdated)
+        return len(outdated)
+
+    def _make_room(self) -> None:
+        while self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] > self._most:
+            oldest = self._db.execute(
+                "SELECT owner, call_id, size FROM turns ORDER BY expires, rowid LIMIT ?", (_AT_ONCE,)
+            ).fetchall()
+            excess = self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] - self._most
+            going: list[tuple[bytes, str]] = []
+            for owner, call_id, size in oldest:
+                if excess <= 0:
+                    break
+                going.append((owner, call_id))
+                excess -= size
+            if not going:
+                return
+            self._remove(going)
+
+    def _remove(self, rows: Sequence[tuple[bytes, str]]) -> None:
+        """Remove rows, and their sizes from the sum of all."""
+        for owner, call_id in rows:
+            found = self._db.execute("SELECT size FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
+            size = found.fetchone()
+            if size is not None:
+                self._db.execute("DELETE FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
+                self._db.execute("UPDATE turns_total SET bytes = bytes - ?", (size[0],))
