@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from dragoman.store import Tables
 from dragoman.store.turns import LIFETIME, MOST, Turns
+from tests.store.asked import asking
 from tests.store.opened import ALICE, BOB, Clock, opened
 
 
@@ -125,6 +127,15 @@ def test_nothing_of_a_turn_is_left_in_the_file(tmp_path: Path) -> None:
     assert b"nobody's business" not in file.read_bytes()
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("SELECT count(*) FROM turns").fetchone() == (0,)
+
+
+def test_a_turn_is_posted_and_read_by_the_stores_thread() -> None:
+    async def main() -> dict[str, bytes]:
+        async with asking() as store:
+            store.post(lambda tables: tables.turns.keep(ALICE, "call_1", b"one"), size=3)
+            return await store.read(lambda tables: tables.turns.find(ALICE, ["call_1"]))
+
+    assert asyncio.run(main()) == {"call_1": b"one"}
 
 
 def test_the_room_is_what_the_decision_says() -> None:

@@ -187,7 +187,7 @@ def _asked(turn: Turn) -> Asked:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("story", STORIES)
-def test_the_provider_gets_its_turn_as_if_the_client_had_said_all_of_it(story: str, mode: str) -> None:
+def test_pitfall_103_105_108_a_provider_gets_its_turn_as_if_the_client_had_said_all(story: str, mode: str) -> None:
     provider, said = STORIES[story]
     turn = Turn(provider, said, mode)
     bare, full = turn.body(turn.history(turn.bare)), turn.history(turn.message)
