@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage, Timeouts
-from dragoman.store import Store
+from dragoman.store import Store, Tables
 from tests.gateway.harness import PATIENCE, Answer, House, Received, Reply, running, settings_for
 from tests.sdk.digging import Object, dig_text
 
@@ -50,6 +50,40 @@ def on_loop(house: House, work: Callable[[], T]) -> T:
         return work()
 
     return house.run(done())
+
+
+def in_store(house: House, work: Callable[[Tables], T]) -> T:
+    """Do something with what is kept, in the store's own thread."""
+
+    async def done() -> T:
+        return await store_of(house).write(work, counts=False)
+
+    return house.run(done())
+
+
+def tell_sqlite(house: House, statement: str) -> list[object]:
+    """Do what no unit does to the tables; give the first row of what comes of it."""
+
+    async def done() -> list[object]:
+        return await store_of(house).read(lambda tables: _told_sqlite(tables, statement))
+
+    return house.run(done())
+
+
+def _told_sqlite(tables: Tables, statement: str) -> list[object]:
+    db = tables.connection
+    if db.in_transaction:
+        db.execute("COMMIT")
+    db.execute("PRAGMA query_only = OFF")
+    row = db.execute(statement).fetchone()
+    db.execute("PRAGMA query_only = ON")
+    db.execute("BEGIN")
+    return [] if row is None else [*row]
+
+
+def waited_for(house: House) -> bool:
+    """Whether something waits for a store that another process has."""
+    return bool(store_of(house)._thread._stuck)
 
 
 def create(house: House, **body: object) -> Object:

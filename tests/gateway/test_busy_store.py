@@ -12,9 +12,10 @@ import pytest
 
 from dragoman.config.settings import Timeouts
 from dragoman.gateway.stored_responses import background
-from dragoman.gateway.stored_responses import store_retries as patience_module
+from dragoman.store import Tables
+from dragoman.store import interface as patience_module
 from tests.gateway.harness import PATIENCE, RESPONSES, Received, Reply, stream
-from tests.gateway.keeping_house import ended, on_loop, store_of, told
+from tests.gateway.keeping_house import ended, in_store, told, waited_for
 from tests.gateway.says import comes_true, speaking
 from tests.gateway.test_kept_first import asking, held, kept_in, script
 
@@ -73,10 +74,10 @@ def test_an_id_that_was_told_is_noted_though_its_client_is_gone(tmp_path: Path, 
         assert named is not None
         owner = house.app.service.settings.keys[0].digest
 
-        def noted() -> bool:
-            return store_of(house).responses.find(owner, named[1].decode()) is not None
+        def noted(tables: Tables) -> bool:
+            return tables.responses.find(owner, named[1].decode()) is not None
 
-        assert comes_true(lambda: on_loop(house, noted), PATIENCE)
+        assert comes_true(lambda: in_store(house, noted), PATIENCE)
         assert "could not be" not in house.log.getvalue()
 
 
@@ -87,17 +88,16 @@ def test_what_only_refers_back_stands_in_no_line(tmp_path: Path, model: str, str
     with kept_in(tmp_path) as house:
         first = house.post("/v1/responses", {**body, "stream": False}).json()["id"]
         with held(tmp_path) as holder, asking(lambda: house.post("/v1/responses", body)) as waits:
-            patience = house.app.service.state.retries
-            assert comes_true(lambda: patience.waited_for, PATIENCE)
+            assert comes_true(lambda: waited_for(house), PATIENCE)
             answer = house.post("/v1/responses", {**body, "previous_response_id": first, "store": False})
             assert answer.status == 200 and b'"completed"' in answer.body
-            assert patience.waited_for and not waits.done()
+            assert waited_for(house) and not waits.done()
             holder.let_go()
             assert waits.result(PATIENCE).status == 200
 
 
 def test_a_deletion_that_fails_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience_module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(patience_module, "PATIENCE", 0.2)
     body = {"model": "chat/served", "input": "ticking", "background": True}
     with kept_in(tmp_path) as house:
         made = house.post("/v1/responses", body).json()["id"]

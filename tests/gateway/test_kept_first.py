@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
@@ -18,7 +17,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage, Timeouts
-from dragoman.gateway.stored_responses import store_retries as module
+from dragoman.store import interface as module
+from dragoman.store import thread as thread_module
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -33,7 +33,7 @@ from tests.gateway.harness import (
     settings_for,
     stream,
 )
-from tests.gateway.keeping_house import on_loop, store_of
+from tests.gateway.keeping_house import in_store, on_loop, store_of, tell_sqlite, waited_for
 from tests.gateway.says import comes_true, question, speaking, streams, tells, turn
 from tests.sdk.digging import dig_text
 from tests.sdk.providers import stream as stream_of
@@ -125,7 +125,7 @@ def test_pitfall_438_an_answer_waits_for_a_busy_store_and_other_streams_go_on(
     body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
+            assert comes_true(lambda: waited_for(house), PATIENCE)
             other = house.post(
                 PATHS[MESSAGES], {**question(MESSAGES, CHAT, stream=True), "metadata": {"user_id": "ticking"}}
             )
@@ -167,7 +167,7 @@ def read_answer_after(connection: socket.socket) -> bytes:
 def test_what_cannot_be_kept_is_not_told(
     tmp_path: Path, way: str, streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.3)
+    monkeypatch.setattr(module, "PATIENCE", 0.3)
     monkeypatch.setattr(module, "_LITTLE", 0.05)
     body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
@@ -198,17 +198,16 @@ def test_what_cannot_be_kept_is_not_told(
 
 def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept(tmp_path: Path) -> None:
     with kept_in(tmp_path) as house:
-        patience = house.app.service.state.retries
+        patience = store_of(house)
         body = {"model": "chat/served", "input": "ticking", "background": True, "stream": True}
         with asking(lambda: house.post("/v1/responses", body)) as told:
             assert comes_true(lambda: bool(house.app.service.state.background.running), PATIENCE)
-            db = store_of(house)._db
             statement = "CREATE TRIGGER t BEFORE UPDATE OF body ON responses BEGIN SELECT raise(FAIL, 'no'); END"
-            on_loop(house, lambda: db.execute(statement))
+            tell_sqlite(house, statement)
             on_loop(house, lambda: setattr(patience, "failed", True))
             assert comes_true(lambda: "could not be kept" in house.log.getvalue(), PATIENCE)
             assert patience.failed
-            on_loop(house, lambda: db.execute("UPDATE promises SET until = 1"))
+            tell_sqlite(house, "UPDATE promises SET until = 1")
             assert b"event: error" in told.result(PATIENCE).body
 
 
@@ -216,13 +215,13 @@ def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept
 def test_a_disk_without_room_is_told_and_asked_again_when_there_is(tmp_path: Path, streaming: bool) -> None:
     body = {"model": "chat/served", "input": "word " * 20_000, "stream": streaming}
     with kept_in(tmp_path) as house:
-        db = store_of(house)._db
-        pages = on_loop(house, lambda: db.execute("PRAGMA page_count").fetchone()[0])
-        on_loop(house, lambda: db.execute(f"PRAGMA max_page_count = {pages + 1}").fetchone())
+        (pages,) = tell_sqlite(house, "PRAGMA page_count")
+        assert isinstance(pages, int)
+        tell_sqlite(house, f"PRAGMA max_page_count = {pages + 1}")
         answer = house.post("/v1/responses", body)
         assert not _is_complete(answer, streaming)
         assert house.post("/v1/responses", body).status == 503
-        on_loop(house, lambda: db.execute("PRAGMA max_page_count = 100000").fetchone())
+        tell_sqlite(house, "PRAGMA max_page_count = 100000")
         again = house.post("/v1/responses", body)
         assert _is_complete(again, streaming)
         assert house.get(f"/v1/responses/{_id_in(again)}").status == 200
@@ -268,10 +267,10 @@ def test_a_change_waits_for_a_busy_store(
     with kept_in(tmp_path) as house:
         response = _id_in(house.post("/v1/responses", {"model": "chat/served", "input": "x"}))
         conversation = str(house.post("/v1/conversations", {}).json()["id"])
-        monkeypatch.setattr(module, "_PATIENCE", 0.3 if stays else PATIENCE)
+        monkeypatch.setattr(module, "PATIENCE", 0.3 if stays else PATIENCE)
         asked = len(house.provider.received)
         with held(tmp_path) as holder, asking(lambda: CHANGES[change](house, response, conversation)) as told:
-            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
+            assert comes_true(lambda: waited_for(house), PATIENCE)
             assert house.get(f"/v1/responses/{response}").status == 200
             if stays:
                 answer = told.result(PATIENCE)
@@ -289,26 +288,26 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(tmp_path: Path, free: b
     body = json.dumps({"model": "chat/served", "input": "ticking", "stream": True}).encode()
     head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
-        patience = house.app.service.state.retries
         with house.connect() as connection:
             connection.sendall(head.encode() + body)
             heard = b""
             while b"response.created" not in heard:
                 heard += connection.recv(65536)
-            assert comes_true(lambda: patience.waited_for, PATIENCE)
+            assert comes_true(lambda: waited_for(house), PATIENCE)
             if free:
                 # Held up in the line, so that only the last try can have kept it.
-                on_loop(house, lambda: setattr(module, "_PAUSE", 60.0))
+                on_loop(house, lambda: setattr(thread_module, "_LONGEST_PAUSE", 60.0))
+                store_of(house)._thread._pause = 60.0
                 time.sleep(0.2)
                 holder.let_go()
         try:
             assert comes_true(lambda: house.server.busy == 0, PATIENCE)
         finally:
-            module._PAUSE = 0.05
+            thread_module._LONGEST_PAUSE = 0.05
         response_id = heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
         if not free:
             holder.let_go()
-        found = on_loop(house, lambda: store_of(house).responses.known(f"resp_{response_id}"))
+        found = in_store(house, lambda tables: tables.responses.known(f"resp_{response_id}"))
         assert (found, "could not be kept" in house.log.getvalue()) == (free, not free)
 
 
@@ -317,7 +316,7 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
     body = {"model": "chat/served", "input": "Hello.", "stream": True}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
+            assert comes_true(lambda: waited_for(house), PATIENCE)
 
             def stop() -> None:
                 house.app.service.draining = True
@@ -336,7 +335,7 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
 def test_a_gateway_that_stops_while_a_whole_answer_is_kept_says_that_it_was_not(tmp_path: Path) -> None:
     with kept_in(tmp_path) as house, held(tmp_path):
         with asking(lambda: house.post("/v1/responses", {"model": "chat/served", "input": "Hello."})) as told:
-            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
+            assert comes_true(lambda: waited_for(house), PATIENCE)
 
             def stop() -> None:
                 house.app.service.draining = True
@@ -355,7 +354,7 @@ def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_pat
     with kept_in(tmp_path, keys=keys) as house, held(tmp_path) as holder:
         alice = {"authorization": f"Bearer {keys[0]}"}
         with asking(lambda: house.post("/v1/responses", body, **alice)) as told:
-            assert comes_true(lambda: house.app.service.state.retries.waited_for, PATIENCE)
+            assert comes_true(lambda: waited_for(house), PATIENCE)
             assert not told.done()
             # A provider that was told not to keep it has nothing that could be noted.
             assert house.post("/v1/responses", {**body, "store": False}, **alice).status == 200
@@ -363,7 +362,7 @@ def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_pat
             answer = told.result(PATIENCE)
         assert _is_complete(answer, streaming=True)
         owner = house.app.service.settings.keys[0].digest
-        noted = on_loop(house, lambda: store_of(house).responses.find(owner, _id_in(answer)))
+        noted = in_store(house, lambda tables: tables.responses.find(owner, _id_in(answer)))
         assert noted is not None and not noted.body
 
 
@@ -415,9 +414,5 @@ def test_every_answer_of_a_crowd_that_was_told_can_be_fetched(tmp_path: Path) ->
 
 
 def test_the_loop_never_waits_for_a_lock(tmp_path: Path) -> None:
-    async def timeout(house: House) -> int:
-        await asyncio.sleep(0)
-        return int(store_of(house)._db.execute("PRAGMA busy_timeout").fetchone()[0])
-
     with kept_in(tmp_path) as house:
-        assert house.run(timeout(house)) == 0
+        assert tell_sqlite(house, "PRAGMA busy_timeout") == [0]

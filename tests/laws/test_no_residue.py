@@ -312,7 +312,7 @@ def test_what_is_not_there_or_in_use_leaves_nothing(house: House) -> None:
     assert store is not None
 
     async def lock() -> None:
-        assert store.conversations.lease(b"", made, "resp_another")
+        assert await store.write(lambda tables: tables.conversations.lease(b"", made, "resp_another"))
 
     def run() -> None:
         house.run(lock())

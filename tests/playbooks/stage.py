@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import sqlite3
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ from dragoman.gateway.processes.worker import server_limits
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics, render
 from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http import writing
 from dragoman.http.client import Client, write_head
 from dragoman.http.connection import Connection
@@ -60,6 +62,7 @@ class Stage:
         self.names = Names()
         self.loop = virtual_loop()
         self._shown_time = self.loop.time()
+        self._works: Callable[[], bool] = lambda: False
         self._file = file if settings.storage.path else None
         self._kept: dict[str, tuple[object, ...]] = {}
         self._reader: sqlite3.Connection | None = None
@@ -74,11 +77,20 @@ class Stage:
     def open(self) -> None:
         """Start the gateway."""
         self.metrics = Metrics()
-        service = Service(self.settings, self.metrics, Log(LogEnd(self), json=True))
+        log = Log(LogEnd(self), json=True)
+        state = StoredState(self.settings.storage, log, self.loop.time, self._alarm)
+        if state.store is not None:
+            self._works = state.store.is_working
+            self.loop.watch(self._works)
+        service = Service(self.settings, self.metrics, log, state)
         service.client = cast(Client, self.provider)
         self.app = App(service)
         limits = replace(server_limits(self.settings.limits, self.settings.timeouts), write_buffer=ROOM)
         self.server = Server(self.app, self.app.refuse, limits)
+
+    def _alarm(self, seconds: float, wake: Callable[[], None]) -> None:
+        """Wake the store's thread after some seconds of the loop's."""
+        self.loop.call_soon_threadsafe(self.loop.call_later, seconds, wake)
 
     async def close(self) -> None:
         """Stop the gateway, once all exchanges are at their end; nothing of what ran is left."""
@@ -133,6 +145,9 @@ class Stage:
         """Tell what is in the store since the last look, as another process would find it."""
         if self._file is None or not self._file.exists():
             return
+        # All that was asked of the store by now: what it has of that would be a matter of luck.
+        while self._works():
+            threading.Event().wait(0.0002)
         if self._reader is None:
             self._reader = sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)
         kept = {str(row[0]): row[1:] for row in self._reader.execute(_KEPT)}

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.store import is_busy, open_tables
+from dragoman.store import open_tables
+from dragoman.store.errors import is_busy
 from tests.store.opened import ALICE, DAY, Clock, item, kept, names, opened
 
 
@@ -109,7 +110,7 @@ def test_a_file_that_is_no_longer_there_takes_nothing(tmp_path: Path, replaced: 
             (tmp_path / "other.db").rename(path)
         else:
             path.unlink()
-        for write in (partial(store.responses.add, ALICE, kept("r2")), partial(store.probe, 1)):
+        for write in (partial(store.responses.add, ALICE, kept("r2")), partial(store.try_answer, 1)):
             with pytest.raises(sqlite3.OperationalError, match="deleted or replaced") as told:
                 write()
             assert not is_busy(told.value)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.store import migrations, open_store
+from dragoman.store import migrations, open_tables
 from dragoman.store.migrations import STEPS, migrate
 from tests.store.opened import ALICE, item, kept, names, opened
 
@@ -51,7 +51,7 @@ def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(migrations, "STEPS", (*STEPS, m002_fail))
     with pytest.raises(ConfigError):
-        open_store(str(file), 30)
+        open_tables(str(file), 30)
     monkeypatch.setattr(migrations, "STEPS", STEPS)
     with opened(file):
         pass
@@ -64,7 +64,7 @@ def test_the_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -
     with closing(sqlite3.connect(file)) as db:
         db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     with pytest.raises(ConfigError, match="newer version"):
-        open_store(str(file), 30)
+        open_tables(str(file), 30)
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
 
@@ -77,7 +77,7 @@ def test_several_may_open_a_new_file_at_once(tmp_path: Path) -> None:
     def opening() -> None:
         begin.wait()
         try:
-            open_store(file, 30).close()
+            open_tables(file, 30).close()
         except BaseException as error:
             # Whatever it is, the test tells it: a thread could not.
             failed.append(error)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.store import Store
+from dragoman.store import LeaseLost, Tables
 from dragoman.store.responses import ANSWERED, SAID
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened
 
 
-def _three_turns(store: Store, owner: bytes = ALICE) -> None:
+def _three_turns(store: Tables, owner: bytes = ALICE) -> None:
     store.responses.add(owner, kept("r1"), [item("q1")], [item("a1")])
     store.responses.add(owner, kept("r2", "r1"), [item("q2")], [item("t2"), item("a2")])
     store.responses.add(owner, kept("r3", "r2"), [item("q3")], [item("a3")])
@@ -176,16 +176,16 @@ def test_a_response_that_runs_is_looked_after_until_it_ends() -> None:
 
 
 def test_what_goes_into_a_conversation_goes_with_the_response_or_not_at_all() -> None:
-    def fail() -> None:
-        raise RuntimeError
-
     with opened() as store:
-        with pytest.raises(RuntimeError):
-            store.responses.add(ALICE, kept("r1"), [item("q1")], conversation=fail)
+        store.conversations.create(ALICE, "c1", b"{}", ())
+        with pytest.raises(LeaseLost), store.transaction():
+            store.responses.add(ALICE, kept("r1"), [item("q1")])
+            store.conversations.append(ALICE, "c1", [item("q1")], "r1")
         assert not store.responses.known("r1")
         store.responses.add(ALICE, kept("r2", status="queued"))
-        with pytest.raises(RuntimeError):
-            store.responses.finish(ALICE, kept("r2"), [item("a2")], fail)
+        with pytest.raises(LeaseLost), store.transaction():
+            store.responses.finish(ALICE, kept("r2"), [item("a2")])
+            store.conversations.append(ALICE, "c1", [item("a2")], "r2")
         found = store.responses.find(ALICE, "r2")
         assert found is not None and found.status == "queued"
 

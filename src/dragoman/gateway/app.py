@@ -6,7 +6,6 @@ request ─▶ admit (Host, Origin) ─▶ place ─▶ identify (key) ─▶ ex
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 
@@ -32,11 +31,12 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.compact_endpoint import compact
 from dragoman.gateway.stored_responses.conversation_endpoint import serve_conversation
 from dragoman.gateway.stored_responses.response_endpoint import serve_response
-from dragoman.gateway.stored_responses.store_retries import NotKept
-from dragoman.gateway.stored_responses.stored_state import owner_of, unreadable
+from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
+from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.store import StoreError
 from dragoman.wire.json import encode
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
@@ -125,10 +125,10 @@ class App:
                 await show_model(service, request, api_path, account)
             else:
                 await pass_on(service, request, api_path, account, owner=owner_of(key))
+        except StoreError as error:
+            self._tell(service, request, account, unreadable(error, service.log))
         except DragomanError as error:
             self._tell(service, request, account, error)
-        except sqlite3.Error as error:
-            self._tell(service, request, account, unreadable(error, service.log))
 
     def _tell(self, service: Service, request: Request, account: Account, error: DragomanError) -> None:
         """Answer with an error; all that is left to say in a stream is that it broke off."""

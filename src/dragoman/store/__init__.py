@@ -12,17 +12,17 @@
     errors         what everybody else sees of SQLite's
 
 Everything belongs to an owner, the key it was made with, and to nobody else: every question names one. Everything ends
-at its time. Calls of tables are short and synchronous: a row is written before its client learns of it, so that a
-process may be killed at any moment. None of them waits for another process: they fail as busy, to be tried again. What
-the rows mean to a client is the gateway's to know.
+at its time. Calls of tables are short and synchronous, in the store's own thread: a row is written before its client
+learns of it, so that a process may be killed at any moment. None of them waits for another process: they fail as busy,
+to be tried again. What the rows mean to a client is the gateway's to know.
 """
 
 from __future__ import annotations
 
 from dragoman.store.conversations import LeaseLost
 from dragoman.store.database import MEMORY, Tables, open_tables
-from dragoman.store.database import Tables as Store
-from dragoman.store.database import open_tables as open_store
-from dragoman.store.errors import StoreBusy, StoreError, is_busy
+from dragoman.store.errors import StoreBusy, StoreError
+from dragoman.store.interface import Store
+from dragoman.store.unit import Haste
 
-__all__ = ["MEMORY", "LeaseLost", "Store", "StoreBusy", "StoreError", "Tables", "is_busy", "open_store", "open_tables"]
+__all__ = ["MEMORY", "Haste", "LeaseLost", "Store", "StoreBusy", "StoreError", "Tables", "open_tables"]

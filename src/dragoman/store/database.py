@@ -53,12 +53,6 @@ class Tables:
             self._swept = now
         return removed
 
-    def probe(self, size: int) -> None:
-        """Write what an answer of a size does, and take it back: to see whether that can be done again."""
-        # On its own, since only what was committed had room.
-        self.try_answer(size)
-        self.take_back()
-
     def try_answer(self, size: int) -> None:
         """Write what an answer of a size does; it is out of date from the start, should it stay."""
         with self.transaction():

@@ -22,7 +22,7 @@ from typing import TypeVar
 from dragoman.store.database import Tables
 from dragoman.store.errors import StoreError
 from dragoman.store.thread import Alarm, StoreThread
-from dragoman.store.unit import Unit
+from dragoman.store.unit import Haste, Unit
 
 T = TypeVar("T")
 
@@ -64,25 +64,37 @@ class Store:
         self.dropped = 0
         self.failed = False
 
-    def read(self, work: Callable[[Tables], T], patience: float = PATIENCE) -> asyncio.Future[T]:
+    def read(self, work: Callable[[Tables], T], patience: float | None = None) -> asyncio.Future[T]:
         """Look something up."""
-        return self._asked(work, patience, writes=False)
+        return self._asked(work, PATIENCE if patience is None else patience, writes=False)
 
     def write(
         self,
         work: Callable[[Tables], T],
-        patience: float = PATIENCE,
+        patience: float | None = None,
         *,
+        haste: Haste | None = None,
         at_last: bool = False,
         answer: Callable[[], int] | None = None,
         unheard: Callable[[T], object] | None = None,
+        counts: bool = True,
     ) -> asyncio.Future[T]:
         """Write something down.
 
         `answer` gives the size of one that is written: only that shows whether others can be. `unheard` is given what
-        came of it in place of the future, if that was cancelled when all had begun.
+        came of it in place of the future, if that was cancelled when all had begun. What does not count says nothing of
+        the store by failing. `haste` is for whoever may lose its patience: see `hurry`.
         """
-        return self._asked(work, patience, writes=True, at_last=at_last, answer=answer, unheard=unheard)
+        return self._asked(
+            work,
+            PATIENCE if patience is None else patience,
+            writes=True,
+            haste=haste,
+            at_last=at_last,
+            answer=answer,
+            unheard=unheard,
+            counts=counts,
+        )
 
     def _asked(
         self,
@@ -90,6 +102,7 @@ class Store:
         patience: float,
         *,
         writes: bool,
+        haste: Haste | None = None,
         at_last: bool = False,
         answer: Callable[[], int] | None = None,
         unheard: Callable[[T], object] | None = None,
@@ -106,9 +119,14 @@ class Store:
             future=future,
             at_last=at_last,
         )
-        unit.answer, unit.unheard, unit.counts = answer, unheard, counts and writes
+        unit.answer, unit.unheard, unit.haste, unit.counts = answer, unheard, haste, counts and writes
         self._thread.ask(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
         return future
+
+    def hurry(self, haste: Haste) -> None:
+        """Have units tried once more, now; a busy store is not waited for any longer."""
+        haste.now = True
+        self._thread.hurry()
 
     def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
         """Write something down that nobody waits for; what has a `size` waits apart from what is small."""

@@ -89,17 +89,13 @@ class Responses:
         kept: Kept,
         said: Sequence[Item] = (),
         answered: Sequence[Item] = (),
-        conversation: Callable[[], None] | None = None,
     ) -> bool:
         """Keep a response with its items; the chain that it goes on from is kept as long as it is.
 
-        `conversation` puts the same items into a conversation, at once with them or not at all. False if its id is
-        taken: which response it means cannot be known any more, so that it is nobody's.
+        False if its id is taken: which response it means cannot be known any more, so that it is nobody's.
         """
         expires = self._expiry()
         with Transaction(self._db):
-            if conversation is not None:
-                conversation()
             taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NOBODY, kept.id)).rowcount
             if taken:
                 return False
@@ -130,14 +126,7 @@ class Responses:
                 )
             return True
 
-    def note(
-        self,
-        owner: bytes,
-        response_id: str,
-        provider: str,
-        items: Sequence[str] = (),
-        conversation: Callable[[], None] | None = None,
-    ) -> None:
+    def note(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
         """Remember who made a response that its provider keeps, and the ids of what was said in it.
 
         An id that a provider gave to two owners is nobody's, and one of a response that is kept here stays that.
@@ -158,8 +147,6 @@ class Responses:
             ).rowcount
             if changed:
                 add_items(self._db, owner, response_id, ANSWERED, [Item(item, b"") for item in items])
-            if conversation is not None:
-                conversation()
 
     def _root(self, kept: Kept) -> str:
         if kept.previous is None:
@@ -167,13 +154,7 @@ class Responses:
         row = self._db.execute("SELECT root FROM responses WHERE id = ?", (kept.previous,)).fetchone()
         return row[0] if row is not None else kept.id
 
-    def finish(
-        self,
-        owner: bytes,
-        kept: Kept,
-        answered: Sequence[Item],
-        conversation: Callable[[], None] | None = None,
-    ) -> bool:
+    def finish(self, owner: bytes, kept: Kept, answered: Sequence[Item]) -> bool:
         """Write the end of a response that runs; False if it has ended otherwise, say because it was cancelled."""
         with Transaction(self._db):
             changed = self._db.execute(
@@ -185,8 +166,6 @@ class Responses:
                 return False
             self._db.execute("DELETE FROM promises WHERE holder = ?", (kept.id,))
             add_items(self._db, owner, kept.id, ANSWERED, answered)
-            if conversation is not None:
-                conversation()
             return True
 
     def keep_alive(self, owner: bytes, response_id: str, until: int) -> bool:

@@ -59,6 +59,8 @@ class StoreThread:
         self._asked = 0
         self._taken = 0
         self._seen = 0
+        # Whether what is stuck is to be tried before its time.
+        self._hurried = False
         # When all is to be over, and who is told that it is.
         self._ends: float | None = None
         self._ended: list[Callable[[], None]] = []
@@ -97,6 +99,11 @@ class StoreThread:
             if not self._over:
                 self._asked += 1
                 self._line.put(None)
+
+    def hurry(self) -> None:
+        """Let the thread try at once what is stuck."""
+        self._hurried = True
+        self.wake()
 
     def end(self, seconds: float, ended: Callable[[], None]) -> None:
         """Do what was asked for within some seconds and nothing else, let go of the file, and say so, from anywhere."""
@@ -142,7 +149,8 @@ class StoreThread:
     def _turn(self) -> bool:
         """Wait for something to do, and do it; False at the end."""
         self._take()
-        due = not self._stuck or self._clock() >= self._again
+        hurried, self._hurried = self._hurried, False
+        due = not self._stuck or hurried or self._clock() >= self._again
         if due:
             self._stuck.extend(self._at_hand)
             self._at_hand, self._stuck = self._stuck, deque()
@@ -303,7 +311,7 @@ class StoreThread:
         for unit in self._stuck:
             if not unit.wanted:
                 continue
-            if now >= unit.deadline:
+            if unit.is_late(now):
                 late.append((unit, None, StoreBusy("another process holds the file for too long")))
             elif over:
                 late.append((unit, None, StoreError("the store was closed before this could be done")))

@@ -16,6 +16,15 @@ from dragoman.store.database import Tables
 T = TypeVar("T")
 
 
+class Haste:
+    """Says of units that wait for a busy store, once it is `now`, that they are tried once more and then given up."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, *, now: bool = False) -> None:
+        self.now = now
+
+
 class Unit(Generic[T]):
     """A function of the tables, who waits for it, and how long; a post has nobody.
 
@@ -28,6 +37,7 @@ class Unit(Generic[T]):
         "counts",
         "deadline",
         "future",
+        "haste",
         "is_told",
         "loop",
         "size",
@@ -59,12 +69,17 @@ class Unit(Generic[T]):
         self.answer: Callable[[], int] | None = None
         # Given what came of it where whoever waited has left.
         self.unheard: Callable[[T], object] | None = None
+        self.haste: Haste | None = None
         # Whether the store has failed if this does.
         self.counts = False
         # Of a post that is bounded in bytes.
         self.size = 0
         # The thread has done with it.
         self.is_told = False
+
+    def is_late(self, now: float) -> bool:
+        """Whether a busy store is not waited for any more."""
+        return now >= self.deadline or (self.haste is not None and self.haste.now)
 
     @property
     def wanted(self) -> bool:

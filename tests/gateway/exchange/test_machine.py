@@ -28,7 +28,9 @@ from tests.virtual_time import run
 
 # States in which the provider is being heard, and those in which nothing is waited for that is done or fails.
 HEARD = {State.HEARING, State.MISSED, State.SETTLING, State.ENDING}
-RESTING = {State.FRESH, State.STORING}
+RESTING = {State.FRESH, State.STORING, State.BREAKING}
+# What fails, or goes away, leads there from everywhere.
+ENDS = {State.BREAKING, State.OVER}
 
 
 def told_of_itself() -> dict[State, set[State]]:
@@ -59,7 +61,7 @@ def test_every_state_has_a_move_for_everything_that_can_come() -> None:
         assert {(state, Due), (state, Gone)} <= MOVES.keys()
         assert state in RESTING or {(state, Done), (state, Failed)} <= MOVES.keys()
         assert ((state, Took) in MOVES) == (state in HEARD or state is State.OVER)
-    assert {state for state, event in MOVES if event is Kept} == {State.SETTLING, State.STORING, State.OVER}
+    assert {state for state, event in MOVES if event is Kept} == {State.SETTLING, State.STORING, *ENDS}
     assert {state for state, event in MOVES if event is Begin} == {State.FRESH}
 
 
@@ -80,6 +82,6 @@ def test_what_the_page_says_is_what_runs(tmp_path: Path, monkeypatch: pytest.Mon
         run(played(scene, folder), START)
     page = told_of_itself()
     # What fails, and whoever goes, ends everywhere.
-    untold = {(before, after) for before, after in made if after not in {before, State.OVER} | page[before]}
+    untold = {(before, after) for before, after in made if after not in {before, *ENDS} | page[before]}
     assert untold == set()
     assert {before for before, _ in made} | {State.OVER} == set(State)

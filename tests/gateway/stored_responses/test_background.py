@@ -23,9 +23,8 @@ from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task
 from dragoman.gateway.stored_responses.recall import Recalled
 from dragoman.gateway.stored_responses.references import items_of
-from dragoman.gateway.stored_responses.store_retries import StoreRetries
 from dragoman.model.failure import Failure
-from dragoman.store import Store
+from dragoman.store import Tables
 from dragoman.store.responses import Kept
 from tests import virtual_time
 from tests.gateway.harness import CHAT, whole
@@ -33,6 +32,7 @@ from tests.gateway.keeping_house import ECHO, FAILING, SLOW, create, error_in, k
 from tests.gateway.keeping_house import ended as until_ended
 from tests.gateway.says import tells
 from tests.sdk.samples import events_of
+from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, names, opened
 
 ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": "message", "role": "assistant"}]}
@@ -41,23 +41,24 @@ ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": 
 class Run:
     """A response that is given by a function."""
 
-    def __init__(self, store: Store, *, stream: bool = False, conversation: str | None = None) -> None:
+    def __init__(self, store: Tables, *, stream: bool = False, conversation: str | None = None) -> None:
         self.store = store
+        self.asked = InPlace(store)
         self.log = io.StringIO()
         said = items_of([b'{"id":"q"}'])
         recalled = Recalled(body=b"{}", keeps=True, background=True, said=said, conversation=conversation)
-        task = Task(store=store, owner=ALICE, recalled=recalled, response_id="resp_1", provider="chat")
+        task = Task(store=self.asked, owner=ALICE, recalled=recalled, response_id="resp_1", provider="chat")
         self.kept_answer = KeptAnswer(task, Log(self.log, json=True))
         self.client = DetachedClient()
         log = Log(self.log, json=True)
-        self.background = Background(2, StoreRetries(log), log)
+        self.background = Background(2, log)
         self._stream, self._said, self._conversation = stream, said, conversation
 
-    def start(self, exchange: Callable[[], Awaitable[None]], response_id: str = "resp_1") -> None:
+    async def start(self, exchange: Callable[[], Awaitable[None]], response_id: str = "resp_1") -> None:
         """Let it run."""
-        self.background.start(
+        await self.background.start(
             BackgroundRun(
-                store=self.store,
+                store=self.asked,
                 owner=ALICE,
                 begun={"id": response_id, "status": "queued", "output": []},
                 context=self._said,
@@ -96,17 +97,26 @@ async def _forever() -> None:
     await asyncio.Event().wait()
 
 
-def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended() -> None:
-    async def main(store: Store) -> None:
+def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store)
         go_on = asyncio.Event()
 
         async def exchange() -> None:
             await go_on.wait()
-            run.kept_answer.write(run.kept_answer.whole(json.dumps(ANSWER).encode()))
+            run.kept_answer.took(run.kept_answer.whole(json.dumps(ANSWER).encode()))
 
-        run.start(exchange)
-        assert run.kept().status == "queued"
+        seen: list[str] = []
+        write = run.asked.write
+
+        def watched(work: Callable[[Tables], object], *more: object, **said: object) -> object:
+            done = write(work, *more, **said)  # type: ignore[arg-type]  # as it was called
+            seen.append(run.kept().status)
+            return done
+
+        monkeypatch.setattr(run.asked, "write", watched)
+        await run.start(exchange)
+        assert seen == ["queued", "in_progress"]
         assert run.kept().alive > time.time()
         await asyncio.sleep(0.05)
         assert run.kept().status == "in_progress"
@@ -122,14 +132,14 @@ def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended() -> No
 
 
 def test_an_exchange_that_ends_without_an_answer_is_a_failure_with_the_reason_that_it_gave() -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store, stream=True)
 
         async def exchange() -> None:
             body = {"error": {"message": "Slow down.", "type": "rate_limit_error", "code": "rate_limit_exceeded"}}
             run.client.respond(429, [], json.dumps(body).encode())
 
-        run.start(exchange)
+        await run.start(exchange)
         await run.idle()
         error = {"code": "rate_limit_exceeded", "message": "Slow down."}
         assert shown_of(run.kept()) == {"id": "resp_1", "status": "failed", "output": [], "error": error}
@@ -140,13 +150,13 @@ def test_an_exchange_that_ends_without_an_answer_is_a_failure_with_the_reason_th
 
 
 def test_an_exchange_that_breaks_is_a_failure_too() -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store)
 
         async def exchange() -> None:
             raise RuntimeError("nobody foresaw this")
 
-        run.start(exchange)
+        await run.start(exchange)
         await run.idle()
         assert run.kept().status == "failed"
         assert b"foresaw" not in run.kept().body
@@ -156,7 +166,7 @@ def test_an_exchange_that_breaks_is_a_failure_too() -> None:
 
 
 def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store, stream=True)
         seen: list[int] = []
 
@@ -166,9 +176,9 @@ def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
             await asyncio.sleep(0.3)
             seen.append(len(store.events.after("resp_1", 0)))
             run.client.write(b"two\n\n")
-            run.kept_answer.write(run.kept_answer.whole(json.dumps(ANSWER).encode()))
+            run.kept_answer.took(run.kept_answer.whole(json.dumps(ANSWER).encode()))
 
-        run.start(exchange)
+        await run.start(exchange)
         assert store.events.streamed("resp_1")
         await run.idle()
         assert seen == [1]
@@ -179,11 +189,11 @@ def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
 
 
 def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         assert store.conversations.lease(ALICE, "conv_1", "resp_1")
         run = Run(store, stream=True, conversation="conv_1")
-        run.start(_forever)
+        await run.start(_forever)
         await asyncio.sleep(0.05)
         assert ended(store, ALICE, run.kept(), "cancelled").status == "cancelled"
         run.background.cancel("resp_1")
@@ -201,9 +211,9 @@ def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
 def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BEAT", 0.05)
 
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store)
-        run.start(_forever)
+        await run.start(_forever)
         await asyncio.sleep(0.2)
         assert run.background.running
         ended(store, ALICE, run.kept(), "cancelled")
@@ -246,20 +256,21 @@ def test_a_promise_that_was_renewed_since_it_was_read_is_kept() -> None:
 
 
 def test_a_promise_that_meets_a_busy_store_is_renewed_shortly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BEAT", 60.0)
+    monkeypatch.setattr(module, "_BEAT", 0.05)
     monkeypatch.setattr(module, "_AGAIN", 0.02)
     path = tmp_path / "state.db"
 
     async def main() -> None:
         with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
             run = Run(store)
-            run.start(_forever)
+            await run.start(_forever)
+            assert store.responses.keep_alive(ALICE, "resp_1", 1)
             other.execute("BEGIN IMMEDIATE")
-            await asyncio.sleep(0.1)
-            assert run.kept().status == "queued"
+            await asyncio.sleep(0.3)
+            assert run.kept().alive == 1
             other.execute("ROLLBACK")
             async with asyncio.timeout(20):
-                while run.kept().status == "queued":
+                while run.kept().alive == 1:
                     await asyncio.sleep(0.01)
             await run.background.finish(0.0)
 
@@ -274,11 +285,11 @@ def test_an_end_from_outside_gives_way_to_one_that_came_first() -> None:
 
 
 def test_no_more_run_than_may() -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store)
         for name in ("resp_1", "resp_2"):
             run.background.check()
-            run.start(_forever, name)
+            await run.start(_forever, name)
         with pytest.raises(ClientError) as told:
             run.background.check()
         assert (told.value.status, told.value.param) == (429, "background")
@@ -292,19 +303,19 @@ def test_no_more_run_than_may() -> None:
 
 
 def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store)
 
         async def soon() -> None:
             await asyncio.sleep(0.1)
-            run.kept_answer.write(run.kept_answer.whole(json.dumps(ANSWER).encode()))
+            run.kept_answer.took(run.kept_answer.whole(json.dumps(ANSWER).encode()))
 
-        run.start(soon)
+        await run.start(soon)
         await run.background.finish(20.0)
         assert run.kept().status == "completed"
         other = Run(store)
         store.responses.delete(ALICE, "resp_1")
-        other.start(_forever)
+        await other.start(_forever)
         await other.background.finish(0.05)
         assert other.kept().status == "failed" and b"the gateway was stopped" in other.kept().body
         await other.background.finish(0.0)
@@ -316,7 +327,7 @@ def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
 def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BEAT", 0.05)
 
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store, stream=True)
 
         async def exchange() -> None:
@@ -325,7 +336,7 @@ def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pyt
             run.client.write(b"one\n\n")
             await asyncio.sleep(0.3)
 
-        run.start(exchange)
+        await run.start(exchange)
         await run.idle()
         assert "could not be kept" in run.log.getvalue()
         assert "could not be looked after" in run.log.getvalue()
@@ -365,7 +376,7 @@ def test_what_nobody_foresaw_is_in_the_log_without_its_words() -> None:
             async def exchange() -> None:
                 raise KeyError("what the user said")
 
-            given.start(exchange)
+            await given.start(exchange)
             await given.background.finish(5.0)
             lines = given.log.getvalue()
             assert "a response in the background broke" in lines and "KeyError" in lines
@@ -382,9 +393,9 @@ def test_an_end_that_cannot_be_written_yet_is_written_later(tmp_path: Path) -> N
             given = Run(store)
 
             async def exchange() -> None:
-                given.kept_answer.write(given.kept_answer.whole(json.dumps(ANSWER).encode()))
+                given.kept_answer.took(given.kept_answer.whole(json.dumps(ANSWER).encode()))
 
-            given.start(exchange)
+            await given.start(exchange)
             other.execute("BEGIN IMMEDIATE")
             await asyncio.sleep(0.2)
             assert given.background.running
@@ -403,9 +414,9 @@ def test_a_response_whose_conversation_another_has_taken_has_failed() -> None:
             given = Run(store, conversation="conv_1")
 
             async def exchange() -> None:
-                given.kept_answer.write(given.kept_answer.whole(json.dumps(ANSWER).encode()))
+                given.kept_answer.took(given.kept_answer.whole(json.dumps(ANSWER).encode()))
 
-            given.start(exchange)
+            await given.start(exchange)
             await given.idle()
             assert given.kept().status == "failed" and b"meanwhile" in given.kept().body
             assert store.conversations.items("conv_1") == []
@@ -446,13 +457,13 @@ def _frame(kind: str, response: object, number: int = 0) -> bytes:
 CREATED, COMPLETED = _frame("response.created", ANSWER), _frame("response.completed", ANSWER, 1)
 
 
-def _told(store: Store) -> bytes:
+def _told(store: Tables) -> bytes:
     return b"".join(data for _, data in store.events.after("resp_1", 0))
 
 
 @pytest.mark.parametrize("pieces", [[CREATED + COMPLETED], [CREATED, COMPLETED]], ids=["in one piece", "in two"])
 def test_the_end_of_a_stream_is_told_when_it_is_kept(pieces: list[bytes]) -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         run = Run(store, stream=True)
         seen: list[tuple[str, bytes]] = []
 
@@ -460,13 +471,13 @@ def test_the_end_of_a_stream_is_told_when_it_is_kept(pieces: list[bytes]) -> Non
             run.client.start(200, [])
             for piece in pieces:
                 if b"completed" in piece:
-                    run.kept_answer.write(run.kept_answer.ending(piece))
+                    run.kept_answer.took(run.kept_answer.ending(piece))
                 run.client.write(piece)
             # Its provider does not hang up at once.
             await asyncio.sleep(0.3)
             seen.append((run.kept().status, _told(store)))
 
-        run.start(exchange)
+        await run.start(exchange)
         await run.idle()
         assert seen == [("in_progress", CREATED)]
         assert (run.kept().status, _told(store)) == ("completed", CREATED + COMPLETED)
@@ -477,7 +488,7 @@ def test_the_end_of_a_stream_is_told_when_it_is_kept(pieces: list[bytes]) -> Non
 
 @pytest.mark.parametrize("pieces", [[CREATED + COMPLETED], [CREATED, COMPLETED]], ids=["in one piece", "in two"])
 def test_a_stream_whose_conversation_another_has_taken_has_one_end(pieces: list[bytes]) -> None:
-    async def main(store: Store) -> None:
+    async def main(store: Tables) -> None:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         store.conversations.lease(ALICE, "conv_1", "resp_another")
         run = Run(store, stream=True, conversation="conv_1")
@@ -486,11 +497,11 @@ def test_a_stream_whose_conversation_another_has_taken_has_one_end(pieces: list[
             run.client.start(200, [])
             for piece in pieces:
                 if b"completed" in piece:
-                    run.kept_answer.write(run.kept_answer.ending(piece))
+                    run.kept_answer.took(run.kept_answer.ending(piece))
                 run.client.write(piece)
             await asyncio.sleep(0.3)
 
-        run.start(exchange)
+        await run.start(exchange)
         await run.idle()
         assert run.kept().status == "failed"
         events = [json.loads(line[6:]) for line in _told(store).split(b"\n") if line.startswith(b"data: {")]

@@ -16,17 +16,18 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.routes import Target
-from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, reserve
+from dragoman.gateway.stored_responses.background_start import begun_of, kept_request
 from dragoman.gateway.stored_responses.kept_answer import Task
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.gateway.stored_responses.recall import Recalled, recall
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.store import Store
+from dragoman.store import Tables
 from dragoman.store.conversations import LEASE
 from dragoman.translate import asked_by
 from tests.gateway.harness import CHAT, RESPONSES
+from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, Clock, item, opened
 
 
@@ -46,21 +47,26 @@ def _question(protocol: str = CHAT, **more: object) -> ProviderRequest:
     )
 
 
-def _task(store: Store, recalled: Recalled | None, response_id: str = "resp_ours") -> Task:
+def _task(store: Tables, recalled: Recalled | None, response_id: str = "resp_ours") -> Task:
     return Task(
-        store=store, owner=ALICE, recalled=recalled, response_id=response_id, provider="p", holder=response_id or "mine"
+        store=InPlace(store),
+        owner=ALICE,
+        recalled=recalled,
+        response_id=response_id,
+        provider="p",
+        holder=response_id or "mine",
     )
 
 
-def _leases(store: Store) -> Leases:
-    return Leases(store, Log(io.StringIO()))
+def _leases(store: Tables) -> Leases:
+    return Leases(InPlace(store), Log(io.StringIO()))
 
 
-def _on_a_loop(work: Callable[[], None]) -> None:
-    async def run() -> None:
-        work()
-
-    asyncio.run(run())
+async def reserve(task: Task, leases: Leases) -> Callable[[], None]:
+    """Have the conversation of a task."""
+    recalled = task.recalled
+    assert recalled is not None and recalled.conversation is not None
+    return await leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
 
 
 def test_an_answer_says_its_id_and_what_the_client_referred_to() -> None:
@@ -108,16 +114,16 @@ def test_a_conversation_is_had_alone_until_it_is_let_go(response_id: str) -> Non
         recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
         other = _task(store, recalled, "resp_other")
 
-        def main() -> None:
-            let_go = reserve(_task(store, recalled, response_id), _leases(store))
+        async def main() -> None:
+            let_go = await reserve(_task(store, recalled, response_id), _leases(store))
             with pytest.raises(ClientError) as told:
-                reserve(other, _leases(store))
+                await reserve(other, _leases(store))
             assert (told.value.status, told.value.param) == (409, "conversation")
             assert told.value.code == "conversation_locked"
             let_go()
-            reserve(other, _leases(store))()
+            (await reserve(other, _leases(store)))()
 
-        _on_a_loop(main)
+        asyncio.run(main())
 
 
 def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
@@ -126,32 +132,36 @@ def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         recalled = Recalled(body=b"", keeps=True, conversation="conv_1")
 
-        def main() -> None:
-            reserve(_task(store, recalled), _leases(store))
+        async def main() -> None:
+            await reserve(_task(store, recalled), _leases(store))
             clock.now += LEASE
-            reserve(_task(store, recalled, "resp_other"), _leases(store))
+            await reserve(_task(store, recalled, "resp_other"), _leases(store))
 
-        _on_a_loop(main)
+        asyncio.run(main())
 
 
 def test_a_conversation_that_a_provider_keeps_is_its_own_to_order() -> None:
     with opened() as store:
         recalled = Recalled(body=b"", keeps=True, conversation="conv_theirs")
-        reserve(_task(store, recalled, ""), _leases(store))()
-        reserve(_task(store, recalled, ""), _leases(store))()
+
+        async def main() -> None:
+            for _ in range(2):
+                (await reserve(_task(store, recalled, ""), _leases(store)))()
+
+        asyncio.run(main())
 
 
 def test_a_release_that_meets_a_failing_store_hinders_nobody() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
 
-        def main() -> None:
+        async def main() -> None:
             task = _task(store, Recalled(body=b"", keeps=True, conversation="conv_1"))
-            let_go = reserve(task, _leases(store))
+            let_go = await reserve(task, _leases(store))
             store._db.execute("DROP TABLE conversations")
             let_go()
 
-        _on_a_loop(main)
+        asyncio.run(main())
 
 
 def test_what_was_said_in_a_conversation_since_it_was_read_is_not_left_out() -> None:
@@ -160,11 +170,11 @@ def test_what_was_said_in_a_conversation_since_it_was_read_is_not_left_out() -> 
         task = _task(store, recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}'))
         store.conversations.append(ALICE, "conv_1", [item("m2")])
 
-        def main() -> None:
+        async def main() -> None:
             with pytest.raises(ClientError) as told:
-                reserve(task, _leases(store))
+                await reserve(task, _leases(store))
             assert (told.value.status, told.value.code) == (409, "conversation_locked")
             again = recall(store, ALICE, b'{"input":"x","conversation":"conv_1"}')
-            reserve(_task(store, again, "resp_other"), _leases(store))()
+            (await reserve(_task(store, again, "resp_other"), _leases(store)))()
 
-        _on_a_loop(main)
+        asyncio.run(main())

@@ -19,9 +19,8 @@ from tests.gateway.keeping_house import (
     create,
     ended,
     error_in,
+    in_store,
     keeping,
-    on_loop,
-    store_of,
     text_of,
     told,
 )
@@ -244,7 +243,7 @@ def test_where_nothing_is_kept_conversations_are_those_of_the_provider_that_keep
 
 def test_what_was_said_is_kept_byte_for_byte(house: House) -> None:
     conversation = _made(house, items=[{**WORDS, "odd": 1}])
-    items = on_loop(house, lambda: store_of(house).conversations.items(conversation))
+    items = in_store(house, lambda tables: tables.conversations.items(conversation))
     assert json.loads(items[0].body) == {**WORDS, "odd": 1}
 
 

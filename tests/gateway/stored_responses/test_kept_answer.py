@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sqlite3
@@ -11,14 +12,23 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task, answered_in, parted, renamed, status_of
+from dragoman.gateway.stored_responses.kept_answer import (
+    KeptAnswer,
+    Taken,
+    Task,
+    answered_in,
+    parted,
+    renamed,
+    status_of,
+)
 from dragoman.gateway.stored_responses.recall import Recalled
 from dragoman.gateway.stored_responses.references import items_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store import LeaseLost, Store
+from dragoman.store import LeaseLost, Tables
 from tests.sdk.digging import dig_object
 from tests.sdk.samples import events_of
+from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, names, opened
 
 OUTPUT: JsonObject = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
@@ -31,11 +41,11 @@ def _recalled(**changed: object) -> Recalled:
 
 
 def _keeping(
-    store: Store, recalled: Recalled | None, response_id: str = "resp_ours", *, native: bool = False
+    store: Tables, recalled: Recalled | None, response_id: str = "resp_ours", *, native: bool = False
 ) -> tuple[KeptAnswer, io.StringIO]:
     log = io.StringIO()
     task = Task(
-        store=store,
+        store=InPlace(store),
         owner=ALICE,
         recalled=recalled,
         response_id=response_id,
@@ -44,6 +54,26 @@ def _keeping(
         holder=response_id,
     )
     return KeptAnswer(task, Log(log, json=True)), log
+
+
+def _write(store: Tables, keeping: KeptAnswer, taken: Taken | None) -> None:
+    """What is done with an answer: its unit, and that it is known to be done."""
+    unit = keeping.unit(taken)
+    with store.transaction():
+        alone = unit is None or unit(store)
+    keeping.took(taken, alone=alone)
+
+
+def _named(keeping: KeptAnswer, out: bytes) -> bytes:
+    """Frames on the relay, and what is noted of them."""
+
+    async def named() -> bytes:
+        told = keeping.named(out)
+        await asyncio.sleep(0)
+        assert keeping.noting is None
+        return told
+
+    return asyncio.run(named())
 
 
 def _frames(kind: str, response: object = ANSWER) -> bytes:
@@ -58,7 +88,7 @@ def test_item_13_an_answer_cut_inside_a_surrogate_pair_is_kept(streamed: bool) -
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
         frames, whole = _frames("response.incomplete", answer), json.dumps(answer).encode()
-        keeping.write(keeping.ending(frames) if streamed else keeping.whole(whole))
+        _write(store, keeping, keeping.ending(frames) if streamed else keeping.whole(whole))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and "cut\ufffd" in found.body.decode()
 
@@ -66,7 +96,7 @@ def test_item_13_an_answer_cut_inside_a_surrogate_pair_is_kept(streamed: bool) -
 def test_a_whole_answer_is_kept_with_what_was_said() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
-        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and json.loads(found.body) == ANSWER
         assert (found.status, found.provider, found.background) == ("completed", "chat", False)
@@ -78,7 +108,7 @@ def test_a_whole_answer_is_kept_with_what_was_said() -> None:
 def test_the_last_event_of_a_stream_is_kept_however_it_ended(status: str) -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
-        keeping.write(keeping.ending(_frames(f"response.{status}", {**ANSWER, "status": status})))
+        _write(store, keeping, keeping.ending(_frames(f"response.{status}", {**ANSWER, "status": status})))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and found.status == status
 
@@ -89,8 +119,8 @@ def test_the_last_event_of_a_stream_is_kept_however_it_ended(status: str) -> Non
 def test_frames_without_an_answer_leave_nothing(frames: bytes) -> None:
     with opened() as store:
         keeping, log = _keeping(store, _recalled())
-        keeping.write(keeping.ending(frames))
-        keeping.write(keeping.whole(b"no JSON"))
+        _write(store, keeping, keeping.ending(frames))
+        _write(store, keeping, keeping.whole(b"no JSON"))
         assert keeping.taken is None
         assert not store.responses.known("resp_ours")
         assert log.getvalue() == ""
@@ -103,8 +133,8 @@ def test_item_8_items_that_the_end_of_a_stream_leaves_out_are_kept(left: list[Js
         keeping, _ = _keeping(store, _recalled())
         for item in (thought, OUTPUT):
             done = json.dumps({"type": "response.output_item.done", "item": item})
-            keeping.named(f"event: response.output_item.done\ndata: {done}\n\n".encode())
-        keeping.write(keeping.ending(_frames("response.completed", {**ANSWER, "output": left})))
+            _named(keeping, f"event: response.output_item.done\ndata: {done}\n\n".encode())
+        _write(store, keeping, keeping.ending(_frames("response.completed", {**ANSWER, "output": left})))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and json.loads(found.body)["output"] == [thought, OUTPUT]
 
@@ -115,8 +145,8 @@ def test_item_8_an_output_of_other_items_is_kept_as_it_is() -> None:
         ended: list[JsonObject] = [{"id": name, "type": "reasoning"} for name in ("rs_a", "rs_b")]
         for item in ended:
             done = json.dumps({"type": "response.output_item.done", "item": item})
-            keeping.named(f"event: response.output_item.done\ndata: {done}\n\n".encode())
-        keeping.write(keeping.ending(_frames("response.completed")))
+            _named(keeping, f"event: response.output_item.done\ndata: {done}\n\n".encode())
+        _write(store, keeping, keeping.ending(_frames("response.completed")))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and json.loads(found.body)["output"] == [OUTPUT]
 
@@ -127,7 +157,7 @@ def test_in_a_conversation_the_items_go_there_and_what_was_said_before_is_kept_w
         store.conversations.lease(ALICE, "conv_1", "resp_ours")
         before = tuple(store.conversations.items("conv_1"))
         keeping, _ = _keeping(store, _recalled(conversation="conv_1", before=before))
-        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
         assert names(store.conversations.items("conv_1")) == ["old", "q", "msg_a"]
         assert names(store.responses.chain(ALICE, "resp_ours")) == ["old", "q", "msg_a"]
 
@@ -138,7 +168,7 @@ def test_an_answer_is_not_kept_where_another_one_was_given_in_its_conversation()
         store.conversations.lease(ALICE, "conv_1", "resp_another")
         keeping, _ = _keeping(store, _recalled(conversation="conv_1"))
         with pytest.raises(LeaseLost):
-            keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+            _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
         assert (store.conversations.items("conv_1"), store.responses.known("resp_ours")) == ([], False)
 
 
@@ -147,7 +177,7 @@ def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         store.conversations.lease(ALICE, "conv_1", "resp_ours")
         keeping, _ = _keeping(store, _recalled(conversation="conv_1", keeps=False))
-        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
         assert names(store.conversations.items("conv_1")) == ["q", "msg_a"]
         assert not store.responses.known("resp_ours")
 
@@ -155,7 +185,7 @@ def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -
 def test_of_an_answer_that_its_provider_keeps_only_the_ids_are_noted() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, None, "", native=True)
-        keeping.write(keeping.ending(_frames("response.completed")))
+        _write(store, keeping, keeping.ending(_frames("response.completed")))
         found = store.responses.find(ALICE, "resp_theirs")
         assert found is not None and not found.body
         assert store.responses.item(ALICE, "msg_a") == b""
@@ -164,10 +194,10 @@ def test_of_an_answer_that_its_provider_keeps_only_the_ids_are_noted() -> None:
 def test_an_answer_of_a_provider_that_keeps_nothing_is_kept_under_the_id_it_has_there() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled(), "")
-        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
         assert names(store.responses.chain(ALICE, "resp_theirs")) == ["q", "msg_a"]
         keeping, log = _keeping(store, _recalled(), "")
-        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
         assert store.responses.chain(ALICE, "resp_theirs") is None
         assert "the same id" in log.getvalue()
 
@@ -176,9 +206,9 @@ def test_a_relayed_answer_says_what_it_goes_on_from() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled(previous="resp_0"), "")
         said = b'{"text":"\\"previous_response_id\\":null","previous_response_id" : null}'
-        assert keeping.named(said) == b'{"text":"\\"previous_response_id\\":null","previous_response_id":"resp_0"}'
+        assert _named(keeping, said) == b'{"text":"\\"previous_response_id\\":null","previous_response_id":"resp_0"}'
         other, _ = _keeping(store, _recalled(), "")
-        assert other.named(said) == said
+        assert _named(other, said) == said
 
 
 def test_a_store_that_fails_is_no_secret_and_the_same_answer_can_be_written_later() -> None:
@@ -187,13 +217,13 @@ def test_a_store_that_fails_is_no_secret_and_the_same_answer_can_be_written_late
         taken = keeping.whole(json.dumps(ANSWER).encode())
         store._db.execute("ALTER TABLE items RENAME TO others")
         with pytest.raises(sqlite3.OperationalError):
-            keeping.write(taken)
+            _write(store, keeping, taken)
         assert keeping.taken is None
         assert store.responses.find(ALICE, "resp_ours") is None
         store._db.execute("ALTER TABLE others RENAME TO items")
-        keeping.write(taken)
+        _write(store, keeping, taken)
         # Once is enough.
-        keeping.write(taken)
+        _write(store, keeping, taken)
         assert names(store.responses.chain(ALICE, "resp_ours")) == ["q", "msg_a"]
 
 
@@ -216,7 +246,7 @@ def test_in_place_of_what_could_not_be_kept_the_stream_ends_in_its_error_form() 
 def test_an_answer_in_the_background_is_written_by_whoever_runs_it() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled(background=True))
-        keeping.write(keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
         assert keeping.taken is not None and keeping.taken.response == ANSWER
         assert not store.responses.known("resp_ours")
 
@@ -246,11 +276,11 @@ def test_whose_a_providers_response_is_gets_noted_before_it_has_ended() -> None:
     created = b'event: response.created\ndata: {"response":{"id":"resp_theirs"}}\n\n'
     with opened() as store:
         keeping, _ = _keeping(store, None, "", native=True)
-        assert keeping.named(b": ping\n\n") == b": ping\n\n"
-        assert keeping.named(created) == created
+        assert _named(keeping, b": ping\n\n") == b": ping\n\n"
+        assert _named(keeping, created) == created
         found = store.responses.find(ALICE, "resp_theirs")
         assert found is not None and not found.body
-        keeping.write(keeping.ending(_frames("response.completed")))
+        _write(store, keeping, keeping.ending(_frames("response.completed")))
         assert store.responses.item(ALICE, "msg_a") == b""
 
 
@@ -258,9 +288,9 @@ def test_item_5_an_answer_in_the_place_of_another_is_noted_by_its_own_id() -> No
     created = b'event: response.created\ndata: {"response":{"id":"%b"}}\n\n'
     with opened() as store:
         keeping, _ = _keeping(store, None, "", native=True)
-        keeping.named(created % b"resp_refused")
+        _named(keeping, created % b"resp_refused")
         keeping.anew()
-        keeping.named(created % b"resp_theirs")
+        _named(keeping, created % b"resp_theirs")
         assert store.responses.find(ALICE, "resp_theirs") is not None
 
 
@@ -270,16 +300,16 @@ def test_an_id_that_a_store_did_not_take_is_noted_with_a_later_frame_or_the_last
     with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         keeping, _ = _keeping(store, None, "", native=True)
-        assert keeping.named(created) == created
+        assert _named(keeping, created) == created
         assert store.responses.find(ALICE, "resp_theirs") is None
         with pytest.raises(sqlite3.OperationalError):
-            keeping.write(None)
+            _write(store, keeping, None)
         other.execute("ROLLBACK")
-        assert keeping.named(b": ping\n\n") == b": ping\n\n"
+        assert _named(keeping, b": ping\n\n") == b": ping\n\n"
         assert store.responses.find(ALICE, "resp_theirs") is not None
         store.responses.delete(ALICE, "resp_theirs")
         # Nor is it written twice.
-        keeping.write(None)
+        _write(store, keeping, None)
         assert store.responses.find(ALICE, "resp_theirs") is None
 
 
@@ -288,11 +318,11 @@ def test_an_id_that_a_failing_store_did_not_take_is_tried_again_with_the_end_alo
     with opened() as store:
         keeping, _ = _keeping(store, None, "", native=True)
         store._db.execute("ALTER TABLE responses RENAME TO others")
-        assert keeping.named(created) == created
+        assert _named(keeping, created) == created
         store._db.execute("ALTER TABLE others RENAME TO responses")
-        keeping.named(b": ping\n\n")
+        _named(keeping, b": ping\n\n")
         assert store.responses.find(ALICE, "resp_theirs") is None
-        keeping.write(None)
+        _write(store, keeping, None)
         assert store.responses.find(ALICE, "resp_theirs") is not None
 
 

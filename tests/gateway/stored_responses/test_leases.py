@@ -6,17 +6,20 @@ import asyncio
 import io
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from dragoman.errors import ClientError
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.stored_responses import leases as module
-from dragoman.gateway.stored_responses import store_retries as patience
 from dragoman.gateway.stored_responses.leases import Leases
-from dragoman.store import Store
+from dragoman.store import Tables
+from dragoman.store import interface as patience
 from dragoman.store.conversations import LEASE
 from tests import virtual_time
+from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, Clock, opened
 
 SHORT = 0.02
@@ -29,10 +32,25 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AGAIN", SHORT / 2)
 
 
-def _made(store: Store) -> tuple[Leases, io.StringIO]:
+def _lost(log: Log, why: str, count: int) -> None:
+    log.event("error", "could not be looked after", why=why, count=count)
+
+
+async def _takes(leases: Leases, conversation: str, holder: str) -> bool:
+    try:
+        await leases.take(ALICE, conversation, holder, (0, 0))
+    except ClientError as error:
+        assert error.code == "conversation_locked"
+        return False
+    return True
+
+
+def _made(store: Tables) -> tuple[Leases, io.StringIO]:
     store.conversations.create(ALICE, "c1", b"{}", ())
     log = io.StringIO()
-    return Leases(store, Log(log, json=True)), log
+    said = Log(log, json=True)
+    lost = partial(_lost, said)
+    return Leases(InPlace(store, lost), said), log
 
 
 def test_a_lease_is_renewed_as_long_as_it_is_held() -> None:
@@ -41,7 +59,7 @@ def test_a_lease_is_renewed_as_long_as_it_is_held() -> None:
     async def main() -> None:
         with opened(clock=clock) as store:
             leases, _ = _made(store)
-            assert leases.take(ALICE, "c1", "r1")
+            assert await _takes(leases, "c1", "r1")
             for _ in range(5):
                 clock.now += LEASE - 1
                 await asyncio.sleep(3 * SHORT)
@@ -61,7 +79,7 @@ def test_what_another_one_took_is_not_taken_back() -> None:
     async def main() -> None:
         with opened(clock=clock) as store:
             leases, _ = _made(store)
-            assert leases.take(ALICE, "c1", "r1")
+            assert await _takes(leases, "c1", "r1")
             clock.now += LEASE
             assert store.conversations.lease(ALICE, "c1", "r2")
             await asyncio.sleep(3 * SHORT)
@@ -78,15 +96,14 @@ def test_a_release_that_meets_a_busy_store_is_repeated(tmp_path: Path) -> None:
     async def main() -> None:
         with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
             leases, log = _made(store)
-            assert leases.take(ALICE, "c1", "r1")
+            assert await _takes(leases, "c1", "r1")
             other.execute("BEGIN IMMEDIATE")
             leases.release("c1", "r1")
             await asyncio.sleep(3 * SHORT)
             other.execute("ROLLBACK")
             async with asyncio.timeout(20):
-                while leases._over:
+                while not store.conversations.lease(ALICE, "c1", "r2"):
                     await asyncio.sleep(SHORT)
-            assert store.conversations.lease(ALICE, "c1", "r2")
             assert log.getvalue() == ""
             leases.close()
 
@@ -97,11 +114,12 @@ def test_a_store_that_fails_is_told_and_not_tried_for_ever() -> None:
     async def main() -> None:
         with opened() as store:
             leases, log = _made(store)
-            assert leases.take(ALICE, "c1", "r1")
+            assert await _takes(leases, "c1", "r1")
             store._db.execute("DROP TABLE conversations")
             leases.release("c1", "r1")
+            await asyncio.sleep(0)
             assert "could not be looked after" in log.getvalue()
-            assert not leases._over
+            assert not leases._held
             leases.close()
 
     virtual_time.run(main())
@@ -111,7 +129,7 @@ def test_a_process_that_ends_lets_go_of_everything() -> None:
     async def main() -> None:
         with opened() as store:
             leases, _ = _made(store)
-            assert leases.take(ALICE, "c1", "r1")
+            assert await _takes(leases, "c1", "r1")
             leases.close()
             assert store.conversations.lease(ALICE, "c1", "r2")
 
@@ -125,14 +143,14 @@ def test_what_is_held_here_is_taken_by_nobody_here_though_it_ran_out(tmp_path: P
         with opened(path, clock=clock) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
             leases, _ = _made(store)
             store.conversations.create(ALICE, "c2", b"{}", ())
-            assert leases.take(ALICE, "c1", "r1")
+            assert await _takes(leases, "c1", "r1")
             other.execute("BEGIN IMMEDIATE")
             clock.now += LEASE
             await asyncio.sleep(3 * SHORT)
             other.execute("ROLLBACK")
             # Before the next renewal is due.
-            assert not leases.take(ALICE, "c1", "r2")
-            assert leases.take(ALICE, "c2", "r2")
+            assert not await _takes(leases, "c1", "r2")
+            assert await _takes(leases, "c2", "r2")
             assert not store.conversations.lease(ALICE, "c1", "r3")
             leases.close()
 
@@ -145,15 +163,15 @@ def test_what_was_let_go_while_the_store_was_busy_is_free_for_the_next_one(tmp_p
     async def main() -> None:
         with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
             leases, _ = _made(store)
-            assert leases.take(ALICE, "c1", "r1")
+            assert await _takes(leases, "c1", "r1")
             other.execute("BEGIN IMMEDIATE")
             leases.release("c1", "r1")
             other.execute("ROLLBACK")
-            assert leases.take(ALICE, "c1", "r2")
+            assert await _takes(leases, "c1", "r2")
             leases.close()
 
     virtual_time.run(main())
 
 
 def test_a_lease_outlasts_a_wait_for_the_store_and_a_renewal() -> None:
-    assert LEASE - 1 > patience._PATIENCE + RENEW + AGAIN
+    assert LEASE - 1 > patience.PATIENCE + RENEW + AGAIN

@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import ClientError
 from dragoman.gateway.stored_responses.recall import added, recall
 from dragoman.gateway.stored_responses.references import items_of, named_in
-from dragoman.store import Store
+from dragoman.store import Tables
 from dragoman.store.responses import Item, Kept
 from tests.store.opened import ALICE, BOB, opened
 
@@ -24,13 +24,13 @@ def _kept(response_id: str, previous: str | None = None, status: str = "complete
     )
 
 
-def _told(store: Store) -> None:
+def _told(store: Tables) -> None:
     """One response, and a conversation of one message."""
     store.responses.add(ALICE, _kept("resp_1"), items_of([QUESTION]), items_of([REASONING, ANSWER]))
     store.conversations.create(ALICE, "conv_1", b"{}", items_of([QUESTION]))
 
 
-def _refused(store: Store | None, body: bytes, *, native: bool = False, shared: bool = False) -> ClientError:
+def _refused(store: Tables | None, body: bytes, *, native: bool = False, shared: bool = False) -> ClientError:
     with pytest.raises(ClientError) as told:
         recall(store, ALICE, body, native=native, shared=shared)
     return told.value

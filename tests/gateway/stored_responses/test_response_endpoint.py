@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.config.settings import Storage, Timeouts
 from dragoman.gateway.stored_responses.response_endpoint import item_shown
+from dragoman.store import Tables
 from dragoman.store.responses import Item
 from tests.gateway.harness import PATIENCE, RESPONSES, House, whole
 from tests.gateway.keeping_house import (
@@ -22,9 +23,9 @@ from tests.gateway.keeping_house import (
     create,
     ended,
     error_in,
+    in_store,
     keeping,
-    on_loop,
-    store_of,
+    tell_sqlite,
     text_of,
     told,
 )
@@ -230,14 +231,8 @@ def test_a_failure_in_the_background_is_told_to_whoever_asks(house: House) -> No
 
 def test_where_nobody_comes_back_to_a_response_it_has_failed(house: House) -> None:
     made = create(house)
-    store = store_of(house)
     # As if it had run in another process, which was killed.
-    on_loop(
-        house,
-        lambda: store._db.execute(
-            "UPDATE responses SET status = 'in_progress', background = 1 WHERE id = ?", (made["id"],)
-        ),
-    )
+    tell_sqlite(house, f"UPDATE responses SET status = 'in_progress', background = 1 WHERE id = '{made['id']}'")
     found = told(house, f"/v1/responses/{made['id']}")
     assert found["status"] == "failed"
     error = found["error"]
@@ -255,14 +250,8 @@ def test_a_deleted_response_stops_running_and_leaves_nothing() -> None:
                 break
             time.sleep(0.02)
         assert not background.running
-        left = on_loop(
-            house,
-            lambda: [
-                store_of(house)._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-                for table in ("responses", "items", "events")
-            ],
-        )
-        assert left == [0, 0, 0]
+        left = [tell_sqlite(house, f"SELECT count(*) FROM {table}") for table in ("responses", "items", "events")]
+        assert left == [[0], [0], [0]]
 
 
 def test_an_id_of_nobody_is_asked_of_the_one_provider_that_keeps_responses() -> None:
@@ -305,7 +294,7 @@ def test_where_nothing_is_kept_a_reference_is_refused_and_nothing_is_found() -> 
 def test_a_store_that_fails_is_a_clear_error_and_its_words_stay_in_the_log() -> None:
     with keeping() as house:
         made = create(house)
-        on_loop(house, lambda: store_of(house)._db.execute("DROP TABLE responses"))
+        tell_sqlite(house, "DROP TABLE responses")
         for answer in (
             house.get(f"/v1/responses/{made['id']}"),
             house.post(
@@ -356,8 +345,7 @@ def test_pitfall_207_a_chat_client_stores_nothing_whatever_its_body_is_like() ->
     with keeping() as house:
         answer = house.post("/v1/chat/completions", {"model": "echo/text@anthropic-messages", "input": "Hello."})
         assert answer.json()["object"] == "chat.completion"
-        count = on_loop(house, lambda: store_of(house)._db.execute("SELECT count(*) FROM responses").fetchone()[0])
-        assert count == 0
+        assert tell_sqlite(house, "SELECT count(*) FROM responses") == [0]
 
 
 def test_a_large_request_is_continued_like_any_other(house: House) -> None:
@@ -446,14 +434,13 @@ def test_a_listener_that_stops_reading_is_cut_off() -> None:
     with keeping(timeouts=Timeouts(idle=0.4)) as house:
         made = create(house, background=True)
         assert ended(house, made["id"])["status"] == "completed"
-        store = store_of(house)
 
-        def stream_of_it() -> None:
+        def stream_of_it(tables: Tables) -> None:
             frame = b'event: x\ndata: {"sequence_number":1}\n\n: ' + b"x" * 1_000_000 + b"\n\n"
             for number in range(1, 30):
-                store._db.execute("INSERT INTO events VALUES (?, ?, ?)", (made["id"], number, frame))
+                tables.connection.execute("INSERT INTO events VALUES (?, ?, ?)", (made["id"], number, frame))
 
-        on_loop(house, stream_of_it)
+        in_store(house, stream_of_it)
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", house.port))

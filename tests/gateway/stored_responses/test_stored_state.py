@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from dragoman.errors import ClientError, ConfigError
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.references import references_in
+from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.gateway.stored_responses.stored_state import (
     StoredState,
     keepers,
@@ -22,11 +22,16 @@ from dragoman.gateway.stored_responses.stored_state import (
     notes_ids,
     owner_of,
     several_owners,
-    unreadable,
 )
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.store import Store, StoreError
 from tests.gateway.harness import CHAT, RESPONSES, settings_for
 from tests.store.opened import kept
+
+
+async def _closed(store: Store) -> None:
+    with pytest.raises(StoreError, match="closed"):
+        await store.read(lambda tables: tables.responses.known("r"))
 
 
 def _state(storage: Storage) -> StoredState:
@@ -38,8 +43,7 @@ def test_the_store_is_a_file_or_lasts_as_long_as_the_process_or_is_not_there(tmp
         state = _state(storage)
         assert state.store is not None
         asyncio.run(state.close(0.0))
-        with pytest.raises(sqlite3.ProgrammingError):
-            state.store.responses.known("r")
+        asyncio.run(_closed(state.store))
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
     nothing = _state(Storage(keep=False, path=str(tmp_path / "other.db")))
     assert nothing.store is None
@@ -61,7 +65,7 @@ def test_what_is_made_with_a_key_belongs_to_its_digest_and_without_one_to_everyb
 
 def test_a_store_that_fails_is_told_without_its_words() -> None:
     log = io.StringIO()
-    told = unreadable(sqlite3.OperationalError("no such table: responses"), Log(log, json=True))
+    told = unreadable(StoreError("no such table: responses"), Log(log, json=True))
     assert (told.status, "table" in told.message) == (500, False)
     assert "no such table" in log.getvalue()
 
@@ -101,7 +105,7 @@ def test_a_reference_is_looked_up_where_it_is_kept() -> None:
     async def main() -> None:
         state = _state(Storage())
         assert state.store is not None
-        state.store.responses.add(b"", kept("r1"))
+        await state.store.write(lambda tables: tables.responses.add(b"", kept("r1")))
         body = b'{"input":"x","previous_response_id":"r1"}'
         settings = settings_for(1)
         for protocol in (CHAT, RESPONSES):

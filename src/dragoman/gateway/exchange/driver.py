@@ -7,7 +7,6 @@ machine in between. A piece of a flowing stream goes from the provider's read ca
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -43,6 +42,7 @@ from dragoman.gateway.exchange.steps import (
     Leave,
     Limit,
     Name,
+    Noted,
     ReadError,
     ReadWhole,
     Recall,
@@ -51,6 +51,7 @@ from dragoman.gateway.exchange.steps import (
     Resume,
     Settle,
     Start,
+    TellNoted,
     Took,
     Waiting,
     Work,
@@ -63,13 +64,16 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.gateway.stored_responses.memory import Memory
-from dragoman.gateway.stored_responses.stored_state import unreadable
+from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
 from dragoman.gateway.value_limits import weigh_answer
 from dragoman.http.flight import Flight
 from dragoman.providers.order import Order, Unframer
+from dragoman.store import StoreError
 from dragoman.streaming import StreamTranslator
 from dragoman.wire.json import encode
 
+# How long the store is waited for when nobody else waits, in seconds.
+_LAST_MOMENTS = 2.0
 _TOO_LARGE = "the provider's answer is larger than the limit"
 
 
@@ -98,15 +102,15 @@ class Driver:
         self._limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
         self._flight: Flight | None = None
         self._hung_up = False
-        # The stream that is heard, how many bytes may still come of it, and whether they come at present.
+        # The stream that is heard, and how many bytes may still come of it.
         self._translator: StreamTranslator | None = None
         self._feed: Callable[[bytes], bytes] = bytes
         self._unframer: Unframer | None = None
         self._room: int | None = None
-        self._pumping = False
-        # Who writes the answer down, and what.
+        # What becomes of the answer in the store, and of the note whose it is; whether nobody waits for it any more.
         self._keeper: asyncio.Future[None] | None = None
-        self._frames = b""
+        self._noting: asyncio.Future[bool] | None = None
+        self._leaving = False
 
     async def run(self, said: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before."""
@@ -115,8 +119,11 @@ class Driver:
             while (command := self._step(event)) is not None:
                 event = await self._outcome(_WAITS[type(command)](self, command))
         except asyncio.CancelledError:
-            self._keep_at_last()
-            self._step(Gone(self._service.draining))
+            await self._last_moments()
+            if self._step(Gone(self._service.draining)) is not None:
+                await self._last_moments()
+                # There is no other time to tell it.
+                self._step(Kept())
             raise
         finally:
             self._end()
@@ -137,10 +144,10 @@ class Driver:
         except ConfigError as error:
             self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
             return Failed(UpstreamError("the provider is not configured completely"))
+        except StoreError as error:
+            return Failed(unreadable(error, self._service.log))
         except DragomanError as error:
             return Failed(error.with_traceback(None), isinstance(error, TimedOut) and self._client.paused)
-        except sqlite3.Error as error:
-            return Failed(unreadable(error, self._service.log))
 
     def _step(self, event: Event) -> Waiting | None:
         """Let the machine move, and do what it commands; give what is to be waited for."""
@@ -303,7 +310,7 @@ class Driver:
             flight.pause()
         self._limits.alive = self._keep_alive
         self._limits.hearing()
-        self._pumping, self._hung_up = True, False
+        self._hung_up = False
         try:
             await flight.pump(self._take)
             if self._unframer is not None:
@@ -311,9 +318,17 @@ class Driver:
             told = translator.call_ended()
             if told:
                 self._took(told, self._clock())
+            await self._noted()
+        except (DragomanError, _HungUp):
+            await self._noted()
+            raise
         finally:
-            self._pumping = False
             client.on_pause = client.on_resume = None
+
+    async def _noted(self) -> None:
+        """Wait until it is known whose the answer is: only then it is told."""
+        if self._noting is not None:
+            await asyncio.wait({self._noting})
 
     def _take(self, chunk: bytes) -> None:
         """Take what the provider sent, from the reading callback."""
@@ -354,36 +369,44 @@ class Driver:
         return self._memory.keep(command.prepared, command.body)
 
     def _keep(self, command: Keep) -> None:
-        if self._memory.keep_now(command.frames, at_last=command.at_last):
-            if not command.at_last:
-                self._step(Kept())
-        elif not command.at_last:
-            self._frames = command.frames
-            self._keeper = asyncio.ensure_future(self._memory.settle(command.frames))
-            self._keeper.add_done_callback(self._was_kept)
+        self._keeper = keeper = self._memory.settle(command.frames, at_once=command.at_once)
+        if keeper is None:
+            self._step(Kept())
+        else:
+            keeper.add_done_callback(self._was_kept)
 
     def _was_kept(self, keeper: asyncio.Future[None]) -> None:
         if keeper is not self._keeper:
             return
         self._keeper = None
         error = keeper.exception()
-        if isinstance(error, DragomanError):
-            self._step(Kept(error.with_traceback(None)))
-        elif error is None:
+        if error is None:
             self._step(Kept())
+        elif not self._leaving:
+            self._step(Kept(error.with_traceback(None) if isinstance(error, DragomanError) else NotKept()))
 
     async def _await_kept(self, _: AwaitKept) -> None:
         self._limits.settling()
         if self._keeper is not None:
-            await asyncio.wait((self._keeper,))
+            await asyncio.wait({self._keeper})
 
-    def _keep_at_last(self) -> None:
-        """Try once more to keep what nobody waits for any more."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.cancel()
-            if self._memory.keep_now(self._frames, at_last=True):
-                self._step(Kept())
+    async def _last_moments(self) -> None:
+        """Let the store try once more to keep an answer for which nobody can wait any longer."""
+        if self._keeper is not None:
+            self._leaving = True
+            self._memory.hurry()
+            await asyncio.wait({self._keeper}, timeout=_LAST_MOMENTS)
+
+    def _tell_noted(self, _: TellNoted) -> None:
+        noting = self._memory.noting
+        if noting is not None and noting is not self._noting:
+            self._noting = noting
+            noting.add_done_callback(self._was_noted)
+
+    def _was_noted(self, noting: asyncio.Future[bool]) -> None:
+        if noting is self._noting:
+            self._noting = None
+            self._step(Noted(self._clock()))
 
     # At once.
 
@@ -430,6 +453,7 @@ _WAITS: dict[type, Callable[..., Awaitable[object]]] = {
 }
 _ACTS: dict[type, Callable[..., None]] = {
     Keep: Driver._keep,
+    TellNoted: Driver._tell_noted,
     Settle: Driver._settle,
     Respond: Driver._respond,
     Start: Driver._start,

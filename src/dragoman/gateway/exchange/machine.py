@@ -30,6 +30,8 @@
                   before anything was said
     SETTLING      the store, and the provider's end     kept ─▶ ENDING; ended ─▶ STORING
     STORING       the store                             kept ─▶ told ─▶ OVER
+    BREAKING      the store, for what failed in the     told however that went ─▶ OVER
+                  middle of its stream
     ENDING        the provider's end, for a moment      OVER
     OVER          nothing
 
@@ -65,6 +67,7 @@ from dragoman.gateway.exchange.steps import (
     Gone,
     Hear,
     Kept,
+    Noted,
     ReadWhole,
     Resume,
     Took,
@@ -168,6 +171,7 @@ _TOOK: dict[State, Callable[[Machine, Took], None]] = {
 _KEPT: dict[State, Callable[[Machine, Kept], None]] = {
     State.SETTLING: Machine._settled,
     State.STORING: Machine._stored,
+    State.BREAKING: Machine._was_broken,
     # Whoever waited for it has gone.
     State.OVER: Machine._nothing,
 }
@@ -180,6 +184,8 @@ MOVES: dict[tuple[State, type[Event]], Callable[..., None]] = {
     **{(state, Took): move for state, move in _TOOK.items()},
     **{(state, Kept): move for state, move in _KEPT.items()},
     (State.FRESH, Failed): Machine._failed,
+    **{(state, Noted): Machine._nothing for state in State},
+    (State.HEARING, Noted): Machine._noted,
     **{(state, Due): Machine._keep_alive for state in State},
     **{(state, Gone): Machine._gone for state in State},
     **{(State.OVER, event): Machine._nothing for event in (Done, Failed, Due, Gone)},

@@ -18,6 +18,7 @@ from dragoman.gateway.exchange.replies import Replies, Reply
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
     Abort,
+    AwaitKept,
     Command,
     End,
     Event,
@@ -25,6 +26,7 @@ from dragoman.gateway.exchange.steps import (
     Gone,
     HangUp,
     Keep,
+    Kept,
     Respond,
     Settle,
     Waiting,
@@ -34,7 +36,7 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look, Memory
-from dragoman.gateway.stored_responses.store_retries import NotKept
+from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.pauses import RESUMES
@@ -135,29 +137,48 @@ class Moves(ABC):
                 self._respond(self._replies.refusal(self.attempt.prepared, missed.answer))
             else:
                 self._respond(self._replies.failure(missed.failure, headers, final=missed.final))
-        elif self.told is not Told.ALL:
+            self._over()
+        elif self.told is Told.ALL:
+            self._over()
+        else:
             self._break_off(missed.failure)
-        self._over()
 
     def _break_off(self, failure: Failure) -> None:
-        """End the client's stream in its own error form."""
+        """End the client's stream in its own error form; what failed is kept, too."""
         attempt = self.attempt
+        if self.state is State.BREAKING:
+            self._tell_broken()
+            return
         if self.state in (State.SETTLING, State.STORING):
             # The translator has told the end, which nobody has heard.
-            held, out = b"", self._memory.lost(b"".join(attempt.held), failure)
+            attempt.held = [self._clean(self._memory.lost(b"".join(attempt.held), failure))]
         elif attempt.is_heard:
-            held, out = b"".join(attempt.held), attempt.error_form or attempt.translator.fail(failure)
+            out = attempt.error_form or attempt.translator.fail(failure)
             failure = attempt.translator.failure or failure
+            attempt.held.append(self._clean(out))
+            self._note_translator()
+            self._account.note(failure=failure.kind.value)
             if self._memory.kept_answer is not None and self.told is Told.CONTENT:
-                self._do(Keep(out, at_last=True))
+                self._do(Keep(out, at_once=True))
+                self._wait(State.BREAKING, AwaitKept())
+                return
         else:
-            held, out = b"", self._replies.failed_stream(attempt.prepared, failure)
+            attempt.held = [self._clean(self._replies.failed_stream(attempt.prepared, failure))]
         self._note_translator()
-        self._do(Settle({"failure": failure.kind.value}))
+        self._account.note(failure=failure.kind.value)
+        self._tell_broken()
+
+    def _was_broken(self, _: Kept) -> None:
+        """It is told however the store took it."""
+        self._tell_broken()
+
+    def _tell_broken(self) -> None:
+        held, self.attempt.held = b"".join(self.attempt.held), []
+        self._do(Settle({}))
         self._write(held)
-        self._write(self._clean(out))
         self.told = Told.ALL
         self._do(End())
+        self._over()
 
     def _gone(self, event: Gone) -> None:
         """The client went away, or the gateway is stopping under it."""
@@ -165,15 +186,18 @@ class Moves(ABC):
         status = self._account.record.status
         if not event.stopping:
             self._do(Settle({"status": status or GONE, "failure": "cancelled"}))
+            self._over()
         elif self.told is Told.NOTHING:
             failure = reply_parts.failure_of(NotKept()) if self._memory.gave_up else None
             headers = self._attempt.headers if self._attempt is not None else []
             reply = self._replies.failure(failure or _SHUTTING_DOWN, headers, final=failure is not None)
             self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}))
-        elif self.told is not Told.ALL:
+            self._over()
+        elif self.told is Told.ALL:
+            self._over()
+        else:
             self._do(Settle({"failure": "shutdown"}))
             self._break_off(_SHUTTING_DOWN)
-        self._over()
 
     def _nothing(self, _: Event) -> None:
         """Nothing comes of it."""

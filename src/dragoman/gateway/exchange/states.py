@@ -33,6 +33,7 @@ class State(Enum):
     MISSED = "missed"
     SETTLING = "settling"
     STORING = "storing"
+    BREAKING = "breaking"
     ENDING = "ending"
     OVER = "over"
 

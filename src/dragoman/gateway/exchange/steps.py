@@ -60,6 +60,12 @@ class Kept(Struct, frozen=True):
     error: DragomanError | None = None
 
 
+class Noted(Struct, frozen=True):
+    """It is known now whose the answer is, or not to be had."""
+
+    now: float
+
+
 class Due(Struct, frozen=True):
     """The client has heard nothing for a while."""
 
@@ -72,7 +78,7 @@ class Gone(Struct, frozen=True):
     stopping: bool
 
 
-Event: TypeAlias = Begin | Resume | Done | Failed | Took | Kept | Due | Gone
+Event: TypeAlias = Begin | Resume | Done | Failed | Took | Kept | Noted | Due | Gone
 
 
 # Commands that wait.
@@ -184,10 +190,17 @@ Waiting: TypeAlias = (
 
 
 class Keep(Struct, frozen=True):
-    """Write down the answer that a stream's last frames hold; `Kept` tells what became of it, unless `at_last`."""
+    """Write down the answer that a stream's last frames hold; `Kept` tells what became of it.
+
+    `at_once` if that is not waited for while another process has the store.
+    """
 
     frames: bytes
-    at_last: bool = False
+    at_once: bool = False
+
+
+class TellNoted(Struct, frozen=True):
+    """Say `Noted` when it is known whose the answer is."""
 
 
 class Settle(Struct, frozen=True):
@@ -234,4 +247,4 @@ class Limit(Struct, frozen=True):
     phase: LimitPhase
 
 
-Command: TypeAlias = Waiting | Keep | Settle | Respond | Start | Write | End | Abort | HangUp | Limit
+Command: TypeAlias = Waiting | Keep | TellNoted | Settle | Respond | Start | Write | End | Abort | HangUp | Limit

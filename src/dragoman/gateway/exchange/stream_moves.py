@@ -21,8 +21,10 @@ from dragoman.gateway.exchange.steps import (
     Keep,
     Kept,
     Limit,
+    Noted,
     Settle,
     Start,
+    TellNoted,
     Took,
     Write,
 )
@@ -51,9 +53,12 @@ class StreamMoves(RequestMoves):
                 self._do(HangUp())
                 return
         if self.told is not Told.CONTENT:
-            if not translator.speaking:
+            if not translator.speaking or self._memory.noting is not None:
                 if out:
                     attempt.held.append(out)
+                if translator.speaking:
+                    # Its id is told only when it is known whose it is.
+                    self._do(TellNoted())
                 return
             self._commit(event.now)
         if not translator.finished:
@@ -64,6 +69,11 @@ class StreamMoves(RequestMoves):
             self._do(HangUp())
         else:
             self._do(Limit(LimitPhase.ENDING))
+
+    def _noted(self, event: Noted) -> None:
+        held = self.attempt.held
+        if self.told is not Told.CONTENT and self.attempt.translator.speaking:
+            self._took(Took(held.pop() if held else b"", event.now))
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""

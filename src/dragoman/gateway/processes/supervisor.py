@@ -26,7 +26,7 @@ from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.unexpected_errors import UnexpectedErrors, places
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store import MEMORY, open_store
+from dragoman.store import MEMORY, open_tables
 
 # A loop that has not turned for so long stands still; whoever watches from outside then waits a little longer, so that
 # the process can say where it stands.
@@ -75,7 +75,7 @@ def serve(
 def check_store(storage: Storage) -> None:
     """Open the store once, and close it; a `ConfigError` says why that cannot be."""
     if storage.keep and storage.path not in ("", MEMORY):
-        open_store(storage.path, storage.days).close()
+        open_tables(storage.path, storage.days).close()
 
 
 def raise_file_limit() -> None:

@@ -13,10 +13,8 @@ then whether it is still wanted. What it says as a stream is there as well, piec
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -26,12 +24,12 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.unexpected_errors import places
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Taken, is_said, parted, status_of
-from dragoman.gateway.stored_responses.store_retries import StoreRetries
+from dragoman.gateway.stored_responses.store_failures import undone
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import response_error
 from dragoman.protocols.registry import codec_of
-from dragoman.store import LeaseLost, Store, is_busy
+from dragoman.store import LeaseLost, Store, StoreBusy, StoreError, Tables
 from dragoman.store.responses import RUNNING, Item, Kept
 from dragoman.wire.json import decode_object, encode
 
@@ -76,12 +74,14 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
 class Background:
     """What runs in this process."""
 
-    def __init__(self, most: int, retries: StoreRetries, log: Log) -> None:
+    def __init__(self, most: int, log: Log) -> None:
         self._most = most
-        self._retries = retries
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # How many are about to run.
+        self._starting = 0
         self._stopping = False
+        self._closed = False
 
     @property
     def running(self) -> int:
@@ -96,18 +96,35 @@ class Background:
         """Refuse one more than may run."""
         if self._stopping:
             raise ClientError(503, "the gateway is shutting down")
-        if len(self._tasks) >= self._most:
+        if len(self._tasks) + self._starting >= self._most:
             raise ClientError(429, "too many responses run in the background; try again later", param="background")
 
-    def start(self, running: BackgroundRun) -> None:
-        """Write a response down and run it."""
-        store = running.store
-        with store.transaction():
-            begun = Taken(running.begun, (), encode(running.begun))
-            store.responses.add(running.owner, kept_of(begun, running, alive=_until()), running.context)
-            if running.stream:
-                # From now on there is a stream to listen to, if only an empty one.
-                store.events.add(running.id, 0, b"")
+    async def start(self, running: BackgroundRun) -> None:
+        """Write a response down and run it, though whoever waits may have left by then; `NotKept` if that fails."""
+        begun = Taken(running.begun, (), encode(running.begun))
+        kept = kept_of(begun, running, alive=_until())
+        beginning = partial(_begin, owner=running.owner, kept=kept, context=running.context, stream=running.stream)
+        self._starting += 1
+        try:
+            writing = running.store.write(beginning, answer=partial(running.kept_answer.size, None))
+        except StoreError as error:
+            self._starting -= 1
+            running.release()
+            raise undone(error, self._log) from None
+        writing.add_done_callback(partial(self._begun, running))
+        # Nobody's leaving undoes it.
+        await asyncio.wait({writing})
+        failed = writing.exception()
+        if isinstance(failed, StoreError):
+            raise undone(failed, self._log)
+        if failed is not None:
+            raise failed
+
+    def _begun(self, running: BackgroundRun, writing: asyncio.Future[None]) -> None:
+        self._starting -= 1
+        if writing.exception() is not None or self._closed:
+            running.release()
+            return
         task = asyncio.get_running_loop().create_task(self._run(running))
         self._tasks[running.id] = task
         task.add_done_callback(partial(self._forget, running.id))
@@ -121,30 +138,42 @@ class Background:
         if task is not None:
             task.cancel()
 
-    async def finish(self, retries: float) -> None:
+    async def finish(self, seconds: float) -> None:
         """Let responses end within some seconds, then end them as failed."""
         self._stopping = True
         tasks = set(self._tasks.values())
         if tasks:
             self._log.event("info", "stopping when responses in the background have ended", running=len(tasks))
-            _, late = await asyncio.wait(tasks, timeout=retries)
+            _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def close(self) -> None:
+        """Run nothing any more: what was begun in the last moment is told as failed when its promise is broken."""
+        self._closed = True
+
     async def _run(self, running: BackgroundRun) -> None:
         pieces = _Pieces(running)
         running.client.told = pieces.take if running.stream else None
+        beat = self._beat(running)
         work = asyncio.ensure_future(running.exchange())
         try:
-            while (pause := self._beat(running)) is not None:
+            while True:
+                either: tuple[asyncio.Future[None], asyncio.Future[bool]] = (work, beat)
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if work.done() or (pause := self._beaten(beat)) is None:
+                    break
                 if (await asyncio.wait({work}, timeout=pause))[0]:
                     break
+                beat = self._beat(running)
         except asyncio.CancelledError:
             # Somebody cancelled it, or the time to stop has come.
             pass
         finally:
             work.cancel()
+            # What it says is of no use any more.
+            beat.cancel()
             try:
                 (ended_with,) = await asyncio.gather(work, return_exceptions=True)
                 if isinstance(ended_with, Exception):
@@ -158,59 +187,91 @@ class Background:
 
     async def _settle_at_last(self, running: BackgroundRun, pieces: _Pieces) -> None:
         """Write down how it ended, as soon as the store can be written to: the answer is paid for."""
-        settle = partial(self._settle, running, pieces)
-        size = partial(running.kept_answer.size, running.kept_answer.taken)
         try:
-            await self._retries.write(settle, _LAST_MOMENTS if self._stopping else _PATIENCE, answer=size)
-        except sqlite3.Error as error:
+            taken, last = self._ending(running, pieces)
+            try:
+                await self._end(running, pieces, taken, last)
+            except LeaseLost as error:
+                # It would stand in its conversation without having heard what was said there.
+                failure = Failure(kind=FailureKind.CONFLICT, status=409, message=str(error))
+                lost = running.kept_answer.lost(last, failure)
+                await self._end(running, pieces, _as_failed(running, failure), lost)
+        except StoreError as error:
             self._log.event("error", "the end of a response could not be kept", why=str(error))
-        except asyncio.CancelledError:
-            # Whoever cancels it while it ends does not want to wait.
-            why = self._retries.write_now(settle, size)
-            if why:
-                self._log.event("error", "the end of a response could not be kept", why=why)
-            raise
         finally:
             running.release()
 
-    def _beat(self, running: BackgroundRun) -> float | None:
-        """Come back to a response as promised; give when to do so again, None if nobody wants it any more."""
+    def _beat(self, running: BackgroundRun) -> asyncio.Future[bool]:
+        """Come back to a response as promised."""
+        until = _until()
+        return running.store.write(
+            partial(_keep_alive, owner=running.owner, response_id=running.id, until=until), _BEAT, counts=False
+        )
+
+    def _beaten(self, beat: asyncio.Future[bool]) -> float | None:
+        """When to come back again; None if nobody wants it any more."""
         try:
-            return _BEAT if running.store.responses.keep_alive(running.owner, running.id, _until()) else None
-        except sqlite3.Error as error:
-            if is_busy(error):
-                return _AGAIN
+            return _BEAT if beat.result() else None
+        except StoreBusy:
+            return _AGAIN
+        except StoreError as error:
             self._log.event("warn", "a response in the background could not be looked after", why=str(error))
             return _BEAT
 
-    def _settle(self, running: BackgroundRun, pieces: _Pieces) -> None:
-        """Write down how it ended, at once with the frames that say so."""
+    def _ending(self, running: BackgroundRun, pieces: _Pieces) -> tuple[Taken, bytes]:
+        """How it ended, and the frames that say so."""
         taken, last = running.kept_answer.taken, pieces.last
         if taken is None:
             failure = _failure(running.client, stopping=self._stopping)
             taken = _as_failed(running, failure)
             last = b"" if pieces.told else running.fail(failure)
-        try:
-            _end(running, pieces, taken, last)
-        except LeaseLost as error:
-            # It would stand in its conversation without having heard what was said there.
-            failure = Failure(kind=FailureKind.CONFLICT, status=409, message=str(error))
-            _end(running, pieces, _as_failed(running, failure), running.kept_answer.lost(last, failure))
+        return taken, last
+
+    def _end(self, running: BackgroundRun, pieces: _Pieces, taken: Taken, last: bytes) -> asyncio.Future[None]:
+        """Have that written down; it is, though whoever cancels this while it ends does not want to wait."""
+        said = (*running.said, *taken.answered) if is_said(taken.response) else ()
+        ending = partial(
+            _end,
+            owner=running.owner,
+            kept=kept_of(taken, running),
+            answered=taken.answered,
+            pieces=pieces.rest(last) if running.stream else (),
+            conversation=running.conversation if said else None,
+            said=said,
+            holder=running.holder,
+        )
+        size = partial(running.kept_answer.size, running.kept_answer.taken)
+        patience = _LAST_MOMENTS if self._stopping else _PATIENCE
+        return running.store.write(ending, patience, answer=size, at_last=True)
 
 
-def _end(running: BackgroundRun, pieces: _Pieces, taken: Taken, last: bytes) -> None:
-    store = running.store
-    with store.transaction():
-        if running.stream:
-            pieces.end(last)
-        store.responses.finish(running.owner, kept_of(taken, running), taken.answered, partial(_append, running, taken))
+def _begin(tables: Tables, *, owner: bytes, kept: Kept, context: tuple[Item, ...], stream: bool) -> None:
+    tables.responses.add(owner, kept, context)
+    if stream:
+        # From now on there is a stream to listen to, if only an empty one.
+        tables.events.add(kept.id, 0, b"")
 
 
-def _append(running: BackgroundRun, taken: Taken) -> None:
-    """Add what was said to the conversation."""
-    if running.conversation is not None and is_said(taken.response):
-        items = [*running.said, *taken.answered]
-        running.store.conversations.append(running.owner, running.conversation, items, running.holder)
+def _keep_alive(tables: Tables, *, owner: bytes, response_id: str, until: int) -> bool:
+    return tables.responses.keep_alive(owner, response_id, until)
+
+
+def _end(
+    tables: Tables,
+    *,
+    owner: bytes,
+    kept: Kept,
+    answered: tuple[Item, ...],
+    pieces: Sequence[tuple[int, bytes]],
+    conversation: str | None,
+    said: tuple[Item, ...],
+    holder: str,
+) -> None:
+    """Write down how a response ended, at once with the frames that say so and what it says in its conversation."""
+    for number, data in pieces:
+        tables.events.add(kept.id, number, data)
+    if tables.responses.finish(owner, kept, answered) and conversation is not None:
+        tables.conversations.append(owner, conversation, said, holder)
 
 
 def _as_failed(running: BackgroundRun, failure: Failure) -> Taken:
@@ -226,13 +287,16 @@ class _Pieces:
         self._store, self._id, self._kept_answer = running.store, running.id, running.kept_answer
         self._held: list[bytes] = []
         self._last: list[bytes] = []
+        # How many the store has, and the next one while it is under way.
         self._number = 0
+        self._under_way = b""
         self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
 
     @property
     def told(self) -> bool:
         """Whether there is anything."""
-        return bool(self._number or self._held)
+        return bool(self._number or self._under_way or self._held)
 
     @property
     def last(self) -> bytes:
@@ -245,24 +309,41 @@ class _Pieces:
             self._last.append(last)
         if data:
             self._held.append(data)
-            if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_GATHERED, self._flush)
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is None and not self._under_way and not self._ended:
+            self._timer = asyncio.get_running_loop().call_later(_GATHERED, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
-        # What a busy store does not take is tried again with the next piece.
-        with suppress(sqlite3.Error):
-            self._store.events.add(self._id, self._number + 1, b"".join(self._held))
-            self._held = []
-            self._number += 1
+        self._under_way, self._held = b"".join(self._held), []
+        adding = partial(_add_pieces, self._id, ((self._number + 1, self._under_way),))
+        self._store.write(adding, counts=False).add_done_callback(self._flushed)
 
-    def end(self, last: bytes) -> None:
-        """Write down what is left of it; nothing changes here, so that it may be tried again."""
+    def _flushed(self, flushed: asyncio.Future[None]) -> None:
+        if flushed.exception() is None:
+            self._number += 1
+        else:
+            # It goes again with what has come meanwhile.
+            self._held.insert(0, self._under_way)
+        self._under_way = b""
+        if self._held:
+            self._arm()
+
+    def rest(self, last: bytes) -> tuple[tuple[int, bytes], ...]:
+        """What is left of it, with its numbers: what is under way goes again, for nobody knows what becomes of it."""
+        self._ended = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if data := b"".join([*self._held, last]):
-            self._store.events.add(self._id, self._number + 1, data)
+        left = [self._under_way, b"".join([*self._held, last])]
+        return tuple(enumerate((data for data in left if data), self._number + 1))
+
+
+def _add_pieces(response_id: str, pieces: Sequence[tuple[int, bytes]], tables: Tables) -> None:
+    for number, data in pieces:
+        tables.events.add(response_id, number, data)
 
 
 def _failure(client: DetachedClient, *, stopping: bool) -> Failure:
@@ -291,7 +372,7 @@ def shown_of(kept: Kept) -> JsonObject:
     return {**decode_object(kept.body), "status": kept.status}
 
 
-def ended(store: Store, owner: bytes, kept: Kept, status: str, message: str | None = None) -> Kept:
+def ended(tables: Tables, owner: bytes, kept: Kept, status: str, message: str | None = None) -> Kept:
     """End a response that runs, from outside; if it has ended by itself meanwhile, that stays."""
     body = shown_of(kept)
     body["status"] = status
@@ -306,13 +387,12 @@ def ended(store: Store, owner: bytes, kept: Kept, status: str, message: str | No
         alive=0,
         body=encode(body),
     )
-    with store.transaction():
-        match body.get("conversation"):
-            case {"id": str(conversation)}:
-                # Whoever runs it will add nothing any more.
-                store.conversations.release(conversation, kept.id)
-        done = store.responses.finish(owner, changed, ())
-    return changed if done else store.responses.find(owner, kept.id) or changed
+    match body.get("conversation"):
+        case {"id": str(conversation)}:
+            # Whoever runs it will add nothing any more.
+            tables.conversations.release(conversation, kept.id)
+    done = tables.responses.finish(owner, changed, ())
+    return changed if done else tables.responses.find(owner, kept.id) or changed
 
 
 def broken(status: str, alive: int) -> bool:
@@ -320,15 +400,14 @@ def broken(status: str, alive: int) -> bool:
     return status in RUNNING and alive < time.time()
 
 
-def looked_after(store: Store, owner: bytes, kept: Kept) -> Kept:
+def looked_after(tables: Tables, owner: bytes, kept: Kept) -> Kept:
     """The same response, or its failure if whoever ran it is gone; one that is not has come back meanwhile."""
     if not broken(kept.status, kept.alive):
         return kept
-    with store.transaction():
-        stands = store.responses.stands(owner, kept.id)
-        if stands is not None and broken(*stands):
-            return ended(store, owner, kept, "failed", _STOPPED)
-    return store.responses.find(owner, kept.id) or kept
+    stands = tables.responses.stands(owner, kept.id)
+    if stands is not None and broken(*stands):
+        return ended(tables, owner, kept, "failed", _STOPPED)
+    return tables.responses.find(owner, kept.id) or kept
 
 
 def _until() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -12,7 +11,6 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.stored_responses.background import BackgroundRun
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task
-from dragoman.gateway.stored_responses.leases import Leases, locked
 from dragoman.model.events import Failed
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -39,33 +37,6 @@ def kept_request(prepared: ProviderRequest, task: Task) -> ProviderRequest:
     answer_id = task.response_id if recalled.keeps else ""
     translated = replace(prepared.translated, asked=replace(asked, request=told, answer_id=answer_id))
     return replace(prepared, translated=translated)
-
-
-def reserve(task: Task, leases: Leases) -> Callable[[], None]:
-    """Have a conversation alone until the answer is there; give what lets others have it."""
-    recalled, conversations = task.recalled, task.store.conversations
-    assert recalled is not None and recalled.conversation is not None
-    conversation = recalled.conversation
-    if conversations.find(task.owner, conversation) is None:
-        # Its provider keeps it, and its order.
-        return _nothing
-    if not leases.take(task.owner, conversation, task.holder):
-        raise locked(conversation)
-    release = partial(leases.release, conversation, task.holder)
-    try:
-        same = conversations.weight(conversation) == recalled.found
-    except BaseException:
-        release()
-        raise
-    if not same:
-        # Another one was given since this one looked: it must not be answered without that.
-        release()
-        raise locked(conversation)
-    return release
-
-
-def _nothing() -> None:
-    """Nobody was kept waiting."""
 
 
 def begun_of(prepared: ProviderRequest, task: Task) -> JsonObject:

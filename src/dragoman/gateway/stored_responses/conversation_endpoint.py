@@ -22,13 +22,14 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_answer import size_of
 from dragoman.gateway.stored_responses.leases import locked
 from dragoman.gateway.stored_responses.recall import added
-from dragoman.gateway.stored_responses.response_endpoint import item_shown, list_of, no_item, page_of, send
+from dragoman.gateway.stored_responses.response_endpoint import Page, item_shown, list_of, no_item, page_of, send
+from dragoman.gateway.stored_responses.store_failures import change
 from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
 from dragoman.gateway.value_limits import weighed_object
 from dragoman.http.server import Request
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store import Store
+from dragoman.store import Tables
 from dragoman.store.conversations import Conversation, Leased
 from dragoman.store.responses import Item
 from dragoman.wire.json import decode_object, encode
@@ -44,21 +45,27 @@ async def serve_conversation(
     store, owner = service.state.store, owner_of(key)
     _, *below = api_path.rest.strip("/").split("/")
     named = request.header(b"x-dragoman-provider") is not None
-    retries, found = service.state.retries, None
+    found = None
     if store is not None and below and not named:
-        found = await retries.read(partial(store.conversations.find, owner, below[0]))
+        found = await store.read(lambda tables: tables.conversations.find(owner, below[0]))
     if store is None or named or (below and found is None):
         await _elsewhere(service, request, api_path, account, owner, below)
         return
     raw = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     takes_items = not below or below[1:] == ["items"]
     body, bodies = await beside_loop(partial(_read, raw, takes_items=takes_items), len(raw))
+    answering: Callable[[Tables], _Told]
     if found is None:
-        answering = partial(_created, service.settings, store, owner, body, bodies)
+        answering = partial(_created, service.settings, owner, "conv_" + random_token(48), body, bodies)
     else:
-        answering = partial(_answer, service.settings, store, owner, found, request, body, bodies, below[1:])
-    changes = request.method in ("POST", "DELETE")
-    told = await (retries.change if changes else retries.read)(answering)
+        answering = _answering(service.settings, owner, found, request, body, bodies, below[1:])
+    try:
+        if request.method in ("POST", "DELETE"):
+            told = await change(store, service.log, answering)
+        else:
+            told = await store.read(answering)
+    except Leased:
+        raise locked(below[0]) from None
     send(service, request, account, await beside_loop(lambda: encode(told.show()), told.size))
 
 
@@ -101,75 +108,93 @@ async def _elsewhere(
         raise _missing(below[0]) if below and error.status == 404 else error from None
 
 
-def _answer(
+def _answering(
     settings: Settings,
-    store: Store,
     owner: bytes,
     found: Conversation,
     request: Request,
     body: JsonObject,
     bodies: list[bytes] | None,
     below: list[str],
-) -> _Told:
+) -> Callable[[Tables], _Told]:
+    """What is done, in the store's thread, of what is asked of a conversation that was found."""
     match request.method, below:
         case "GET" | "HEAD", []:
-            return _object(found)
+            return lambda _: _object(found)
         case "POST", []:
-            metadata = _metadata(body)
-            store.conversations.change(owner, found.id, metadata)
-            return _object(Conversation(id=found.id, created=found.created, metadata=metadata))
+            return partial(_changed, owner, found, _metadata(body))
         case "DELETE", []:
-            store.conversations.delete(owner, found.id)
-            return _Told(lambda: {"id": found.id, "object": "conversation.deleted", "deleted": True})
+            return partial(_deleted, owner, found)
         case "GET" | "HEAD", ["items"]:
-            return _page(store, found, request)
+            return partial(_paged, found, page_of(request))
         case "POST", ["items"]:
             if bodies is None:
                 raise _no_items()
-            items = _items(settings, store, owner, found.id, bodies)
-            try:
-                if not store.conversations.append(owner, found.id, items):
-                    # Deleted since it was found.
-                    raise _missing(found.id)
-            except Leased:
-                raise locked(found.id) from None
-            return _list(items)
+            return partial(_added, settings, owner, found, bodies)
         case "GET" | "HEAD", ["items", item_id]:
-            item = _one(store, found, item_id)
-            return _Told(partial(item_shown, item), len(item.body))
+            return partial(_shown, found, item_id)
         case "DELETE", ["items", item_id]:
-            _one(store, found, item_id)
-            store.conversations.remove(found.id, item_id)
-            return _object(found)
+            return partial(_removed, found, item_id)
         case _:
             raise ClientError(404, "there is nothing at this path of a conversation")
 
 
-def _created(settings: Settings, store: Store, owner: bytes, body: JsonObject, bodies: list[bytes] | None) -> _Told:
-    conversation = "conv_" + random_token(48)
-    items = _items(settings, store, owner, conversation, bodies) if bodies is not None else ()
-    return _object(store.conversations.create(owner, conversation, _metadata(body), items))
+def _created(
+    settings: Settings, owner: bytes, made: str, body: JsonObject, bodies: list[bytes] | None, tables: Tables
+) -> _Told:
+    items = _items(settings, tables, owner, made, bodies) if bodies is not None else ()
+    return _object(tables.conversations.create(owner, made, _metadata(body), items))
 
 
-def _page(store: Store, found: Conversation, request: Request) -> _Told:
-    page = page_of(request)
+def _changed(owner: bytes, found: Conversation, metadata: bytes, tables: Tables) -> _Told:
+    tables.conversations.change(owner, found.id, metadata)
+    return _object(Conversation(id=found.id, created=found.created, metadata=metadata))
+
+
+def _deleted(owner: bytes, found: Conversation, tables: Tables) -> _Told:
+    tables.conversations.delete(owner, found.id)
+    return _Told(lambda: {"id": found.id, "object": "conversation.deleted", "deleted": True})
+
+
+def _added(settings: Settings, owner: bytes, found: Conversation, bodies: list[bytes], tables: Tables) -> _Told:
+    items = _items(settings, tables, owner, found.id, bodies)
+    if not tables.conversations.append(owner, found.id, items):
+        # Deleted since it was found.
+        raise _missing(found.id)
+    return _list(items)
+
+
+def _paged(found: Conversation, page: Page, tables: Tables) -> _Told:
     # One more, to know whether there is more.
-    items = store.conversations.page(found.id, page.after, page.limit + 1, newest_first=page.newest_first)
+    items = tables.conversations.page(found.id, page.after, page.limit + 1, newest_first=page.newest_first)
     if items is None:
         raise no_item(page.after, "after")
     return _list(items[: page.limit], more=len(items) > page.limit)
 
 
-def _one(store: Store, found: Conversation, item_id: str) -> Item:
-    item = store.conversations.item(found.id, item_id)
+def _shown(found: Conversation, item_id: str, tables: Tables) -> _Told:
+    item = _one(tables, found, item_id)
+    return _Told(partial(item_shown, item), len(item.body))
+
+
+def _removed(found: Conversation, item_id: str, tables: Tables) -> _Told:
+    _one(tables, found, item_id)
+    tables.conversations.remove(found.id, item_id)
+    return _object(found)
+
+
+def _one(tables: Tables, found: Conversation, item_id: str) -> Item:
+    item = tables.conversations.item(found.id, item_id)
     if item is None:
         raise no_item(item_id, "item_id")
     return item
 
 
-def _items(settings: Settings, store: Store, owner: bytes, conversation: str, bodies: list[bytes]) -> tuple[Item, ...]:
+def _items(
+    settings: Settings, tables: Tables, owner: bytes, conversation: str, bodies: list[bytes]
+) -> tuple[Item, ...]:
     native, shared = bool(keepers(settings)), several_owners(settings)
-    return added(store, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.body)
+    return added(tables, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.body)
 
 
 def _no_items() -> ClientError:

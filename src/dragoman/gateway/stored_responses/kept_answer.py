@@ -1,14 +1,14 @@
 """Kept answer: an answer that can be referred to later is written down before its client learns of its end.
 
 whole, ending     what is to be written of an answer, in bytes: they look at it, perhaps in a thread
-write             writes it, all or nothing; while the store is busy it is called again
+unit, took        what writes it, all or nothing, in the store's thread; and that it did
 lost              the end of a stream whose answer could not be written down
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -22,7 +22,7 @@ from dragoman.gateway.value_limits import weigh_answer
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import failed_frames
-from dragoman.store import Store, is_busy
+from dragoman.store import Store, StoreBusy, Tables
 from dragoman.store.responses import Item, Kept
 from dragoman.wire.json import decode_lenient, encode
 from dragoman.wire.spans import object_members, replaced, value_end, with_member
@@ -78,6 +78,8 @@ class KeptAnswer:
         self._name: str | None = None
         self._noted = False
         self._tries = True
+        # What comes of noting it, while that is under way.
+        self.noting: asyncio.Future[bool] | None = None
         # What it does not know of its request, because that was sent as one that refers to nothing.
         before = task.recalled.previous if task.recalled is not None else None
         self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
@@ -98,7 +100,7 @@ class KeptAnswer:
 
     def anew(self) -> None:
         """Forget the id of an answer that nobody was told, because another one takes its place."""
-        self._name, self._noted, self._tries = None, False, True
+        self._name, self._noted, self._tries, self.noting = None, False, True, None
 
     def under_name(self, out: bytes) -> bytes:
         """The same, as far as only bytes are looked at: it may run in a thread."""
@@ -116,27 +118,29 @@ class KeptAnswer:
 
     def note(self) -> None:
         """Note whose a response is, once its id is known; what hinders that is told with the answer's end."""
-        if not self._tries:
+        task, name = self._task, self._name
+        if name is None or self._noted or self.noting is not None or not self._tries:
             return
-        try:
-            self._write_name()
-        except sqlite3.Error as error:
-            # A store that fails is not tried with every frame.
-            self._tries = is_busy(error)
+        noting = task.store.write(partial(_note, task.owner, name, task.provider), 0.0, counts=False)
+        noting.add_done_callback(partial(self._was_noted, name))
+        self.noting = noting
 
-    def _write_name(self) -> None:
-        task = self._task
-        if self._name is not None and not self._noted:
-            task.store.responses.note(task.owner, self._name, task.provider)
-            self._noted = True
+    def _was_noted(self, name: str, noting: asyncio.Future[bool]) -> None:
+        if self.noting is noting:
+            self.noting = None
+        error = noting.exception()
+        if self._name == name:
+            self._noted = error is None
+            # A store that fails is not tried with every frame.
+            self._tries = error is None or isinstance(error, StoreBusy)
 
     @property
-    def to_note(self) -> Callable[[], None] | None:
+    def to_note(self) -> Callable[[Tables], bool] | None:
         """What notes whose a response is that was told by its id, if that is still to be done."""
         task = self._task
         if self._name is None or self._noted or self.taken is not None:
             return None
-        return partial(task.store.responses.note, task.owner, self._name, task.provider)
+        return partial(_note, task.owner, self._name, task.provider)
 
     def whole(self, body: bytes) -> Taken | None:
         """What there is to be kept of a whole answer."""
@@ -158,50 +162,32 @@ class KeptAnswer:
         return size_of([*said, *(taken.answered if taken is not None else ())]) + len(taken.body if taken else b"")
 
     def measure(self, taken: Taken | None) -> Callable[[], int] | None:
-        """What gives the size of an answer that is to be written down; None if `write` has no whole one to write."""
+        """What gives the size of an answer that is to be written down; None if `unit` has no whole one to write."""
         recalled = self._task.recalled
         if taken is None or (recalled is not None and recalled.background):
             return None
         return partial(self.size, taken)
 
-    def write(self, taken: Taken | None) -> None:
-        """Write an answer down; one in the background is written by whoever runs it."""
-        if self.taken is not None:
-            return
-        recalled = self._task.recalled
-        if taken is None:
-            self._write_name()
-        elif recalled is None or not recalled.background:
-            self._write(taken)
-        self.taken = taken
-
-    def _write(self, taken: Taken) -> None:
+    def unit(self, taken: Taken | None) -> Callable[[Tables], bool] | None:
+        """What writes an answer down; None if there is nothing to write, as in the background: whoever runs it does."""
         task, recalled = self._task, self._task.recalled
-        store, owner = task.store, task.owner
+        if self.taken is not None:
+            return None
+        if taken is None:
+            return self.to_note
+        if recalled is not None and recalled.background:
+            return None
         named = taken.response.get("id")
         response_id = task.response_id or (named if isinstance(named, str) else "")
-        said, conversation = (recalled.said, recalled.conversation) if recalled is not None else ((), None)
+        return partial(_write, task.owner, response_id, task.provider, taken, recalled, task.holder, native=task.native)
 
-        def append() -> None:
-            if conversation is not None and is_said(taken.response):
-                store.conversations.append(owner, conversation, [*said, *taken.answered], task.holder)
-
-        if not response_id or (recalled is not None and not recalled.keeps):
-            append()
-        elif task.native or recalled is None:
-            store.responses.note(owner, response_id, task.provider, [item.id for item in taken.answered], append)
-        else:
-            kept = Kept(
-                id=response_id,
-                status=status_of(taken.response),
-                previous=recalled.previous,
-                background=False,
-                provider=task.provider,
-                alive=0,
-                body=taken.body,
-            )
-            if not store.responses.add(owner, kept, recalled.context, taken.answered, append):
-                self._log.event("warn", "a provider gave the same id to two responses", provider=task.provider)
+    def took(self, taken: Taken | None, *, alone: bool = True) -> None:
+        """Know that an answer is written down, or need not be; `alone` unless its id is another's as well."""
+        if not alone:
+            self._log.event("warn", "a provider gave the same id to two responses", provider=self._task.provider)
+        if taken is None:
+            self._noted = self._noted or self._name is not None
+        self.taken = self.taken or taken
 
     def lost(self, frames: bytes, failure: Failure) -> bytes:
         """The end of a stream that is told in place of its last frames, numbered as the first of them."""
@@ -209,6 +195,42 @@ class KeptAnswer:
         numbers = [number for event in events if isinstance(number := event.get("sequence_number"), int)]
         responses = [response for event in events if isinstance(response := event.get("response"), dict)]
         return failed_frames(failure, responses[-1] if responses else {}, [], min(numbers, default=0))
+
+
+def _note(owner: bytes, name: str, provider: str, tables: Tables) -> bool:
+    tables.responses.note(owner, name, provider)
+    return True
+
+
+def _write(
+    owner: bytes,
+    response_id: str,
+    provider: str,
+    taken: Taken,
+    recalled: Recalled | None,
+    holder: str,
+    tables: Tables,
+    *,
+    native: bool,
+) -> bool:
+    """Write an answer down, and into its conversation; False if another one has its id."""
+    if recalled is not None and recalled.conversation is not None and is_said(taken.response):
+        tables.conversations.append(owner, recalled.conversation, [*recalled.said, *taken.answered], holder)
+    if not response_id or (recalled is not None and not recalled.keeps):
+        return True
+    if native or recalled is None:
+        tables.responses.note(owner, response_id, provider, [item.id for item in taken.answered])
+        return True
+    kept = Kept(
+        id=response_id,
+        status=status_of(taken.response),
+        previous=recalled.previous,
+        background=False,
+        provider=provider,
+        alive=0,
+        body=taken.body,
+    )
+    return tables.responses.add(owner, kept, recalled.context, taken.answered)
 
 
 _ends = re.compile(rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"').search

@@ -1,21 +1,21 @@
 """Leases: the conversations that responses of this process have for themselves.
 
-A lease lasts fifteen seconds and is renewed every three, all of them in one transaction: those of a process that was
-killed end by themselves. What a busy store does not take is tried again shortly: a renewal, and a release. Until then
-what is held here is had by nobody else here, and whoever comes to the store first brings the rest with it.
+A lease lasts fifteen seconds and is renewed every three, all of them in one unit: those of a process that was killed
+end by themselves. Releases are posted: a busy store takes them as soon as it can, and before whatever is asked of it
+later. What is held here is had by nobody else here, whatever the store says.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from functools import partial
 
 from dragoman.errors import ClientError
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.routes import shown
-from dragoman.store import Store, is_busy
+from dragoman.gateway.stored_responses.store_failures import heard, undone
+from dragoman.store import Store, StoreBusy, StoreError, Tables
 
 _RENEW = 3.0
 _AGAIN = 0.5
@@ -39,83 +39,96 @@ class Leases:
         self._log = log
         # Each conversation, and the response that has it.
         self._held: dict[str, str] = {}
-        self._over: set[tuple[str, str]] = set()
-        # Whether the store did not take the last renewal.
-        self._late = False
         self._timer: asyncio.TimerHandle | None = None
-        self._when = 0.0
+        self._renewing = False
 
-    def take(self, owner: bytes, conversation: str, holder: str) -> bool:
-        """Have a conversation alone; False while another response is given in it."""
+    async def take(self, owner: bytes, conversation: str, holder: str, found: tuple[int, int]) -> Callable[[], None]:
+        """Have a conversation alone, of which so much was `found`; give what lets others have it.
+
+        A conversation that is not kept here is its provider's, which knows its order. While another response is given
+        in it, or if one was since it was looked at, this one must not be answered without that.
+        """
         assert self._store is not None
         if self._held.get(conversation, holder) != holder:
-            return False
-        with self._store.transaction():
-            self._let_go()
-            if self._late:
-                self._renewed()
-            if not self._store.conversations.lease(owner, conversation, holder):
-                return False
+            raise locked(conversation)
+        release = partial(self.release, conversation, holder)
+
+        def unheard(ours: bool) -> None:
+            if ours:
+                release()
+
+        leasing = partial(_lease, owner=owner, conversation=conversation, holder=holder, found=found)
+        try:
+            ours = await heard(self._store.write(leasing, unheard=unheard), unheard)
+        except StoreError as error:
+            raise undone(error, self._log) from None
+        if not ours:
+            return _nothing
         self._held[conversation] = holder
         self._arm(_RENEW)
-        return True
+        return release
 
     def release(self, conversation: str, holder: str) -> None:
-        """Let others have it, now or as soon as the store takes it."""
+        """Let others have it."""
+        assert self._store is not None
         if self._held.get(conversation) == holder:
             del self._held[conversation]
-        self._over.add((conversation, holder))
-        self._let_go()
-        if self._over:
-            self._arm(_AGAIN)
-
-    def renew(self) -> None:
-        """Have everything for longer, and let go of what is over."""
-        self._timer = None
-        self._let_go()
-        self._late = bool(self._held) and not self._tried(self._renewed)
-        if self._over or self._late:
-            self._arm(_AGAIN)
-        elif self._held:
-            self._arm(_RENEW)
+        self._store.post(partial(_release, conversation=conversation, holder=holder))
 
     def close(self) -> None:
-        """Let go of everything, as far as the store takes it."""
-        self._over |= set(self._held.items())
-        self._held.clear()
-        self._let_go()
+        """Let go of everything."""
+        for conversation, holder in [*self._held.items()]:
+            self.release(conversation, holder)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _renewed(self) -> None:
-        assert self._store is not None
-        for conversation, _ in self._store.conversations.renew(sorted(self._held.items())):
-            del self._held[conversation]
-        self._late = False
-
-    def _let_go(self) -> None:
-        for conversation, holder in tuple(self._over):
-            assert self._store is not None
-            if self._tried(partial(self._store.conversations.release, conversation, holder)):
-                self._over.discard((conversation, holder))
-
-    def _tried(self, work: Callable[[], None]) -> bool:
-        """Whether it need not be tried again; where the store fails, a lease ends by itself."""
-        try:
-            work()
-        except sqlite3.Error as error:
-            if is_busy(error):
-                return False
-            self._log.event("warn", "conversations could not be looked after", why=str(error))
-        return True
-
     def _arm(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
-        if self._timer is not None:
-            if self._when <= due:
-                return
-            self._timer.cancel()
-        self._when = due
-        self._timer = loop.call_at(due, self.renew)
+        if self._timer is None and not self._renewing:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._renew)
+
+    def _renew(self) -> None:
+        """Have everything for longer."""
+        assert self._store is not None
+        self._timer = None
+        if self._held:
+            self._renewing = True
+            renewing = partial(_renew, leases=tuple(sorted(self._held.items())))
+            self._store.write(renewing, counts=False).add_done_callback(self._renewed)
+
+    def _renewed(self, renewed: asyncio.Future[list[tuple[str, str]]]) -> None:
+        self._renewing = False
+        pause = _RENEW
+        try:
+            for conversation, holder in renewed.result():
+                if self._held.get(conversation) == holder:
+                    del self._held[conversation]
+        except StoreBusy:
+            pause = _AGAIN
+        except StoreError as error:
+            # A lease ends by itself.
+            self._log.event("warn", "conversations could not be looked after", why=str(error))
+        if self._held:
+            self._arm(pause)
+
+
+def _lease(tables: Tables, *, owner: bytes, conversation: str, holder: str, found: tuple[int, int]) -> bool:
+    """Whether a conversation is kept here, and had from now on."""
+    conversations = tables.conversations
+    if conversations.find(owner, conversation) is None:
+        return False
+    if not conversations.lease(owner, conversation, holder) or conversations.weight(conversation) != found:
+        raise locked(conversation)
+    return True
+
+
+def _release(tables: Tables, *, conversation: str, holder: str) -> None:
+    tables.conversations.release(conversation, holder)
+
+
+def _renew(tables: Tables, *, leases: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    return tables.conversations.renew(leases)
+
+
+def _nothing() -> None:
+    """Nobody was kept waiting."""

@@ -5,7 +5,7 @@ recall     what it refers to is looked up
 put        it becomes a question to a provider, one that says everything itself
 begin      the question is told what its answer says of that, and a conversation is reserved
 leave      or else the answer is left to the background, where it is followed
-keep       the answer is written down before its client knows it
+keep       the answer is written down before its client knows it; that of a stream is settled, which nobody waits for
 end        others may have the conversation again, and an id that was told is noted, however that went
 
 Those that only look at bytes may run in a thread.
@@ -16,7 +16,6 @@ Where nothing is kept, each of them does nothing.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -31,20 +30,20 @@ from dragoman.gateway.paths import RESPONSES, ApiPath
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, reserve, running_of
+from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Taken, Task
 from dragoman.gateway.stored_responses.recall import Found, Recalled, recalled_of
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_endpoint import follow
-from dragoman.gateway.stored_responses.store_retries import NotKept
+from dragoman.gateway.stored_responses.store_failures import NotKept, check
 from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.flight import HeaderList
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store import LeaseLost
+from dragoman.store import Haste, LeaseLost, StoreError
 
 
 class Look(Struct, frozen=True):
@@ -63,7 +62,7 @@ def look(body: bytes, api_path: ApiPath) -> Look:
 
 
 class Memory:
-    """The memory of one exchange. `keeping` is set if its answer is kept: by `begin`, or by whoever left it running."""
+    """The memory of one exchange. `kept_answer` is there if its answer is kept: by `begin`, or by whoever left it."""
 
     def __init__(self, service: Service, api_path: ApiPath) -> None:
         self._service = service
@@ -74,6 +73,7 @@ class Memory:
         # Lets others have the conversation that was reserved.
         self._release: Callable[[], None] | None = None
         self.kept_answer: KeptAnswer | None = None
+        self._haste = Haste()
         # Whether an answer was there, and could not be kept in time.
         self.gave_up = False
 
@@ -117,10 +117,11 @@ class Memory:
         state = self._service.state
         # What only refers back leaves nothing, and waits for nobody.
         if task.writes:
-            await state.retries.check(task.store)
+            await check(task.store, self._service.log)
             self.kept_answer = KeptAnswer(task, self._service.log)
-        if task.recalled is not None and task.recalled.conversation is not None:
-            self._release = await state.retries.change(partial(reserve, task, state.leases))
+        recalled = task.recalled
+        if recalled is not None and recalled.conversation is not None:
+            self._release = await state.leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
         return kept_request(prepared, task)
 
     def _to_keep(self, key: Key | None, prepared: ProviderRequest) -> Task | None:
@@ -156,6 +157,8 @@ class Memory:
         assert task is not None and kept_answer is not None
         state.background.check()
         begun = begun_of(prepared, task)
+        # The conversation stays reserved until the response has ended, or could not begin.
+        release, self._release = self._release or _nothing, None
         running = running_of(
             prepared,
             task,
@@ -163,12 +166,10 @@ class Memory:
             kept_answer=kept_answer,
             client=client,
             exchange=run,
-            release=self._release or _nothing,
+            release=release,
             mint=self._service.mint,
         )
-        await state.retries.change(partial(state.background.start, running), answer=partial(kept_answer.size, None))
-        # The conversation stays reserved until the response has ended.
-        self._release = None
+        await state.background.start(running)
         return begun
 
     async def follow(self, asked: ClientRequest, client: Client, account: Account, headers: HeaderList) -> None:
@@ -182,7 +183,6 @@ class Memory:
         kept_answer = self.kept_answer
         if kept_answer is not None:
             body = await beside_loop(partial(kept_answer.under_name, body), len(body), paid=True)
-            kept_answer.note()
         return body
 
     def anew(self) -> None:
@@ -201,39 +201,67 @@ class Memory:
                 self.gave_up = True
                 raise
 
-    def keep_now(self, frames: bytes, *, at_last: bool = False) -> bool:
-        """Write down the answer that a stream's last frames hold, if that takes no time; False if it was not.
-
-        `at_last` if there is no other time.
-        """
-        kept_answer, retries = self.kept_answer, self._service.state.retries
-        if kept_answer is None:
-            return True
-        if not at_last and (len(frames) > INLINE or retries.waited_for):
-            return False
-        try:
-            taken = kept_answer.ending(frames)
-            why = retries.write_now(partial(kept_answer.write, taken), kept_answer.measure(taken))
-        except LeaseLost as error:
-            why = str(error)
-        if why and at_last:
-            self._service.log.event("error", "an answer could not be kept", why=why)
-        return not why
-
-    async def settle(self, frames: bytes) -> None:
-        """Write down the same as soon as the store takes it; `NotKept` if it does not."""
-        if self.kept_answer is not None:
-            await self._write(await beside_loop(partial(self.kept_answer.ending, frames), len(frames), paid=True))
-
     async def _write(self, taken: Taken | None) -> None:
-        kept_answer = self.kept_answer
-        assert kept_answer is not None
+        kept_answer, store = self.kept_answer, self._service.state.store
+        assert kept_answer is not None and store is not None
+        unit = kept_answer.unit(taken)
+        if unit is None:
+            kept_answer.took(taken)
+            return
         try:
-            writing = partial(kept_answer.write, taken)
-            await self._service.state.retries.write(writing, answer=kept_answer.measure(taken))
-        except (sqlite3.Error, LeaseLost) as error:
-            self._service.log.event("error", "an answer could not be kept", why=str(error))
-            raise NotKept from None
+            alone = await store.write(unit, haste=self._haste, answer=kept_answer.measure(taken))
+        except (StoreError, LeaseLost) as error:
+            raise self._not_kept(error) from None
+        kept_answer.took(taken, alone=alone)
+
+    def settle(self, frames: bytes, *, at_once: bool = False) -> asyncio.Future[None] | None:
+        """Ask the store to keep the answer that a stream's last frames hold; None if it has nothing to do.
+
+        `at_once` if it is not waited for while another process has it. It is never asked twice: `hurry` says that it is
+        tried for the last time. The future may hold `NotKept`.
+        """
+        kept_answer, store = self.kept_answer, self._service.state.store
+        if kept_answer is None or store is None:
+            return None
+        self._haste.now = at_once
+        if len(frames) > INLINE:
+            return asyncio.ensure_future(self._settle_beside_loop(kept_answer, frames))
+        taken = kept_answer.ending(frames)
+        unit = kept_answer.unit(taken)
+        if unit is None:
+            kept_answer.took(taken)
+            return None
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        writing = store.write(unit, haste=self._haste, answer=kept_answer.measure(taken))
+        writing.add_done_callback(partial(self._settled, kept_answer, taken, told))
+        return told
+
+    async def _settle_beside_loop(self, kept_answer: KeptAnswer, frames: bytes) -> None:
+        await self._write(await beside_loop(partial(kept_answer.ending, frames), len(frames), paid=True))
+
+    def _settled(
+        self, kept_answer: KeptAnswer, taken: Taken | None, told: asyncio.Future[None], writing: asyncio.Future[bool]
+    ) -> None:
+        error = writing.exception()
+        if error is None:
+            kept_answer.took(taken, alone=writing.result())
+            told.set_result(None)
+        else:
+            told.set_exception(self._not_kept(error))
+
+    def _not_kept(self, error: BaseException) -> NotKept:
+        self._service.log.event("error", "an answer could not be kept", why=str(error))
+        return NotKept()
+
+    def hurry(self) -> None:
+        """Have what is to be kept tried once more, and not again."""
+        if self._service.state.store is not None:
+            self._service.state.store.hurry(self._haste)
+
+    @property
+    def noting(self) -> asyncio.Future[bool] | None:
+        """What comes of noting whose a response is, while that is under way: only then its id may be told."""
+        return None if self.kept_answer is None else self.kept_answer.noting
 
     def lost(self, frames: bytes, failure: Failure) -> bytes:
         """What a client is told in place of last frames that could not be kept."""
@@ -242,7 +270,9 @@ class Memory:
     def end(self) -> None:
         """Let others have the conversation; note whose a response is of which only its id was told."""
         if self.kept_answer is not None and (note := self.kept_answer.to_note) is not None:
-            self._service.state.retries.write_later(note)
+            store = self._service.state.store
+            assert store is not None
+            store.post(note)
         if self._release is not None:
             self._release()
             self._release = None

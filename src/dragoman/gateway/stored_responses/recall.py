@@ -28,7 +28,7 @@ from dragoman.gateway.stored_responses.references import (
     referred_in,
     relied_on,
 )
-from dragoman.store import Store
+from dragoman.store import Tables
 from dragoman.store.conversations import Conversations
 from dragoman.store.responses import RUNNING, Item, Kept, Responses
 from dragoman.wire.spans import object_members, with_member, without
@@ -102,7 +102,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 def recall(
-    store: Store | None,
+    tables: Tables | None,
     owner: bytes,
     body: bytes,
     *,
@@ -116,16 +116,22 @@ def recall(
     how many bytes a request may have.
     """
     said = references_in(body)
-    found = look_up(store, owner, said, len(body), native=native, shared=shared, limit=limit)
+    found = look_up(tables, owner, said, len(body), native=native, shared=shared, limit=limit)
     if said is None:
         return None
     if native:
-        check_given(store, owner, relied_on_in(said, found), shared=shared)
+        check_given(tables, owner, relied_on_in(said, found), shared=shared)
     return None if found is None else recalled_of(body, said, found)
 
 
+def refers(said: References, *, native: bool) -> bool:
+    """Whether there is anything to be looked up for a request, of a provider that keeps items (`native`) or another."""
+    named = said.previous is not None or said.conversation is not None or bool(said.referred)
+    return named or (native and bool(said.looked_up))
+
+
 def look_up(
-    store: Store | None,
+    tables: Tables | None,
     owner: bytes,
     said: References | None,
     size: int,
@@ -138,9 +144,16 @@ def look_up(
     if said is None:
         return None
     if native:
-        check_own(store, owner, said, shared=shared)
-    if store is None:
+        check_own(tables, owner, said, shared=shared)
+    if tables is None:
         return None
+    return found_of(tables, owner, said, size, native=native, limit=limit)
+
+
+def found_of(
+    tables: Tables | None, owner: bytes, said: References, size: int, *, native: bool, limit: int
+) -> Found | None:
+    """The same, of what is its owner's to refer to; one that refers to nothing needs no tables."""
     room = _Room(limit)
     previous, conversation, keeps, background = said.previous, said.conversation, said.keeps, said.background
     if previous is not None and conversation is not None:
@@ -149,11 +162,11 @@ def look_up(
         raise ClientError(
             400, "a response in the background has to be stored", param="background", code="unsupported_parameter"
         )
-    kept = _before(store, owner, previous, conversation, room, native=native)
+    kept = _before(tables, owner, previous, conversation, room, native=native)
     before = None if kept is None else _as_compacted(kept)
     # A reference alone is input enough.
     inputs = [] if said.silent and before is not None else said.inputs
-    resolved = _resolved(store, owner, inputs, said.referred, room, native=native) if inputs is not None else None
+    resolved = _resolved(tables, owner, inputs, said.referred, room, native=native) if inputs is not None else None
     if native and before is None and resolved is None:
         return None
     if inputs is None or (before is None and resolved is None and not keeps and not background):
@@ -193,13 +206,13 @@ def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
     )
 
 
-def check_own(store: Store | None, owner: bytes, said: References, *, shared: bool) -> None:
+def check_own(tables: Tables | None, owner: bytes, said: References, *, shared: bool) -> None:
     """Refuse a response or conversation that a provider keeps unless it is known that this owner made it.
 
     Where one owner alone has any there (not `shared`), what is known to be of an earlier one.
     """
     previous, conversation = said.previous, said.conversation
-    responses, conversations = (None, None) if store is None else (store.responses, store.conversations)
+    responses, conversations = (None, None) if tables is None else (tables.responses, tables.conversations)
     if previous is not None and not _may_be_own(responses, owner, previous, shared=shared):
         raise _no_response(previous)
     if conversation is not None and not _may_be_own(conversations, owner, conversation, shared=shared):
@@ -219,29 +232,31 @@ def relied_on_in(said: References, found: Found | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for body in found.bodies if (name := relied_on(body)) is not None))
 
 
-def check_given(store: Store | None, owner: bytes, names: Iterable[str], *, shared: bool) -> None:
+def check_given(tables: Tables | None, owner: bytes, names: Iterable[str], *, shared: bool) -> None:
     """Refuse an item that a provider would look up unless it gave the id to this owner; see `check_own`."""
     for name in names:
-        if store is not None and store.responses.is_given(owner, name):
+        if tables is not None and tables.responses.is_given(owner, name):
             continue
-        if shared or (store is not None and store.responses.is_anothers_item(owner, name)):
+        if shared or (tables is not None and tables.responses.is_anothers_item(owner, name)):
             raise _no_item(name)
 
 
 def _before(
-    store: Store, owner: bytes, previous: str | None, conversation: str | None, room: _Room, *, native: bool
+    tables: Tables | None, owner: bytes, previous: str | None, conversation: str | None, room: _Room, *, native: bool
 ) -> list[Item] | None:
     """What was said before, if the request refers to anything that is ours."""
     if previous is not None:
-        found = store.responses.find(owner, previous)
+        assert tables is not None
+        found = tables.responses.find(owner, previous)
         if native and (found is None or not found.body):
             return None
-        room.take(store.responses.weight(owner, previous), "previous_response_id")
-        return _chain(store, owner, previous, found)
+        room.take(tables.responses.weight(owner, previous), "previous_response_id")
+        return _chain(tables, owner, previous, found)
     if conversation is not None:
-        if store.conversations.find(owner, conversation) is not None:
-            room.take(store.conversations.weight(conversation), "conversation")
-            return store.conversations.items(conversation)
+        assert tables is not None
+        if tables.conversations.find(owner, conversation) is not None:
+            room.take(tables.conversations.weight(conversation), "conversation")
+            return tables.conversations.items(conversation)
         if not native:
             raise _no_conversation(conversation)
     return None
@@ -261,7 +276,7 @@ def _is_of(item: Item, kind: str) -> bool:
     return kind.encode() in item.body and named_in(item.body).type == kind
 
 
-def _chain(store: Store, owner: bytes, previous: str, found: Kept | None) -> list[Item]:
+def _chain(tables: Tables, owner: bytes, previous: str, found: Kept | None) -> list[Item]:
     if found is not None and found.status in RUNNING:
         raise ClientError(400, f"Previous response {shown(previous)} has not ended yet.", param="previous_response_id")
     if found is not None and not found.body:
@@ -271,7 +286,7 @@ def _chain(store: Store, owner: bytes, previous: str, found: Kept | None) -> lis
             param="previous_response_id",
             code="previous_response_not_found",
         )
-    chain = store.responses.chain(owner, previous) if found is not None else None
+    chain = tables.responses.chain(owner, previous) if found is not None else None
     if chain is None:
         raise _no_response(previous)
     return chain
@@ -295,7 +310,7 @@ def _no_item(item_id: str, param: str = "input") -> ClientError:
 
 
 def added(
-    store: Store,
+    tables: Tables,
     owner: bytes,
     conversation: str,
     bodies: Sequence[bytes],
@@ -314,25 +329,32 @@ def added(
     if native and shared:
         asked += [name for body in bodies if (name := completed_by(body)) is not None]
     for name in asked:
-        if store.responses.item(owner, name) is None:
+        if tables.responses.item(owner, name) is None:
             raise _no_item(name, param="items")
     room = _Room(limit)
     # One that is longer could never be answered in.
-    room.take(store.conversations.weight(conversation), "items")
-    said = _resolved(store, owner, bodies, referred, room, native=True) or bodies
+    room.take(tables.conversations.weight(conversation), "items")
+    said = _resolved(tables, owner, bodies, referred, room, native=True) or bodies
     room.take((len(said), sum(map(len, bodies))), "items")
     return items_of(said)
 
 
 def _resolved(
-    store: Store, owner: bytes, inputs: Sequence[bytes], referred: Mapping[int, str], room: _Room, *, native: bool
+    tables: Tables | None,
+    owner: bytes,
+    inputs: Sequence[bytes],
+    referred: Mapping[int, str],
+    room: _Room,
+    *,
+    native: bool,
 ) -> list[bytes] | None:
     """The items with those in place of references; None if there is no reference, or none that is ours to resolve."""
     found = list(inputs)
     changed = False
     for api_path, reference in referred.items():
         # Of an item that a provider keeps there is only the id.
-        kept = store.responses.item(owner, reference)
+        assert tables is not None
+        kept = tables.responses.item(owner, reference)
         if not kept and not native:
             raise _no_item(reference)
         changed = changed or bool(kept)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 from collections.abc import Sequence
 from functools import partial
 from urllib.parse import parse_qs
@@ -26,15 +25,16 @@ from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
-from dragoman.gateway.stored_responses.background import Background, ended, looked_after, shown_of
+from dragoman.gateway.stored_responses.background import ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.kept_answer import LAST, size_of
 from dragoman.gateway.stored_responses.references import named_in
-from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners, unreadable
+from dragoman.gateway.stored_responses.store_failures import change, unreadable
+from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.registry import codec_of
-from dragoman.store import Store
+from dragoman.store import Store, StoreError, Tables
 from dragoman.store.responses import RUNNING, SAID, Item, Kept
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import DONE
@@ -54,13 +54,15 @@ async def serve_response(
     """Answer what is asked of a stored response."""
     _, response_id, *below = api_path.rest.strip("/").split("/")
     state, owner = service.state, owner_of(key)
-    store, retries = state.store, state.retries
-    kept = await retries.read(partial(store.responses.find, owner, response_id)) if store is not None else None
+    store = state.store
+    kept = None
+    if store is not None:
+        kept = await store.read(lambda tables: tables.responses.find(owner, response_id))
     if store is None or kept is None or not kept.body:
         await _elsewhere(service, request, api_path, account, owner, response_id, kept)
         return
     if state.background.is_broken(kept.id, kept.status, kept.alive):
-        kept = await retries.write(partial(looked_after, store, owner, kept))
+        kept = await store.write(partial(looked_after, owner=owner, kept=kept))
     match request.method, below:
         case "GET" | "HEAD", []:
             if _flag(request, "stream") and request.method == "GET":
@@ -68,7 +70,7 @@ async def serve_response(
                 return
             await _show(service, request, account, kept)
         case "DELETE", []:
-            await retries.change(partial(store.responses.delete, owner, response_id))
+            await change(store, service.log, lambda tables: tables.responses.delete(owner, response_id))
             state.background.cancel(response_id)
             reply(service, request, account, {"id": response_id, "object": "response", "deleted": True})
         case "POST", ["cancel"]:
@@ -77,12 +79,12 @@ async def serve_response(
                     400, "Only a response that runs in the background can be cancelled.", param="response_id"
                 )
             if kept.status in RUNNING:
-                kept = await retries.change(partial(ended, store, owner, kept, "cancelled"))
+                kept = await change(store, service.log, partial(ended, owner=owner, kept=kept, status="cancelled"))
                 state.background.cancel(response_id)
             await _show(service, request, account, kept)
         case "GET" | "HEAD", ["input_items"]:
             page = page_of(request)
-            items = await retries.read(partial(_input_items, store, owner, kept))
+            items = await store.read(partial(_input_items, owner=owner, kept=kept))
             listing = await beside_loop(lambda: encode(_paged(items, page)), size_of(items))
             send(service, request, account, listing)
         case _:
@@ -94,14 +96,14 @@ async def _show(service: Service, request: Request, account: Account, kept: Kept
     send(service, request, account, await beside_loop(lambda: encode(shown_of(kept)), len(kept.body)))
 
 
-def _input_items(store: Store, owner: bytes, kept: Kept) -> list[Item]:
+def _input_items(tables: Tables, owner: bytes, kept: Kept) -> list[Item]:
     """What was said to get a response, oldest first."""
-    before = store.responses.chain(owner, kept.previous) if kept.previous is not None else []
+    before = tables.responses.chain(owner, kept.previous) if kept.previous is not None else []
     if before is None:
         raise ClientError(
             404, "Of what this response went on from, something is not there any more.", param="response_id"
         )
-    return [*before, *store.responses.items(kept.id, SAID)]
+    return [*before, *tables.responses.items(kept.id, SAID)]
 
 
 async def _elsewhere(
@@ -115,7 +117,7 @@ async def _elsewhere(
 ) -> None:
     """Ask the provider that keeps the response, if there is one and the response may be this client's."""
     store = service.state.store
-    if kept is None and (several_owners(service.settings) or await _is_anybodys(service, store, response_id)):
+    if kept is None and (several_owners(service.settings) or await _is_anybodys(store, response_id)):
         raise _missing(response_id)
     known = [kept.provider] if kept is not None else keepers(service.settings)
     if not known:
@@ -134,10 +136,10 @@ def _missing(response_id: str) -> ClientError:
     return ClientError(404, f"Response with id {shown(response_id)} not found.", param="response_id")
 
 
-async def _is_anybodys(service: Service, store: Store | None, response_id: str) -> bool:
+async def _is_anybodys(store: Store | None, response_id: str) -> bool:
     if store is None:
         return False
-    return await service.state.retries.read(partial(store.responses.known, response_id))
+    return await store.read(lambda tables: tables.responses.known(response_id))
 
 
 def reply(service: Service, request: Request, account: Account, body: JsonObject) -> None:
@@ -156,7 +158,7 @@ async def _listen(service: Service, request: Request, account: Account, store: S
     """Tell the stream of a background response from a place on, until it ends."""
     if not kept.background:
         raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
-    if not await service.state.retries.read(partial(store.events.streamed, kept.id)):
+    if not await store.read(lambda tables: tables.events.streamed(kept.id)):
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
     after = _whole(request, "starting_after", -1)
     account.note(stream=True)
@@ -182,7 +184,7 @@ async def follow(
     last = _Last()
     try:
         await _follow(service, client, account, store, owner, response_id, after, last)
-    except sqlite3.Error as error:
+    except StoreError as error:
         # The status is out: the stream itself has to say that this is not the end.
         unreadable(error, service.log)
         account.settle(failure="internal")
@@ -209,9 +211,12 @@ async def _follow(
     last: _Last,
 ) -> None:
     heartbeat, number, quiet = codec_of(account.record.dialect).heartbeat, 0, service.clock()
-    retries, background = service.state.retries, service.state.background
+    background = service.state.background
     while True:
-        running, pieces = await retries.read(partial(_looked_at, store, owner, response_id, number, background))
+        stands, pieces = await store.read(partial(_looked_at, owner=owner, response_id=response_id, number=number))
+        if stands is not None and background.is_broken(response_id, *stands):
+            stands = await store.write(partial(_given_up, owner=owner, response_id=response_id))
+        running = stands is not None and stands[0] in RUNNING
         for piece, data in pieces:
             number = piece
             last.number = max([last.number, *map(int, _numbers_of(data))])
@@ -224,7 +229,7 @@ async def _follow(
                 quiet = service.clock()
         if not running and not pieces:
             if not last.over:
-                kept = await retries.read(partial(store.responses.find, owner, response_id))
+                kept = await store.read(lambda tables: tables.responses.find(owner, response_id))
                 account.settle()
                 client.write(_ending(kept, last.number + 1))
             account.settle()
@@ -241,14 +246,16 @@ async def _follow(
 
 
 def _looked_at(
-    store: Store, owner: bytes, response_id: str, number: int, background: Background
-) -> tuple[bool, list[tuple[int, bytes]]]:
-    """Whether a response still runs, and the next pieces of its stream."""
-    stands = store.responses.stands(owner, response_id)
-    if stands is not None and background.is_broken(response_id, *stands):
-        kept = store.responses.find(owner, response_id)
-        stands = (looked_after(store, owner, kept).status, 0) if kept is not None else None
-    return stands is not None and stands[0] in RUNNING, store.events.after(response_id, number)
+    tables: Tables, owner: bytes, response_id: str, number: int
+) -> tuple[tuple[str, int] | None, list[tuple[int, bytes]]]:
+    """How a response stands, and the next pieces of its stream."""
+    return tables.responses.stands(owner, response_id), tables.events.after(response_id, number)
+
+
+def _given_up(tables: Tables, owner: bytes, response_id: str) -> tuple[str, int] | None:
+    """How a response stands that nobody came back to, as far as that is still so."""
+    kept = tables.responses.find(owner, response_id)
+    return None if kept is None else (looked_after(tables, owner, kept).status, 0)
 
 
 async def _reads_on(client: Client, seconds: float) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
+import asyncio
+import time
+from collections.abc import Callable
 from functools import partial
 
 from dragoman.config.settings import Key, Settings, Storage
-from dragoman.errors import ClientError
 from dragoman.gateway.exchange.provider_request import check_plain_items, check_plain_references
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES
@@ -14,40 +15,74 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.background import Background
 from dragoman.gateway.stored_responses.leases import Leases
-from dragoman.gateway.stored_responses.recall import Found, check_given, check_own, look_up, relied_on_in
+from dragoman.gateway.stored_responses.recall import (
+    Found,
+    check_given,
+    check_own,
+    found_of,
+    look_up,
+    refers,
+    relied_on_in,
+)
 from dragoman.gateway.stored_responses.references import References
-from dragoman.gateway.stored_responses.store_retries import StoreRetries
-from dragoman.store import MEMORY, Store, is_busy, open_store
+from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store.thread import Alarm
+
+# How soon it is looked again whether anything is out of date, in seconds, if nothing was.
+_LOOK_AGAIN = 10.0
 
 
 class StoredState:
-    """The state of one process; several processes share the file. `store` is None where nothing is kept."""
+    """The state of one process; several processes share the file. `store` is None where nothing is kept.
 
-    def __init__(self, storage: Storage, log: Log) -> None:
+    `clock` is what patience with a busy store is measured by, and `alarm` what wakes up by it: see `StoreThread`.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        log: Log,
+        clock: Callable[[], float] = time.monotonic,
+        alarm: Alarm | None = None,
+    ) -> None:
         self.storage = storage
         self._log = log
-        self.store: Store | None = open_store(storage.path or MEMORY, storage.days) if storage.keep else None
-        self.retries = StoreRetries(log)
+        self._clock = clock
+        self.store: Store | None = None
+        if storage.keep:
+            self.store = Store(open_tables(storage.path or MEMORY, storage.days), self._lost, clock, alarm)
         self.leases = Leases(self.store, log)
-        self.background = Background(storage.background, self.retries, log)
+        self.background = Background(storage.background, log)
+        # When it is looked next for what is out of date; None while that is under way.
+        self._sweeps: float | None = 0.0
+
+    def _lost(self, why: str, count: int) -> None:
+        self._log.event("error", "what was left to be kept could not be", why=why, left=count)
 
     def sweep(self) -> None:
         """Forget some of what is out of date, if it is time to look."""
-        if self.store is not None:
-            try:
-                self.store.sweep()
-            except sqlite3.Error as error:
-                # A busy one is looked at again with the next step.
-                if not is_busy(error):
-                    self._log.event("warn", "what is out of date could not be removed", why=str(error))
+        if self.store is not None and self._sweeps is not None and self._clock() >= self._sweeps:
+            self._sweeps = None
+            self.store.write(Tables.sweep, 0.0, counts=False).add_done_callback(self._swept)
 
-    async def close(self, retries: float) -> None:
-        """End what runs, within some seconds, and let go of the file."""
-        await self.background.finish(retries)
+    def _swept(self, swept: asyncio.Future[int]) -> None:
+        self._sweeps = self._clock()
+        try:
+            if not swept.result():
+                self._sweeps += _LOOK_AGAIN
+        except StoreBusy:
+            # It is looked at again with the next step.
+            pass
+        except StoreError as error:
+            self._log.event("warn", "what is out of date could not be removed", why=str(error))
+
+    async def close(self, seconds: float) -> None:
+        """End what runs, within some seconds, write down what is left, and let go of the file."""
+        await self.background.finish(seconds)
+        self.background.close()
         self.leases.close()
-        self.retries.close()
         if self.store is not None:
-            self.store.close()
+            await self.store.close()
 
 
 def owner_of(key: Key | None) -> bytes:
@@ -55,12 +90,6 @@ def owner_of(key: Key | None) -> bytes:
     if key is None:
         return b""
     return key.digest if key.owner is None else key.owner
-
-
-def unreadable(error: sqlite3.Error, log: Log) -> ClientError:
-    """What a client is told if the store fails; the log says why."""
-    log.event("error", "the store failed", why=str(error))
-    return ClientError(500, "what is kept of earlier responses cannot be reached")
 
 
 def several_owners(settings: Settings) -> bool:
@@ -73,32 +102,33 @@ async def looked_up(
     state: StoredState, settings: Settings, key: Key | None, said: References | None, body: bytes, target: Target
 ) -> Found | None:
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
-    shared = several_owners(settings)
-    if shared and target.keeps_responses:
+    shared, native, limit = several_owners(settings), target.keeps_responses, settings.limits.body
+    if shared and native:
         await beside_loop(partial(check_plain_references, body), len(body))
+    if said is None:
+        return None
     looking = partial(
-        look_up,
-        state.store,
-        owner_of(key),
-        said,
-        len(body),
-        native=target.keeps_responses,
-        shared=shared,
-        limit=settings.limits.body,
+        _looked_up, owner=owner_of(key), said=said, size=len(body), native=native, shared=shared, limit=limit
     )
-    found = await state.retries.read(looking)
-    if said is not None and target.keeps_responses:
-        relied_on = partial(_relied_on, said, found, shared=shared)
-        names = await beside_loop(relied_on, 0 if found is None else found.size)
-        await state.retries.read(partial(check_given, state.store, owner_of(key), names, shared=shared))
+    if state.store is None:
+        return looking(None)
+    if not refers(said, native=native):
+        # Nothing is asked of the store.
+        return found_of(None, owner_of(key), said, len(body), native=native, limit=limit)
+    return await state.store.read(looking)
+
+
+def _looked_up(
+    tables: Tables | None, *, owner: bytes, said: References, size: int, native: bool, shared: bool, limit: int
+) -> Found | None:
+    """All that is looked up for one request, in one state of the store."""
+    found = look_up(tables, owner, said, size, native=native, shared=shared, limit=limit)
+    if native:
+        if found is not None and shared:
+            # What was kept of other requests was not read as closely as this one.
+            check_plain_items(found.bodies, "input")
+        check_given(tables, owner, relied_on_in(said, found), shared=shared)
     return found
-
-
-def _relied_on(said: References, found: Found | None, *, shared: bool) -> tuple[str, ...]:
-    """The ids that a provider would look up; what was kept of other requests was not read as closely as this one."""
-    if found is not None and shared:
-        check_plain_items(found.bodies, "input")
-    return relied_on_in(said, found)
 
 
 async def check_references(
@@ -110,8 +140,16 @@ async def check_references(
     shared, owner = several_owners(settings), owner_of(key)
     if shared:
         await beside_loop(partial(check_plain_references, body), len(body))
-    await state.retries.read(partial(check_own, state.store, owner, said, shared=shared))
-    await state.retries.read(partial(check_given, state.store, owner, relied_on_in(said, None), shared=shared))
+    checking = partial(_checked, owner=owner, said=said, shared=shared)
+    if state.store is None:
+        checking(None)
+    elif refers(said, native=True):
+        await state.store.read(checking)
+
+
+def _checked(tables: Tables | None, *, owner: bytes, said: References, shared: bool) -> None:
+    check_own(tables, owner, said, shared=shared)
+    check_given(tables, owner, relied_on_in(said, None), shared=shared)
 
 
 def keepers(settings: Settings) -> list[str]:
