@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-from dragoman.store import MEMORY, LeaseLost, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store import MEMORY, Haste, LeaseLost, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store import interface as interface_module
 from dragoman.store import thread as thread_module
 from dragoman.store.interface import Store
@@ -26,6 +26,7 @@ from tests.store.asked import (
     asking,
     asking_in_virtual_time,
     comes_true,
+    known,
     put,
     raising,
     sizes,
@@ -441,3 +442,45 @@ def test_nothing_is_left_of_a_unit_without_the_collector(then: Callable[[Tables]
 
     with _without_collector():
         asyncio.run(main())
+
+
+def test_whoever_loses_patience_has_the_store_tried_once_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "state.db"
+        async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+            with another(path) as other:
+                for count, free in enumerate((False, True)):
+                    other.execute("BEGIN IMMEDIATE")
+                    haste = Haste()
+                    writing = store.write(add(f"r{count}"), haste=haste)
+                    await asyncio.sleep(1)
+                    assert not writing.done()
+                    if free:
+                        other.execute("ROLLBACK")
+                    # In the same moment of the loop's time, before the next try is due.
+                    now = asyncio.get_running_loop().time()
+                    store.hurry(haste)
+                    await asyncio.wait({writing})
+                    assert asyncio.get_running_loop().time() == now
+                    assert isinstance(writing.exception(), StoreBusy) is not free
+                    if not free:
+                        other.execute("ROLLBACK")
+                assert [await store.read(known(name)) for name in ("r0", "r1")] == [False, True]
+
+    run(main())
+
+
+def test_what_does_not_count_says_nothing_of_the_store(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "state.db"
+        async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+            with another(path) as other:
+                other.execute("BEGIN IMMEDIATE")
+                with pytest.raises(StoreBusy):
+                    await store.write(add("r1"), 0.0, counts=False)
+                assert not store.failed
+                with pytest.raises(StoreBusy):
+                    await store.write(add("r1"), 0.0)
+                assert store.failed
+
+    run(main())

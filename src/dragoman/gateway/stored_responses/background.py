@@ -118,7 +118,11 @@ class Background:
         if isinstance(failed, StoreError):
             raise undone(failed, self._log)
         if failed is not None:
-            raise failed
+            try:
+                raise failed
+            finally:
+                # They hold each other.
+                del failed, writing
 
     def _begun(self, running: BackgroundRun, writing: asyncio.Future[None]) -> None:
         self._starting -= 1

@@ -60,3 +60,6 @@ async def heard(future: asyncio.Future[T], unheard: Callable[[T], object]) -> T:
         if future.done() and not future.cancelled() and future.exception() is None:
             unheard(future.result())
         raise
+    finally:
+        # The frames of what it raises lead here, and from here to what holds the error.
+        del future
