@@ -11,6 +11,7 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest, abilitie
 from dragoman.gateway.routes import Target
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.model.failure import Failure
+from dragoman.model.response import Usage
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
@@ -61,13 +62,16 @@ class Missed(Struct, frozen=True, kw_only=True):
 class Attempt:
     """One target, and how far its answer has come."""
 
+    # The request as the target gets it, once it is written; what translates its stream, if `is_heard`.
+    prepared: ProviderRequest
+    translator: StreamTranslator
+
     def __init__(self, target: Target, rotation: Rotation) -> None:
         self.target = target
         self._rotation = rotation
         # The keys that were not tried yet, and the one that is used.
         self._others = 0
         self.key: str | None = None
-        self._prepared: ProviderRequest | None = None
         # What was asked last, what was done about refusals of it, and what is told if nothing can be.
         self.body = b""
         self._tried: list[Remedy] = []
@@ -81,7 +85,7 @@ class Attempt:
     def forget(self) -> None:
         """Begin again with another answer, in place of one that nobody was told."""
         self.lane = Lane.UNKNOWN
-        self._translator: StreamTranslator | None = None
+        self.is_heard = False
         self.feed: Callable[[bytes], bytes] = bytes
         self.heartbeat = b""
         self.unframer: Unframer | None = None
@@ -95,31 +99,11 @@ class Attempt:
         self.raw = b""
         self.earlier: list[bytes] = []
         self.losses: Sequence[LossLine] = ()
+        self.usage: Usage | None = None
 
-    @property
-    def prepared(self) -> ProviderRequest:
-        """The request as the target gets it."""
-        assert self._prepared is not None
-        return self._prepared
-
-    @prepared.setter
-    def prepared(self, prepared: ProviderRequest) -> None:
-        self._prepared = prepared
-
-    @property
-    def translator(self) -> StreamTranslator:
-        """What translates its stream."""
-        assert self._translator is not None
-        return self._translator
-
-    @translator.setter
-    def translator(self, translator: StreamTranslator) -> None:
-        self._translator = translator
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether there is a stream to be told of."""
-        return self._translator is not None
+    def hear(self, translator: StreamTranslator) -> None:
+        """Have its stream translated by this."""
+        self.translator, self.is_heard = translator, True
 
     # Keys.
 

@@ -58,7 +58,7 @@ from dragoman.gateway.exchange.steps import (
     Write,
 )
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
@@ -117,7 +117,10 @@ class Driver:
         try:
             event = await self._first(said)
             while (command := self._step(event)) is not None:
-                event = await self._outcome(_WAITS[type(command)](self, command))
+                if type(command) is Work and command.size <= INLINE:
+                    event = self._worked(command)
+                else:
+                    event = await self._outcome(_WAITS[type(command)](self, command))
         except asyncio.CancelledError:
             await self._last_moments()
             if self._step(Gone(self._service.draining)) is not None:
@@ -148,6 +151,13 @@ class Driver:
             return Failed(unreadable(error, self._service.log))
         except DragomanError as error:
             return Failed(error.with_traceback(None), isinstance(error, TimedOut) and self._client.paused)
+
+    def _worked(self, command: Work) -> Done | Failed:
+        """What became of work that takes no time."""
+        try:
+            return Done(command.work())
+        except DragomanError as error:
+            return Failed(error.with_traceback(None))
 
     def _step(self, event: Event) -> Waiting | None:
         """Let the machine move, and do what it commands; give what is to be waited for."""

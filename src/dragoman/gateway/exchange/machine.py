@@ -2,9 +2,10 @@
 
     state         waits for                             done ─▶
     FRESH         a client                              READING; CALLING if it was understood before
-    READING       the body looked at                    RECALLING, for the first target
+    READING       the body looked at                    RECALLING, for the first target; PREPARING if it can refer to
+                                                        nothing
     RECALLING     what the request refers to            PREPARING
-    PREPARING     the request as the target gets it     RESERVING
+    PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept
     RESERVING     the store tried, a conversation       CALLING; LEAVING for the background
     LEAVING       the background                        told ─▶ OVER; FOLLOWING for a client that wants a stream
     FOLLOWING     its end                               OVER
@@ -13,7 +14,7 @@
     REFUSED       the beginning of an error             CALLING with another key; RELIEVING; missed
     RELIEVING     the request without what was refused  CALLING; missed
     GATHERING     all of a whole answer                 JUDGING on the relay; TRANSLATING; FEEDING if it is events
-    JUDGING       what a relayed answer says            NAMING; RELIEVING; missed
+    JUDGING       what a relayed answer says            NAMING; told ─▶ OVER if it is not kept; RELIEVING; missed
     TRANSLATING   the answer in the client's words      NAMING; KEEPING; RESUMING; RELIEVING; missed
     COLLECTING    all of a stream for one answer        CLOSING; RESUMING
     FEEDING       the same, that came as a whole        CLOSING; RESUMING
@@ -98,7 +99,7 @@ class Machine(WholeMoves, StreamMoves):
                 attempt.lane = Lane.WHOLE
             else:
                 attempt.lane = Lane.STREAM if attempt.prepared.stream else Lane.COLLECTED
-                attempt.translator = self._translator(collect=attempt.lane is Lane.COLLECTED)
+                attempt.hear(self._translator(collect=attempt.lane is Lane.COLLECTED))
                 attempt.heartbeat = attempt.translator.heartbeat
             if attempt.lane is Lane.STREAM:
                 attempt.feed = self._feed()
@@ -118,8 +119,8 @@ class Machine(WholeMoves, StreamMoves):
             case _:
                 # What a provider goes on with, as a whole answer of its protocol, whatever the form it comes in.
                 source, limit = attempt.target.endpoint.protocol, self._service.settings.limits.event
-                attempt.translator = StreamTranslator(
-                    source=source, target=source, mint=self._service.mint, collect=True, limit=limit
+                attempt.hear(
+                    StreamTranslator(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
                 )
                 self._wait(State.CONTINUING, Collect(attempt.translator, attempt.unframer, [], 0))
 

@@ -52,6 +52,9 @@ GONE = 499
 class Moves(ABC):
     """What all moves share. `flowing` is whether pieces of the stream go straight to the client."""
 
+    # The present target, if there is one.
+    attempt: Attempt
+
     def __init__(self, service: Service, asked: ClientRequest, account: Account, memory: Memory) -> None:
         self._service = service
         self._asked = asked
@@ -62,7 +65,7 @@ class Moves(ABC):
         self._body = b""
         self._looked: Look | None = None
         self._targets: Iterator[Target] = iter(())
-        self._attempt: Attempt | None = None
+        self.has_attempt = False
         self.state = State.FRESH
         self.told = Told.NOTHING
         self.flowing = False
@@ -74,12 +77,6 @@ class Moves(ABC):
     @abstractmethod
     def _relieve(self, missed: Missed, failure: Failure) -> None:
         """Ask without what was refused, if that is what a failure says; else it has failed."""
-
-    @property
-    def attempt(self) -> Attempt:
-        """The present target."""
-        assert self._attempt is not None
-        return self._attempt
 
     def _do(self, *commands: Command) -> None:
         self._out += commands
@@ -129,8 +126,7 @@ class Moves(ABC):
             self._tell_failure(missed)
 
     def _tell_failure(self, missed: Missed) -> None:
-        attempt = self._attempt
-        headers = attempt.headers if attempt is not None else []
+        headers = self.attempt.headers if self.has_attempt else []
         if self.told is Told.NOTHING:
             if missed.answer is not None:
                 self._note_losses()
@@ -189,7 +185,7 @@ class Moves(ABC):
             self._over()
         elif self.told is Told.NOTHING:
             failure = reply_parts.failure_of(NotKept()) if self._memory.gave_up else None
-            headers = self._attempt.headers if self._attempt is not None else []
+            headers = self.attempt.headers if self.has_attempt else []
             reply = self._replies.failure(failure or _SHUTTING_DOWN, headers, final=failure is not None)
             self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}))
             self._over()
@@ -240,7 +236,7 @@ class Moves(ABC):
 
     def _note_translator(self) -> None:
         """Keep what a stream told beside its text."""
-        if self._attempt is not None and self._attempt.is_heard:
+        if self.has_attempt and self.attempt.is_heard:
             self._account.note(**self._heard())
 
     def _heard(self) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import partial
 
-from dragoman.errors import BadAnswer
+from dragoman.errors import BadAnswer, DragomanError
 from dragoman.gateway.exchange.attempt import (
     Attempt,
     ErrorAnswer,
@@ -56,14 +56,17 @@ class RequestMoves(Moves):
     def _read(self, event: Done) -> None:
         assert isinstance(event.value, Look)
         self._looked = event.value
-        self._account.note(asked=event.value.model, stream=bytes(event.value.outline.stream) == b"true")
-        # One, for now.
-        self._targets = iter((self._service.routes.target(event.value.model, self._asked.api_path.protocol),))
+        try:
+            # One, for now.
+            self._targets = iter((self._service.routes.target(event.value.model, self._asked.api_path.protocol),))
+        except DragomanError:
+            self._account.note(asked=event.value.model)
+            raise
         self._try_next()
 
     def _resume(self, event: Resume) -> None:
-        self._attempt = self._begun(event.prepared.target)
-        self._attempt.prepared = self._replies.prepared = event.prepared
+        self._begun(event.prepared.target)
+        self.attempt.prepared = self._replies.prepared = event.prepared
         self._ask(event.prepared.translated.body)
 
     # The request, as one target gets it.
@@ -74,19 +77,32 @@ class RequestMoves(Moves):
         if target is None or self._looked is None:
             return False
         target = able(target, self._looked.outline)
-        self._attempt = self._begun(target)
+        self._begun(target)
         self._account.note(
-            provider=target.provider.name, model=target.shown, served=target.endpoint.protocol, failure=""
+            asked=self._looked.model,
+            stream=bytes(self._looked.outline.stream) == b"true",
+            provider=target.provider.name,
+            model=target.shown,
+            served=target.endpoint.protocol,
+            failure="",
         )
-        self._wait(State.RECALLING, Recall(self._body, self._looked, target))
+        if self._looked.said is None:
+            # It can refer to nothing.
+            self._prepare(None)
+        else:
+            self._wait(State.RECALLING, Recall(self._body, self._looked, target))
         return True
 
-    def _begun(self, target: Target) -> Attempt:
-        return Attempt(target, self._service.rotation(target.provider))
+    def _begun(self, target: Target) -> None:
+        self.attempt, self.has_attempt = Attempt(target, self._service.rotation(target.provider)), True
 
     def _recalled(self, event: Done) -> None:
-        found, looked, target = event.value, self._looked, self.attempt.target
-        assert looked is not None and (found is None or isinstance(found, Found))
+        assert event.value is None or isinstance(event.value, Found)
+        self._prepare(event.value)
+
+    def _prepare(self, found: Found | None) -> None:
+        looked, target = self._looked, self.attempt.target
+        assert looked is not None
         key, server = self._asked.key, self._service.settings.server
         strict = server.strict or target.strict or (key is not None and key.strict) or asks_strictness(self._asked)
         preparing = partial(
@@ -106,7 +122,11 @@ class RequestMoves(Moves):
     def _prepared(self, event: Done) -> None:
         assert isinstance(event.value, ProviderRequest)
         self._replies.prepared = self.attempt.prepared = event.value
-        self._wait(State.RESERVING, Reserve(self.attempt.prepared))
+        if self._looked is not None and self._looked.said is None:
+            # Nothing of it is kept.
+            self._ask(event.value.translated.body)
+        else:
+            self._wait(State.RESERVING, Reserve(event.value))
 
     def _reserved(self, event: Done) -> None:
         prepared = event.value

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 
-class State(Enum):
+class State(IntEnum):
     """What is waited for."""
 
-    FRESH = "fresh"
-    READING = "reading"
-    RECALLING = "recalling"
-    PREPARING = "preparing"
-    RESERVING = "reserving"
-    LEAVING = "leaving"
-    FOLLOWING = "following"
-    CALLING = "calling"
-    REFUSED = "refused"
-    RELIEVING = "relieving"
-    GATHERING = "gathering"
-    JUDGING = "judging"
-    TRANSLATING = "translating"
-    COLLECTING = "collecting"
-    FEEDING = "feeding"
-    CLOSING = "closing"
-    NAMING = "naming"
-    KEEPING = "keeping"
-    RESUMING = "resuming"
-    CONTINUING = "continuing"
-    READING_ON = "reading on"
-    HEARING = "hearing"
-    MISSED = "missed"
-    SETTLING = "settling"
-    STORING = "storing"
-    BREAKING = "breaking"
-    ENDING = "ending"
-    OVER = "over"
+    FRESH = 1
+    READING = 2
+    RECALLING = 3
+    PREPARING = 4
+    RESERVING = 5
+    LEAVING = 6
+    FOLLOWING = 7
+    CALLING = 8
+    REFUSED = 9
+    RELIEVING = 10
+    GATHERING = 11
+    JUDGING = 12
+    TRANSLATING = 13
+    COLLECTING = 14
+    FEEDING = 15
+    CLOSING = 16
+    NAMING = 17
+    KEEPING = 18
+    RESUMING = 19
+    CONTINUING = 20
+    READING_ON = 21
+    HEARING = 22
+    MISSED = 23
+    SETTLING = 24
+    STORING = 25
+    BREAKING = 26
+    ENDING = 27
+    OVER = 28
 
 
 class Told(Enum):

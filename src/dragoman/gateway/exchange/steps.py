@@ -22,57 +22,57 @@ from dragoman.streaming import StreamTranslator
 # Events.
 
 
-class Begin(Struct, frozen=True):
+class Begin(Struct, frozen=True, gc=False):
     """A client asks: `body` is all of its request."""
 
     body: bytes
 
 
-class Resume(Struct, frozen=True):
+class Resume(Struct, frozen=True, gc=False):
     """A request is to be answered that was understood before."""
 
     prepared: ProviderRequest
 
 
-class Done(Struct, frozen=True):
+class Done(Struct, frozen=True, gc=False):
     """What was waited for is there."""
 
     value: object = None
 
 
-class Failed(Struct, frozen=True):
+class Failed(Struct, frozen=True, gc=False):
     """What was waited for failed; `stalled` if it was the client that stood still."""
 
     error: DragomanError
     stalled: bool = False
 
 
-class Took(Struct, frozen=True):
+class Took(Struct, frozen=True, gc=False):
     """The provider's stream made these bytes for the client, and more than plain flow."""
 
     out: bytes
     now: float
 
 
-class Kept(Struct, frozen=True):
+class Kept(Struct, frozen=True, gc=False):
     """The store has taken the answer, or has not, for this reason."""
 
     error: DragomanError | None = None
 
 
-class Noted(Struct, frozen=True):
+class Noted(Struct, frozen=True, gc=False):
     """It is known now whose the answer is, or not to be had."""
 
     now: float
 
 
-class Due(Struct, frozen=True):
+class Due(Struct, frozen=True, gc=False):
     """The client has heard nothing for a while."""
 
     now: float
 
 
-class Gone(Struct, frozen=True):
+class Gone(Struct, frozen=True, gc=False):
     """The client went away, or the gateway is stopping under it."""
 
     stopping: bool
@@ -84,7 +84,7 @@ Event: TypeAlias = Begin | Resume | Done | Failed | Took | Kept | Noted | Due | 
 # Commands that wait.
 
 
-class Work(Struct, frozen=True):
+class Work(Struct, frozen=True, gc=False):
     """Do this, beside the loop if it is large; what is paid for is never refused."""
 
     work: Callable[[], object]
@@ -92,7 +92,7 @@ class Work(Struct, frozen=True):
     paid: bool = False
 
 
-class Recall(Struct, frozen=True):
+class Recall(Struct, frozen=True, gc=False):
     """Look up what a request refers to."""
 
     body: bytes
@@ -100,25 +100,25 @@ class Recall(Struct, frozen=True):
     target: Target
 
 
-class Reserve(Struct, frozen=True):
+class Reserve(Struct, frozen=True, gc=False):
     """See that the answer can be kept, and have its conversation alone."""
 
     prepared: ProviderRequest
 
 
-class Leave(Struct, frozen=True):
+class Leave(Struct, frozen=True, gc=False):
     """Let the response run in the background; gives it as it stands."""
 
     prepared: ProviderRequest
 
 
-class Follow(Struct, frozen=True):
+class Follow(Struct, frozen=True, gc=False):
     """Tell the client's stream of what was left in the background."""
 
     headers: HeaderList
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """Call the target, and wait for the answer's head."""
 
     prepared: ProviderRequest
@@ -126,15 +126,15 @@ class Call(Struct, frozen=True):
     key: str | None
 
 
-class ReadError(Struct, frozen=True):
+class ReadError(Struct, frozen=True, gc=False):
     """Read the beginning of an error."""
 
 
-class ReadWhole(Struct, frozen=True):
+class ReadWhole(Struct, frozen=True, gc=False):
     """Read all of an answer."""
 
 
-class Collect(Struct, frozen=True):
+class Collect(Struct, frozen=True, gc=False):
     """Read a stream to its end, of which nobody is told before; `size` is what came of it in earlier calls."""
 
     translator: StreamTranslator
@@ -143,7 +143,7 @@ class Collect(Struct, frozen=True):
     size: int
 
 
-class Hear(Struct, frozen=True):
+class Hear(Struct, frozen=True, gc=False):
     """Hand on a stream as it comes."""
 
     translator: StreamTranslator
@@ -152,20 +152,20 @@ class Hear(Struct, frozen=True):
     relay: bool
 
 
-class Name(Struct, frozen=True):
+class Name(Struct, frozen=True, gc=False):
     """Put a relayed answer under the name that is kept here."""
 
     body: bytes
 
 
-class KeepWhole(Struct, frozen=True):
+class KeepWhole(Struct, frozen=True, gc=False):
     """Write down an answer that is known as a whole."""
 
     prepared: ProviderRequest
     body: bytes
 
 
-class AwaitKept(Struct, frozen=True):
+class AwaitKept(Struct, frozen=True, gc=False):
     """Wait for what becomes of the answer in the store, which is told by `Kept`."""
 
 
@@ -189,7 +189,7 @@ Waiting: TypeAlias = (
 # Commands that are done at once.
 
 
-class Keep(Struct, frozen=True):
+class Keep(Struct, frozen=True, gc=False):
     """Write down the answer that a stream's last frames hold; `Kept` tells what became of it.
 
     `at_once` if that is not waited for while another process has the store.
@@ -199,17 +199,17 @@ class Keep(Struct, frozen=True):
     at_once: bool = False
 
 
-class TellNoted(Struct, frozen=True):
+class TellNoted(Struct, frozen=True, gc=False):
     """Say `Noted` when it is known whose the answer is."""
 
 
-class Settle(Struct, frozen=True):
+class Settle(Struct, frozen=True, gc=False):
     """All is known of the exchange."""
 
     changes: dict[str, object]
 
 
-class Respond(Struct, frozen=True):
+class Respond(Struct, frozen=True, gc=False):
     """Send a whole reply."""
 
     status: int
@@ -217,31 +217,31 @@ class Respond(Struct, frozen=True):
     body: bytes
 
 
-class Start(Struct, frozen=True):
+class Start(Struct, frozen=True, gc=False):
     """Begin a streamed reply."""
 
     headers: HeaderList
 
 
-class Write(Struct, frozen=True):
+class Write(Struct, frozen=True, gc=False):
     """Send a piece of a streamed reply."""
 
     data: bytes
 
 
-class End(Struct, frozen=True):
+class End(Struct, frozen=True, gc=False):
     """Finish a streamed reply."""
 
 
-class Abort(Struct, frozen=True):
+class Abort(Struct, frozen=True, gc=False):
     """Break a reply off."""
 
 
-class HangUp(Struct, frozen=True):
+class HangUp(Struct, frozen=True, gc=False):
     """Nothing more is wanted of the provider."""
 
 
-class Limit(Struct, frozen=True):
+class Limit(Struct, frozen=True, gc=False):
     """Wait for something else, within its own limit of time."""
 
     phase: LimitPhase

@@ -217,7 +217,6 @@ class StreamMoves(RequestMoves):
         self._do(End())
 
     def _keep_alive(self, _: Due) -> None:
-        attempt = self._attempt
-        if attempt is not None and attempt.lane is Lane.STREAM and self.told is not Told.ALL:
+        if self.has_attempt and self.attempt.lane is Lane.STREAM and self.told is not Told.ALL:
             self._open()
-            self._do(Write(attempt.heartbeat))
+            self._do(Write(self.attempt.heartbeat))

@@ -47,7 +47,7 @@ class WholeMoves(RequestMoves):
         elif raw.lstrip().startswith(_EVENTS):
             # A stream that its content type does not call one; whoever asks the provider directly can read it.
             attempt.lane = Lane.COLLECTED
-            attempt.translator = self._translator(collect=not attempt.prepared.stream)
+            attempt.hear(self._translator(collect=not attempt.prepared.stream))
             attempt.size = len(raw)
             self._wait(State.FEEDING, Work(partial(attempt.translator.feed, raw), len(raw), paid=True))
         elif attempt.prepared.relay and not attempt.prepared.stream:
@@ -59,10 +59,9 @@ class WholeMoves(RequestMoves):
     def _judged(self, event: Done) -> None:
         attempt = self.attempt
         judged: tuple[Usage | None, Failure | None] = event.value  # type: ignore[assignment]  # as it gives them
-        usage, failure = judged
-        self._account.note(usage=usage)
+        attempt.usage, failure = judged
         if failure is None:
-            self._wait(State.NAMING, Name(attempt.raw))
+            self._name_or_keep(attempt.raw)
         elif len(attempt.raw) > LONGEST_ERROR or attempt.remedy(failure) is not None:
             self._unsaid(failure)
         else:
@@ -93,15 +92,16 @@ class WholeMoves(RequestMoves):
             attempt.earlier.append(attempt.raw)
             self._go_on(answer.resume)
             return
-        self._account.note(usage=answer.usage)
         if answer.failure is not None:
+            self._account.note(usage=answer.usage)
             self._unsaid(answer.failure)
             return
+        attempt.usage = answer.usage
         attempt.losses = answer.losses
         self._name_or_keep(answer.body)
 
     def _name_or_keep(self, body: bytes) -> None:
-        if self.attempt.prepared.relay:
+        if self._memory.kept_answer is not None and self.attempt.prepared.relay:
             self._wait(State.NAMING, Name(body))
         else:
             self._keep(body)
@@ -113,6 +113,7 @@ class WholeMoves(RequestMoves):
     def _keep(self, body: bytes) -> None:
         self.attempt.raw = body
         if self._memory.kept_answer is not None:
+            self._account.note(usage=self.attempt.usage)
             self._wait(State.KEEPING, KeepWhole(self.attempt.prepared, body))
         else:
             self._send()
@@ -123,7 +124,10 @@ class WholeMoves(RequestMoves):
     def _send(self) -> None:
         attempt = self.attempt
         kind = EVENT_STREAM if attempt.prepared.stream else [JSON]
-        self._respond(self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses))
+        reply = self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses)
+        if attempt.usage is not None:
+            reply.noted["usage"] = attempt.usage
+        self._respond(reply)
         self._over()
 
     # Streams for one answer.
@@ -152,7 +156,7 @@ class WholeMoves(RequestMoves):
         assert isinstance(event.value, bytes)
         body = b"".join(attempt.told) + event.value
         self._note_translator()
-        attempt.losses = attempt.translator.losses
+        attempt.losses, attempt.usage = attempt.translator.losses, attempt.translator.usage
         if (failure := attempt.translator.failure) is not None:
             self._unsaid(failure, heard=attempt.translator.answered)
             return
