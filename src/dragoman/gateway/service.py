@@ -107,7 +107,8 @@ class Service:
     def finish(self, record: Record) -> None:
         """Count and log an exchange that is settled."""
         self.metrics.count(record)
-        self.log.exchange(record)
+        # With the loop's next turn: the thread that writes lines would take the interpreter from whoever answers.
+        asyncio.get_running_loop().call_soon(self.log.exchange, record)
 
     async def close(self) -> None:
         """Let go of idle connections; exchanges under way end on their own."""
