@@ -60,7 +60,7 @@ def test_every_state_has_a_move_for_everything_that_can_come() -> None:
     for state in State:
         assert {(state, Due), (state, Gone)} <= MOVES.keys()
         assert state in RESTING or {(state, Done), (state, Failed)} <= MOVES.keys()
-        assert ((state, Took) in MOVES) == (state in HEARD or state is State.OVER)
+        assert ((state, Took) in MOVES) == (state in HEARD | ENDS)
     assert {state for state, event in MOVES if event is Kept} == {State.SETTLING, State.STORING, *ENDS}
     assert {state for state, event in MOVES if event is Begin} == {State.FRESH}
 

@@ -53,9 +53,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.errors import DragomanError
-from dragoman.gateway.exchange.attempt import (
-    Lane,
-)
+from dragoman.gateway.exchange.attempt import Lane
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
     Begin,
@@ -167,6 +165,8 @@ _TOOK: dict[State, Callable[[Machine, Took], None]] = {
     State.MISSED: Machine._nothing,
     State.SETTLING: Machine._hold,
     State.ENDING: Machine._follow_up,
+    # Whoever hears it has gone; only the store is waited for.
+    State.BREAKING: Machine._nothing,
     State.OVER: Machine._nothing,
 }
 _KEPT: dict[State, Callable[[Machine, Kept], None]] = {

@@ -122,7 +122,7 @@ class Moves(ABC):
 
     def _miss(self, missed: Missed) -> None:
         """An attempt has failed: the next target may do better, unless the client has heard something of an answer."""
-        if self.told is Told.CONTENT or not self._try_next():
+        if self.told in (Told.CONTENT, Told.ALL) or not self._try_next():
             self._tell_failure(missed)
 
     def _tell_failure(self, missed: Missed) -> None:
