@@ -279,6 +279,8 @@ def add_items(
     db: sqlite3.Connection, owner: bytes, holder: str, side: int, items: Sequence[Item], start: int = 0
 ) -> None:
     """Put items behind one another."""
+    if not items:
+        return
     db.executemany(
         "INSERT OR REPLACE INTO items (holder, side, position, id, owner, body) VALUES (?, ?, ?, ?, ?, ?)",
         [(holder, side, start + count, item.id, owner, item.body) for count, item in enumerate(items)],

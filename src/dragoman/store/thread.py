@@ -274,7 +274,8 @@ class StoreThread:
 
     def _commit(self, units: list[Unit[object]]) -> list[Outcome]:
         """Do units in one transaction, each of which can be undone alone; an error says that none of them was kept."""
-        db = self._db
+        # Each statement may cost a change of threads, so that there are no more of them than needed.
+        db, alone = self._db, len(units) == 1
         if self._only_reads:
             db.execute("PRAGMA query_only = OFF")
             self._only_reads = False
@@ -284,7 +285,8 @@ class StoreThread:
         try:
             db.in_unit = True
             for unit in units:
-                db.execute("SAVEPOINT unit")
+                if not alone:
+                    db.execute("SAVEPOINT unit")
                 done, error = self._attempt(unit.work)
                 if not db.in_transaction:
                     raise store_error(error or StoreError("the transaction was taken back"))
@@ -293,10 +295,12 @@ class StoreThread:
                         if is_busy(error):
                             raise store_error(error)
                         error = store_error(error)
-                    db.execute("ROLLBACK TO unit")
-                db.execute("RELEASE unit")
+                    db.execute("ROLLBACK" if alone else "ROLLBACK TO unit")
+                if not alone:
+                    db.execute("RELEASE unit")
                 outcomes.append((unit, done, error))
-            db.execute("COMMIT")
+            if db.in_transaction:
+                db.execute("COMMIT")
         finally:
             db.in_unit = False
             if db.in_transaction:
