@@ -143,13 +143,3 @@ def test_what_is_another_owners_is_known() -> None:
         store.conversations.create(ALICE, "c1", b"{}", ())
         assert store.conversations.is_anothers(BOB, "c1")
         assert not store.conversations.is_anothers(ALICE, "c1") and not store.conversations.is_anothers(BOB, "c9")
-
-
-def test_an_answer_ends_the_lease_at_once_with_its_items() -> None:
-    with opened() as store:
-        store.conversations.create(ALICE, "c1", b"{}", [])
-        assert store.conversations.lease(ALICE, "c1", "one")
-        assert store.conversations.append(ALICE, "c1", [item("m1")], "one")
-        assert store.conversations.lease(ALICE, "c1", "two")
-        with pytest.raises(LeaseLost):
-            store.conversations.append(ALICE, "c1", [item("m2")], "one")

@@ -118,9 +118,8 @@ class Conversations:
     def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
         """Add items at the end; False for one that was deleted meanwhile, which stays so.
 
-        Of a `holder`, whose lease ends with it, only if nobody has taken that since, else `LeaseLost`: that it ran out
-        does no harm. Without one only while nobody has it, else `Leased`: an answer would stand behind what it has not
-        heard.
+        Of a `holder` only if nobody has taken the lease since, else `LeaseLost`: that it ran out does no harm. Without
+        one only while nobody has it, else `Leased`: an answer would stand behind what it has not heard.
         """
         with Transaction(self._db):
             row = self._db.execute(
@@ -133,9 +132,6 @@ class Conversations:
             if holder is None and row[0] and row[1] > self._now():
                 raise Leased("a response is being given in the conversation")
             self._db.execute("UPDATE conversations SET expires = ? WHERE id = ?", (self._expiry(), conversation_id))
-            if holder is not None:
-                # Whoever is told the answer may ask again at once, of another process.
-                self.release(conversation_id, holder)
             last = self._db.execute(
                 "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
             ).fetchone()
