@@ -246,6 +246,32 @@ def test_what_is_read_passes_what_is_stuck_and_that_is_done_in_its_order(tmp_pat
     asyncio.run(main())
 
 
+def test_one_at_a_time_is_tried_and_nothing_is_begun_while_another_process_writes(tmp_path: Path) -> None:
+    path, begun = tmp_path / "state.db", list[int]()
+
+    def work(number: int, tables: Tables) -> bool:
+        begun.append(number)
+        return add(f"r{number}")(tables)
+
+    async def main() -> None:
+        tables = open_tables(str(path), 30)
+        async with asking_in_virtual_time(tables) as store:
+            with another(path) as db, statements(tables) as said:
+                db.execute("BEGIN IMMEDIATE")
+                writing = [store.write(partial(work, number)) for number in range(5)]
+                await asyncio.sleep(0.4)
+                assert not begun and not any(future.done() for future in writing)
+                # Every 50 ms after the first moments, for all of them together.
+                assert 8 <= said.count("BEGIN IMMEDIATE") <= 16
+                db.execute("ROLLBACK")
+                assert await asyncio.gather(*writing) == [True] * 5
+            assert begun == [0, 1, 2, 3, 4]
+            # It was busy, and did not fail.
+            assert not store.failed
+
+    run(main())
+
+
 def test_two_that_write_the_same_file_at_once_lose_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
 

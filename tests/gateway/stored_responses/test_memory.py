@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 
@@ -20,6 +21,7 @@ from dragoman.gateway.stored_responses.recall import recalled_of
 from tests.gateway.harness import RESPONSES, House
 from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
 from tests.sdk.digging import Object
+from tests.store.asked import Gate
 
 PLACE = api_path_of("/v1/responses")
 ASKED = ClientRequest(api_path=PLACE, headers=[])
@@ -75,8 +77,8 @@ def test_a_conversation_is_reserved_until_it_is_released() -> None:
 
 
 def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation() -> None:
-    async def nothing() -> None:
-        """The response never ends by itself: it is settled as given up."""
+    async def for_ever() -> None:
+        await asyncio.Event().wait()
 
     with keeping() as house:
         conversation = house.post("/v1/conversations", {}).json()["id"]
@@ -84,15 +86,24 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
         question, _ = house.run(_begun(house, remembering, background=True, conversation=conversation))
         assert remembering.in_background
 
-        async def left() -> tuple[object, bool]:
-            begun = await remembering.leave(question, DetachedClient(), nothing)
+        async def left() -> tuple[object, object, bool]:
+            store, gate, task = store_of(house), Gate(), remembering._task
+            assert task is not None
+            held = store.read(gate)
+            await gate.passed_by_nobody()
+            leaving = asyncio.ensure_future(remembering.leave(question, DetachedClient(), for_ever))
+            await asyncio.sleep(0)
+            # Asked for right behind it: before anybody runs it, and says so.
+            written = store.read(lambda tables: tables.responses.find(b"", task.response_id))
+            assert not leaving.done()
+            gate.open()
+            begun, kept, _ = await asyncio.gather(leaving, written, held)
             remembering.end()
-            store = store_of(house)
-            kept = await store.read(lambda tables: tables.responses.find(b"", str(begun["id"])))
             free = await store.write(lambda tables: tables.conversations.lease(b"", str(conversation), "another"))
-            return kept is not None and kept.status in ("queued", "in_progress"), free
+            assert begun["id"] == task.response_id
+            return begun["status"], kept is not None and kept.status, free
 
-        assert house.run(left()) == (True, False)
+        assert house.run(left()) == ("queued", "queued", False)
 
 
 def test_a_provider_of_the_same_protocol_is_not_left_alone_with_a_response() -> None:
