@@ -322,8 +322,10 @@ def test_what_was_asked_for_is_done_before_it_is_closed_and_nothing_after() -> N
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             sizes(tables)
         for ask in (store.read, store.write):
+            refused = ask(sizes)
+            assert refused.done()
             with pytest.raises(StoreError, match="closed"):
-                ask(sizes)
+                await refused
         store.post(sizes)
         assert lost == [("the store is closed", 1)]
         await store.close()

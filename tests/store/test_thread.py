@@ -420,7 +420,7 @@ def test_a_thread_that_cannot_begin_is_an_error_of_the_store(monkeypatch: pytest
             with monkeypatch.context() as patched:
                 patched.setattr(threading.Thread, "start", start)
                 with pytest.raises(StoreError, match="can't start"):
-                    store.read(sizes)
+                    await store.read(sizes)
             assert await store.read(sizes) == []
 
     asyncio.run(main())

@@ -120,7 +120,11 @@ class Store:
             at_last=at_last,
         )
         unit.answer, unit.unheard, unit.haste, unit.counts = answer, unheard, haste, counts and writes
-        self._thread.ask(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
+        try:
+            self._thread.ask(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
+        except StoreError as error:
+            # Told where everything else is told: many ask from a callback, in the middle of something.
+            future.set_exception(error.with_traceback(None))
         return future
 
     def hurry(self, haste: Haste) -> None:

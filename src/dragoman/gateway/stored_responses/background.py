@@ -105,12 +105,7 @@ class Background:
         kept = kept_of(begun, running, alive=_until())
         beginning = partial(_begin, owner=running.owner, kept=kept, context=running.context, stream=running.stream)
         self._starting += 1
-        try:
-            writing = running.store.write(beginning, answer=partial(running.kept_answer.size, None))
-        except StoreError as error:
-            self._starting -= 1
-            running.release()
-            raise undone(error, self._log) from None
+        writing = running.store.write(beginning, answer=partial(running.kept_answer.size, None))
         writing.add_done_callback(partial(self._begun, running))
         # Nobody's leaving undoes it.
         await asyncio.wait({writing})
