@@ -15,10 +15,11 @@ from dragoman.errors import ClientError
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.stored_responses import leases as module
 from dragoman.gateway.stored_responses.leases import Leases
-from dragoman.store import Tables
+from dragoman.store import Tables, open_tables
 from dragoman.store import interface as patience
 from dragoman.store.conversations import LEASE
 from tests import virtual_time
+from tests.store.asked import Gate, Lost, another, asking, asking_in_virtual_time
 from tests.store.in_place import InPlace
 from tests.store.opened import ALICE, Clock, opened
 
@@ -171,6 +172,71 @@ def test_what_was_let_go_while_the_store_was_busy_is_free_for_the_next_one(tmp_p
             leases.close()
 
     virtual_time.run(main())
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "in line"])
+def test_a_lease_whose_waiter_left_while_it_was_taken_is_released(tmp_path: Path, begun: bool) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        lost, gate = Lost(), Gate()
+        async with asking(open_tables(str(path), 30), lost) as store:
+            await store.write(lambda tables: tables.conversations.create(ALICE, "c1", b"{}", ()))
+            leases = Leases(store, Log(io.StringIO()))
+            if begun:
+                # In one transaction with it, which has begun when its waiter leaves.
+                line = Gate()
+                held = [store.read(line)]
+                await line.passed_by_nobody()
+                taking = asyncio.ensure_future(leases.take(ALICE, "c1", "r1", (0, 0)))
+                await asyncio.sleep(0)
+                held.append(store.write(gate))
+                line.open()
+            else:
+                held = [store.read(gate)]
+                await gate.passed_by_nobody()
+                taking = asyncio.ensure_future(leases.take(ALICE, "c1", "r1", (0, 0)))
+            await gate.passed_by_nobody()
+            await asyncio.sleep(0)
+            taking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await taking
+            gate.open()
+            await asyncio.gather(*held)
+            # What is done when nobody hears of it is done in the next turn of the loop.
+            await asyncio.sleep(0)
+            assert await store.read(_is_free)
+            assert await _takes(leases, "c1", "r2") and lost == []
+            leases.close()
+
+    asyncio.run(main())
+
+
+def test_a_lease_whose_waiter_left_while_the_store_was_busy_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
+            await store.write(lambda tables: tables.conversations.create(ALICE, "c1", b"{}", ()))
+            leases = Leases(store, Log(io.StringIO()))
+            with another(path) as other:
+                other.execute("BEGIN IMMEDIATE")
+                taking = asyncio.ensure_future(leases.take(ALICE, "c1", "r1", (0, 0)))
+                await asyncio.sleep(1)
+                taking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await taking
+                other.execute("ROLLBACK")
+                await asyncio.sleep(1)
+            assert await store.read(_is_free)
+            leases.close()
+
+    virtual_time.run(main())
+
+
+def _is_free(tables: Tables) -> bool:
+    rows = tables.connection.execute("SELECT busy_until FROM conversations").fetchall()
+    return [row[0] for row in rows] == [0]
 
 
 def test_a_lease_outlasts_a_wait_for_the_store_and_a_renewal() -> None:
