@@ -24,7 +24,7 @@ from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Task
 from dragoman.gateway.stored_responses.recall import Recalled
 from dragoman.gateway.stored_responses.references import items_of
 from dragoman.model.failure import Failure
-from dragoman.store import Tables
+from dragoman.store import Store, Tables
 from dragoman.store.responses import Kept
 from tests import virtual_time
 from tests.gateway.harness import CHAT, whole
@@ -41,9 +41,11 @@ ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": 
 class Run:
     """A response that is given by a function."""
 
-    def __init__(self, store: Tables, *, stream: bool = False, conversation: str | None = None) -> None:
+    def __init__(
+        self, store: Tables, *, stream: bool = False, conversation: str | None = None, asked: Store | None = None
+    ) -> None:
         self.store = store
-        self.asked = InPlace(store)
+        self.asked = InPlace(store) if asked is None else asked
         self.log = io.StringIO()
         said = items_of([b'{"id":"q"}'])
         recalled = Recalled(body=b"{}", keeps=True, background=True, said=said, conversation=conversation)
@@ -93,7 +95,7 @@ def _failed_frames(failure: Failure) -> bytes:
     return b"event: response.failed\ndata: " + failure.message.encode() + b"\n\n"
 
 
-async def _forever() -> None:
+async def forever() -> None:
     await asyncio.Event().wait()
 
 
@@ -193,7 +195,7 @@ def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         assert store.conversations.lease(ALICE, "conv_1", "resp_1")
         run = Run(store, stream=True, conversation="conv_1")
-        await run.start(_forever)
+        await run.start(forever)
         await asyncio.sleep(0.05)
         assert ended(store, ALICE, run.kept(), "cancelled").status == "cancelled"
         run.background.cancel("resp_1")
@@ -213,7 +215,7 @@ def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.Mo
 
     async def main(store: Tables) -> None:
         run = Run(store)
-        await run.start(_forever)
+        await run.start(forever)
         await asyncio.sleep(0.2)
         assert run.background.running
         ended(store, ALICE, run.kept(), "cancelled")
@@ -263,7 +265,7 @@ def test_a_promise_that_meets_a_busy_store_is_renewed_shortly(tmp_path: Path, mo
     async def main() -> None:
         with opened(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
             run = Run(store)
-            await run.start(_forever)
+            await run.start(forever)
             assert store.responses.keep_alive(ALICE, "resp_1", 1)
             other.execute("BEGIN IMMEDIATE")
             await asyncio.sleep(0.3)
@@ -289,7 +291,7 @@ def test_no_more_run_than_may() -> None:
         run = Run(store)
         for name in ("resp_1", "resp_2"):
             run.background.check()
-            await run.start(_forever, name)
+            await run.start(forever, name)
         with pytest.raises(ClientError) as told:
             run.background.check()
         assert (told.value.status, told.value.param) == (429, "background")
@@ -315,7 +317,7 @@ def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
         assert run.kept().status == "completed"
         other = Run(store)
         store.responses.delete(ALICE, "resp_1")
-        await other.start(_forever)
+        await other.start(forever)
         await other.background.finish(0.05)
         assert other.kept().status == "failed" and b"the gateway was stopped" in other.kept().body
         await other.background.finish(0.0)

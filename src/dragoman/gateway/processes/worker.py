@@ -190,9 +190,12 @@ class Worker:
     async def _finish_background(self, retries: float) -> None:
         background = self._service.state.background
         finishing = asyncio.ensure_future(background.finish(retries))
-        if not await self._before_told(finishing):
+        if await self._before_told(finishing):
+            await finishing
+        else:
+            # It may wait for a store that is busy for longer than there is time.
+            finishing.cancel()
             await background.finish(0.0)
-        await finishing
 
     async def _before_told(self, work: asyncio.Future[T]) -> bool:
         """Wait for some work, or to be told that what runs is to end now; tell whether it is done."""

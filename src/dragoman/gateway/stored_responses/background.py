@@ -78,8 +78,8 @@ class Background:
         self._most = most
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # How many are about to run.
-        self._starting = 0
+        # Those that are being written down, and are about to run.
+        self._starting: set[asyncio.Future[None]] = set()
         self._stopping = False
         self._closed = False
 
@@ -96,7 +96,7 @@ class Background:
         """Refuse one more than may run."""
         if self._stopping:
             raise ClientError(503, "the gateway is shutting down")
-        if len(self._tasks) + self._starting >= self._most:
+        if len(self._tasks) + len(self._starting) >= self._most:
             raise ClientError(429, "too many responses run in the background; try again later", param="background")
 
     async def start(self, running: BackgroundRun) -> None:
@@ -104,8 +104,8 @@ class Background:
         begun = Taken(running.begun, (), encode(running.begun))
         kept = kept_of(begun, running, alive=_until())
         beginning = partial(_begin, owner=running.owner, kept=kept, context=running.context, stream=running.stream)
-        self._starting += 1
         writing = running.store.write(beginning, answer=partial(running.kept_answer.size, None))
+        self._starting.add(writing)
         writing.add_done_callback(partial(self._begun, running))
         # Nobody's leaving undoes it.
         await asyncio.wait({writing})
@@ -120,7 +120,7 @@ class Background:
                 del failed, writing
 
     def _begun(self, running: BackgroundRun, writing: asyncio.Future[None]) -> None:
-        self._starting -= 1
+        self._starting.discard(writing)
         if writing.exception() is not None or self._closed:
             running.release()
             return
@@ -140,6 +140,12 @@ class Background:
     async def finish(self, seconds: float) -> None:
         """Let responses end within some seconds, then end them as failed."""
         self._stopping = True
+        if self._starting:
+            # What is being written down is told to its client, and must run for that.
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await asyncio.wait(self._starting, timeout=seconds)
+            seconds = max(began + seconds - loop.time(), 0.0)
         tasks = set(self._tasks.values())
         if tasks:
             self._log.event("info", "stopping when responses in the background have ended", running=len(tasks))
