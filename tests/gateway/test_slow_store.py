@@ -16,7 +16,7 @@ from dragoman.config.settings import Timeouts
 from dragoman.gateway.exchange import time_limits
 from dragoman.store import interface
 from tests.gateway.harness import CHAT, PATIENCE, RESPONSES, House, Received, Reply, Step, stream
-from tests.gateway.keeping_house import ALICE, BOB, on_loop, store_of, tell_sqlite
+from tests.gateway.keeping_house import ALICE, BOB, ended, on_loop, store_of, tell_sqlite
 from tests.gateway.says import comes_true, speaking, turn
 from tests.gateway.test_kept_first import MODELS, held, kept_in
 from tests.sdk.providers import stream as stream_of
@@ -126,6 +126,24 @@ def test_an_id_is_told_when_it_is_noted_whose_it_is_and_signs_of_life_before(tmp
         assert named is not None
         # As another process finds it, in the moment in which the client has heard of it.
         assert db.execute("SELECT id FROM responses WHERE id != ''").fetchall() == [(named[1].decode(),)]
+
+
+@pytest.mark.parametrize("way", [*MODELS, "background"])
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+def test_a_conversation_is_free_for_other_processes_when_its_answer_is_told(
+    tmp_path: Path, way: str, streaming: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kept_in(tmp_path) as house, closing(sqlite3.connect(tmp_path / "state.db")) as db:
+        conversation = house.post("/v1/conversations", {}).json()["id"]
+        # What is left to be done later is done too late.
+        monkeypatch.setattr(store_of(house), "post", lambda work, size=0: None)
+        body = {"model": MODELS.get(way, "chat/served"), "input": "Hello.", "conversation": conversation}
+        answer = house.post("/v1/responses", {**body, "stream": streaming, "background": way == "background"})
+        assert answer.status == 200
+        if way == "background" and not streaming:
+            assert ended(house, answer.json()["id"])["status"] == "completed"
+        assert db.execute("SELECT busy, busy_until FROM conversations").fetchall() == [("", 0)]
+        assert db.execute("SELECT count(*) FROM items WHERE holder = ?", (conversation,)).fetchone() == (2,)
 
 
 STORES = ("busy", "failing", "closed")

@@ -241,7 +241,7 @@ class Background:
             kept=kept_of(taken, running),
             answered=taken.answered,
             pieces=pieces.rest(last) if running.stream else (),
-            conversation=running.conversation if said else None,
+            conversation=running.conversation,
             said=said,
             holder=running.holder,
         )
@@ -275,8 +275,12 @@ def _end(
     """Write down how a response ended, at once with the frames that say so and what it says in its conversation."""
     for number, data in pieces:
         tables.events.add(kept.id, number, data)
-    if tables.responses.finish(owner, kept, answered) and conversation is not None:
-        tables.conversations.append(owner, conversation, said, holder)
+    ended_here = tables.responses.finish(owner, kept, answered)
+    if conversation is not None:
+        if ended_here and said:
+            tables.conversations.append(owner, conversation, said, holder)
+        # Whoever sees that it has ended may go on at once, in whatever process.
+        tables.conversations.release(conversation, holder)
 
 
 def _as_failed(running: BackgroundRun, failure: Failure) -> Taken:

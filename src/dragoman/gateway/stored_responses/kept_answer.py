@@ -214,8 +214,11 @@ def _write(
     native: bool,
 ) -> bool:
     """Write an answer down, and into its conversation; False if another one has its id."""
-    if recalled is not None and recalled.conversation is not None and is_said(taken.response):
-        tables.conversations.append(owner, recalled.conversation, [*recalled.said, *taken.answered], holder)
+    if recalled is not None and recalled.conversation is not None:
+        if is_said(taken.response):
+            tables.conversations.append(owner, recalled.conversation, [*recalled.said, *taken.answered], holder)
+        # Whoever is told it may go on at once, in whatever process.
+        tables.conversations.release(recalled.conversation, holder)
     if not response_id or (recalled is not None and not recalled.keeps):
         return True
     if native or recalled is None:
