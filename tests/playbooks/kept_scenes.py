@@ -31,6 +31,8 @@ KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(kept=True)
 # Keep-alives come sooner than a busy store is given up.
 LIVELY = Setup(kept=True, timeouts=Timeouts(keep_alive=4.0))
+# Providers may not be silent for long.
+IMPATIENT = Setup(kept=True, timeouts=Timeouts(idle=5.0))
 # Providers keep what they answered, and the gateway notes whose it is.
 NOTING = Setup(kept=True, stores=True, keyed=True)
 OPEN = "/v1/responses"
@@ -184,6 +186,19 @@ KINDS: dict[str, Kind] = {
         steps=_held(says(b": tick\n\n"), passes(1), frees_store, passes(1), stream=True, ended=False),
         pairs=KEEPING[1:],
         setup=KEPT,
+    ),
+    # The provider does not end, and is not waited for.
+    "stored_lingering": Kind(
+        steps=lambda c, p: [*opened(c, p), says(parts(p)[2]), passes(0.5), says(b": tick\n\n"), passes(2)],
+        pairs=KEEPING[1:],
+        setup=KEPT,
+    ),
+    # What failed is told, as soon as the store has been tried once or for as long as an answer is.
+    "breaking_held": Kind(
+        steps=lambda c, p: [*opened(c, p), holds_store, passes(6), frees_store], pairs=KEEPING[1:], setup=IMPATIENT
+    ),
+    "cut_held": Kind(
+        steps=lambda c, p: [*opened(c, p), holds_store, cuts(), passes(11), frees_store], pairs=KEEPING[1:], setup=KEPT
     ),
     "settling_whole_cancelled": Kind(steps=_held(passes(1), hangs_up(), stream=False), pairs=KEEPING[1:], setup=KEPT),
     "settling_whole_stopped": Kind(steps=_held(passes(1), drains, stops, stream=False), pairs=KEEPING[1:], setup=KEPT),
