@@ -105,7 +105,8 @@ def test_whoever_is_in_a_hurry_does_not_wait_for_a_beginning_that_is_stuck() -> 
             house.process.send(signal.SIGTERM)
             told = read_answer(connection)
         assert house.process.wait() == 0
-        assert time.monotonic() - stopped < LIMIT
+        # Two seconds are for what is stuck; ten would be, if nobody were in a hurry.
+        assert time.monotonic() - stopped < 7
         assert told.complete and told.status == 503
         db.execute("ROLLBACK")
         assert db.execute("SELECT count(*) FROM responses").fetchone() == (0,)
