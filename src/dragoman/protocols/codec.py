@@ -118,7 +118,8 @@ class KeptTurns(Struct, frozen=True, kw_only=True):
 
     # What of an answer, told to a client of this protocol, is to be kept; None if nothing needs to be.
     keep: Callable[[Response, Asked], KeptTurn | None]
-    # The calls whose turns a request might be completed with.
+    # What is in the body of every request that lacks any, and the calls whose turns it might be completed with.
+    sign: bytes
     lacking: Callable[[bytes], list[str]]
     # The request with the turns that were found by these ids, for a provider: its protocol, and whom it is.
     restore: Callable[[bytes, Mapping[str, bytes], str, TargetModel], bytes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.codec import Codec, KeptTurns
 from dragoman.protocols.openai_chat.abroad import encode_request
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
-from dragoman.protocols.openai_chat.kept_turns import keep, lacking, restore
+from dragoman.protocols.openai_chat.kept_turns import SIGN, keep, lacking, restore
 from dragoman.protocols.openai_chat.messages import encode_turn
 from dragoman.protocols.openai_chat.relay import (
     ask_usage,
@@ -56,7 +56,7 @@ CODEC = Codec(
     stream_decoder=ChatStreamDecoder,
     stream_encoder=ChatStreamEncoder,
     encode_turn=encode_turn,
-    kept_turns=KeptTurns(keep=keep, lacking=lacking, restore=restore),
+    kept_turns=KeptTurns(keep=keep, sign=SIGN, lacking=lacking, restore=restore),
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),

@@ -35,7 +35,8 @@ from dragoman.wire.json import decode, encode, encode_text
 from dragoman.wire.spans import Span, elements_of, object_members, replaced, with_member
 from dragoman.wire.splice import named
 
-_CALLS = b'"tool_calls"'
+# What no such turn is without.
+SIGN = b'"tool_calls"'
 # What a message says of its reasoning; whoever echoes any of it is left to say all of it.
 _REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 
@@ -86,7 +87,7 @@ def keep(response: Response, asked: Asked) -> KeptTurn | None:
 
 def lacking(body: bytes) -> list[str]:
     """The ids of the first calls of assistant messages that say nothing of their reasoning, each once."""
-    if _CALLS not in body:
+    if SIGN not in body:
         return []
     try:
         if _is_private(body):
@@ -161,7 +162,7 @@ class _BareTurn(Struct, frozen=True):
 
 def _bare_turns(body: bytes) -> Iterator[_BareTurn]:
     for _, span in elements_of(body, "messages"):
-        if body.find(_CALLS, span.start, span.end) < 0:
+        if body.find(SIGN, span.start, span.end) < 0:
             continue
         message = decode(body[span.start : span.end])
         if not isinstance(message, dict) or message.get("role") != "assistant":
