@@ -11,7 +11,8 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest, abilitie
 from dragoman.gateway.routes import Target
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.model.failure import Failure
-from dragoman.model.response import Usage
+from dragoman.model.folding import Fold
+from dragoman.model.response import Response, Usage
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
@@ -100,10 +101,20 @@ class Attempt:
         self.earlier: list[bytes] = []
         self.losses: Sequence[LossLine] = ()
         self.usage: Usage | None = None
+        # What was said, where that is to be kept: of a stream what gathers it.
+        self.answer: Response | None = None
+        self.fold: Fold | None = None
 
     def hear(self, translator: StreamTranslator) -> None:
         """Have its stream translated by this."""
         self.translator, self.is_heard = translator, True
+
+    @property
+    def turn(self) -> Response | None:
+        """What was said, if it may be kept as a turn."""
+        if self.fold is None:
+            return self.answer
+        return self.fold.response() if self.translator.failure is None else None
 
     # Keys.
 

@@ -37,6 +37,7 @@ from dragoman.gateway.exchange.steps import (
     HangUp,
     Hear,
     Keep,
+    KeepTurn,
     KeepWhole,
     Kept,
     Leave,
@@ -395,6 +396,9 @@ class Driver:
         elif not self._leaving:
             self._step(Kept(error.with_traceback(None) if isinstance(error, DragomanError) else NotKept()))
 
+    def _keep_turn(self, command: KeepTurn) -> None:
+        self._memory.keep_turn(self._asked.key, command.prepared, command.answer)
+
     async def _await_kept(self, _: AwaitKept) -> None:
         self._limits.settling()
         if self._keeper is not None:
@@ -463,6 +467,7 @@ _WAITS: dict[type, Callable[..., Awaitable[object]]] = {
 }
 _ACTS: dict[type, Callable[..., None]] = {
     Keep: Driver._keep,
+    KeepTurn: Driver._keep_turn,
     TellNoted: Driver._tell_noted,
     Settle: Driver._settle,
     Respond: Driver._respond,

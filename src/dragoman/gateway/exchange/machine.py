@@ -3,8 +3,8 @@
     state         waits for                             done ─▶
     FRESH         a client                              READING; CALLING if it was understood before
     READING       the body looked at                    RECALLING, for the first target; PREPARING if it can refer to
-                                                        nothing
-    RECALLING     what the request refers to            PREPARING
+                                                        nothing, and lacks nothing
+    RECALLING     what the request refers to, or lacks  PREPARING
     PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept
     RESERVING     the store tried, a conversation       CALLING; LEAVING for the background
     LEAVING       the background                        told ─▶ OVER; FOLLOWING for a client that wants a stream

@@ -26,6 +26,7 @@ from dragoman.gateway.exchange.steps import (
     Gone,
     HangUp,
     Keep,
+    KeepTurn,
     Kept,
     Respond,
     Settle,
@@ -35,12 +36,14 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.pauses import RESUMES
-from dragoman.streaming import StreamTranslator
+from dragoman.streaming import StreamTranslator, Tap
 from dragoman.translate import translate_failure
 
 EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's answer was empty")
@@ -210,16 +213,25 @@ class Moves(ABC):
         self.told = Told.ALL
 
     def _translator(self, *, collect: bool) -> StreamTranslator:
-        prepared = self.attempt.prepared
+        attempt, prepared = self.attempt, self.attempt.prepared
+        protocol = prepared.target.endpoint.protocol
+        attempt.fold = Fold(protocol) if self._memory.turns.watches(prepared) else None
         return StreamTranslator(
-            source=prepared.target.endpoint.protocol,
+            source=protocol,
             target=prepared.client,
             request=prepared.translated,
             mint=self._service.mint,
             collect=collect,
             limit=self._service.settings.limits.event,
             resumes=RESUMES,
+            tap=None if attempt.fold is None else Tap(events=attempt.fold.take),
         )
+
+    def _keep_turn(self) -> None:
+        """Have what was said kept, before the client can send it back."""
+        turn = self.attempt.turn
+        if turn is not None and is_sealed(turn):
+            self._do(KeepTurn(self.attempt.prepared, turn))
 
     def _changed(self) -> Callable[[bytes], bytes] | None:
         """What must be done to the frames of a relayed stream, if anything must."""

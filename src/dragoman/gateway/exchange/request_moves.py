@@ -86,11 +86,10 @@ class RequestMoves(Moves):
             served=target.endpoint.protocol,
             failure="",
         )
-        if self._looked.said is None:
-            # It can refer to nothing.
-            self._prepare(None)
-        else:
+        if self._memory.recalls(self._body, self._looked, target):
             self._wait(State.RECALLING, Recall(self._body, self._looked, target))
+        else:
+            self._prepare(None)
         return True
 
     def _begun(self, target: Target) -> None:
@@ -116,7 +115,7 @@ class RequestMoves(Moves):
             strict=strict,
             owner=owner_of(key),
         )
-        size = len(self._body)
+        size = len(self._body) + self._memory.turns.size
         self._wait(State.PREPARING, Work(preparing, size if found is None else size + found.size))
 
     def _prepared(self, event: Done) -> None:

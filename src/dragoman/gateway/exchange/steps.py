@@ -16,6 +16,7 @@ from dragoman.gateway.exchange.time_limits import LimitPhase
 from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.http.flight import HeaderList
+from dragoman.model.response import Response
 from dragoman.providers.order import Unframer
 from dragoman.streaming import StreamTranslator
 
@@ -199,6 +200,13 @@ class Keep(Struct, frozen=True, gc=False):
     at_once: bool = False
 
 
+class KeepTurn(Struct, frozen=True, gc=False):
+    """Leave an answer to the store, which its client may send back without its reasoning."""
+
+    prepared: ProviderRequest
+    answer: Response
+
+
 class TellNoted(Struct, frozen=True, gc=False):
     """Say `Noted` when it is known whose the answer is."""
 
@@ -247,4 +255,6 @@ class Limit(Struct, frozen=True, gc=False):
     phase: LimitPhase
 
 
-Command: TypeAlias = Waiting | Keep | TellNoted | Settle | Respond | Start | Write | End | Abort | HangUp | Limit
+Command: TypeAlias = (
+    Waiting | Keep | KeepTurn | TellNoted | Settle | Respond | Start | Write | End | Abort | HangUp | Limit
+)

@@ -116,6 +116,7 @@ class StreamMoves(RequestMoves):
 
     def _tell_end(self, out: bytes) -> None:
         """All is known before the client knows its answer complete."""
+        self._keep_turn()
         self._do(Settle(self._heard()))
         self._write(out)
         self.told = Told.ALL

@@ -98,6 +98,8 @@ class WholeMoves(RequestMoves):
             return
         attempt.usage = answer.usage
         attempt.losses = answer.losses
+        if self._memory.turns.watches(attempt.prepared):
+            attempt.answer = answer.answer
         self._name_or_keep(answer.body)
 
     def _name_or_keep(self, body: bytes) -> None:
@@ -127,6 +129,7 @@ class WholeMoves(RequestMoves):
         reply = self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses)
         if attempt.usage is not None:
             reply.noted["usage"] = attempt.usage
+        self._keep_turn()
         self._respond(reply)
         self._over()
 

@@ -1,7 +1,7 @@
 """Memory: what one exchange has to do with the store, in the order in which it happens.
 
 look       a body is looked at, as far as it must be before anything else
-recall     what it refers to is looked up
+recall     what it refers to is looked up, and the reasoning that its turns lack (`kept_turns.py`)
 put        it becomes a question to a provider, one that says everything itself
 begin      the question is told what its answer says of that, and a conversation is reserved
 leave      or else the answer is left to the background, where it is followed
@@ -33,6 +33,7 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer, Taken, Task
+from dragoman.gateway.stored_responses.kept_turns import TurnMemory
 from dragoman.gateway.stored_responses.recall import Found, Recalled, recalled_of
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_endpoint import follow
@@ -43,6 +44,7 @@ from dragoman.http.flight import HeaderList
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.response import Response
 from dragoman.store import Haste, LeaseLost, StoreError
 
 
@@ -73,9 +75,14 @@ class Memory:
         # Lets others have the conversation that was reserved.
         self._release: Callable[[], None] | None = None
         self.kept_answer: KeptAnswer | None = None
+        self.turns = TurnMemory(service, api_path)
         self._haste = Haste()
         # Whether an answer was there, and could not be kept in time.
         self.gave_up = False
+
+    def recalls(self, body: bytes, looked: Look, target: Target) -> bool:
+        """Whether anything may have to be looked up for a request."""
+        return looked.said is not None or self.turns.may_lack(body, target)
 
     async def recall(self, key: Key | None, body: bytes, looked: Look, target: Target) -> Found | None:
         """What a request refers to, as far as that is kept here."""
@@ -83,6 +90,9 @@ class Memory:
         self._said = looked.said
         if self._api_path.protocol != RESPONSES:
             await check_references(state, settings, key, looked.said, body, target)
+            if looked.said is None:
+                # It can refer to nothing, and only lack something.
+                await self.turns.recall(owner_of(key), body)
             return None
         found = await looked_up(state, settings, key, looked.said, body, target)
         if found is not None and found.background and target.endpoint.protocol == RESPONSES:
@@ -107,6 +117,7 @@ class Memory:
             self._recalled = recalled_of(body, looked.said, found)
             body = self._recalled.body
             weigh_request(body)
+        body = self.turns.restored(body, target)
         return prepare(asked, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner)
 
     async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
@@ -200,6 +211,10 @@ class Memory:
                 self._service.log.event("error", "an answer could not be kept", why="its exchange was ended before")
                 self.gave_up = True
                 raise
+
+    def keep_turn(self, key: Key | None, prepared: ProviderRequest, answer: Response) -> None:
+        """Have an answer kept that its client may send back without its reasoning; nobody waits for that."""
+        self.turns.keep(owner_of(key), prepared, answer)
 
     async def _write(self, taken: Taken | None) -> None:
         kept_answer, store = self.kept_answer, self._service.state.store
