@@ -104,7 +104,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 class Storage(Struct, frozen=True, kw_only=True):
     """What is kept for clients that refer back to it: stored responses and conversations, and what runs in the
-    background. A provider that speaks Responses keeps its own."""
+    background. A provider that speaks Responses keeps its own. Of answers with tool calls to Chat clients their sealed
+    reasoning is kept for an hour, for those that do not send it back."""
 
     # Whether anything is kept. Without it a reference to what was stored is refused.
     keep: bool = True
