@@ -48,9 +48,9 @@ CONTENT += b'"delta":{"type":"text_delta","text":"Hi"}}\n\n'
 class Played:
     """A machine whose commands are answered here, one by one."""
 
-    def __init__(self, house: House, *others: str) -> None:
+    def __init__(self, house: House, *others: str, headers: HeaderList | None = None) -> None:
         service = house.app.service
-        asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=[])
+        asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=headers or [])
         self.account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
         self.machine = Machine(service, asked, self.account, Memory(service, asked.api_path))
         self.said: list[Command] = []

@@ -9,11 +9,14 @@ from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import (
     Begin,
     Call,
+    Done,
     Due,
     Failed,
     HangUp,
+    Respond,
 )
-from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
+from dragoman.gateway.stored_responses.store_failures import NotKept
+from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Head, Played, kinds, played_by
 from tests.gateway.harness import CHAT, MESSAGES, House
 
 
@@ -46,5 +49,33 @@ def test_no_other_target_is_asked_once_there_was_content() -> None:
         play.take(hear, OPENING + CONTENT)
         play.say(Failed(TimedOut("too late")))
         assert Call not in kinds(play.said) and play.machine.state is State.OVER
+
+    played_by(story)
+
+
+def test_no_other_target_is_asked_for_an_answer_that_was_paid_for() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "chat/served")
+        play.until_called(Begin(BODY))
+        play.more_targets()
+        play.say(Failed(NotKept()))
+        assert Call not in kinds(play.said) and play.machine.state is State.OVER
+
+    played_by(story)
+
+
+def test_an_error_tells_nothing_of_an_earlier_call() -> None:
+    def story(house: House) -> None:
+        play = Played(house)
+        play.until_called(Begin(BODY))
+        limited = Head(429, b"application/json")
+        limited.headers.append((b"retry-after", b"777"))
+        play.say(Done(limited))
+        assert play.machine.attempt.headers == limited.headers
+        # Another key is tried, and never answered.
+        play.machine._call()
+        play.say(Failed(TimedOut("too late")))
+        told = play.said[1]
+        assert isinstance(told, Respond) and (b"retry-after", b"777") not in told.headers
 
     played_by(story)

@@ -88,10 +88,10 @@ class Attempt:
         self.lane = Lane.UNKNOWN
         self.is_heard = False
         self.feed: Callable[[bytes], bytes] = bytes
-        self.heartbeat = b""
         self.unframer: Unframer | None = None
         # Frames that the client was not told yet, and what was gathered for one that is told all at once.
         self.held: list[bytes] = []
+        self.held_size = 0
         # How its stream failed, in the client's words.
         self.error_form = b""
         self.told: list[bytes] = []
@@ -104,6 +104,12 @@ class Attempt:
         # What was said, where that is to be kept: of a stream what gathers it.
         self.answer: Response | None = None
         self.fold: Fold | None = None
+
+    def hold(self, out: bytes) -> None:
+        """Keep frames back from the client."""
+        if out:
+            self.held.append(out)
+            self.held_size += len(out)
 
     def hear(self, translator: StreamTranslator) -> None:
         """Have its stream translated by this."""

@@ -123,14 +123,22 @@ class Driver:
                 else:
                     event = await self._outcome(_WAITS[type(command)](self, command))
         except asyncio.CancelledError:
-            await self._last_moments()
-            if self._step(Gone(self._service.draining)) is not None:
+            try:
                 await self._last_moments()
-                # There is no other time to tell it.
-                self._step(Kept())
+            finally:
+                await self._go()
             raise
         finally:
             self._end()
+
+    async def _go(self) -> None:
+        """Settle the exchange of a client that has gone, or under which the gateway stops."""
+        if self._step(Gone(self._service.draining)) is not None:
+            try:
+                await self._last_moments()
+            finally:
+                # There is no other time to tell it.
+                self._step(Kept())
 
     async def _first(self, said: Awaitable[bytes] | Begun) -> Event:
         if isinstance(said, Begun):

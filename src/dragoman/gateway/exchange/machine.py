@@ -98,7 +98,6 @@ class Machine(WholeMoves, StreamMoves):
             else:
                 attempt.lane = Lane.STREAM if attempt.prepared.stream else Lane.COLLECTED
                 attempt.hear(self._translator(collect=attempt.lane is Lane.COLLECTED))
-                attempt.heartbeat = attempt.translator.heartbeat
             if attempt.lane is Lane.STREAM:
                 attempt.feed = self._feed()
         elif attempt.lane is not Lane.WHOLE:

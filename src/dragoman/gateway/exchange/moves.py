@@ -114,6 +114,7 @@ class Moves(ABC):
 
     def _fail(self, error: DragomanError) -> None:
         """Something broke."""
+        self._note_translator()
         failure = reply_parts.failure_of(error)
         if failure is None:
             if self.told is Told.NOTHING:
@@ -125,7 +126,7 @@ class Moves(ABC):
 
     def _miss(self, missed: Missed) -> None:
         """An attempt has failed: the next target may do better, unless the client has heard something of an answer."""
-        if self.told in (Told.CONTENT, Told.ALL) or not self._try_next():
+        if missed.final or self.told in (Told.CONTENT, Told.ALL) or not self._try_next():
             self._tell_failure(missed)
 
     def _tell_failure(self, missed: Missed) -> None:
@@ -157,12 +158,15 @@ class Moves(ABC):
             attempt.held.append(self._clean(out))
             self._note_translator()
             self._account.note(failure=failure.kind.value)
-            if self._memory.kept_answer is not None and self.told is Told.CONTENT:
+            if self._memory.kept_answer is not None:
                 self._do(Keep(out, at_once=True))
                 self._wait(State.BREAKING, AwaitKept())
                 return
         else:
-            attempt.held = [self._clean(self._replies.failed_stream(attempt.prepared, failure))]
+            prepared = self._replies.prepared
+            assert prepared is not None
+            self._account.note(losses=prepared.translated.losses)
+            attempt.held = [self._clean(self._replies.failed_stream(prepared, failure))]
         self._note_translator()
         self._account.note(failure=failure.kind.value)
         self._tell_broken()
@@ -193,6 +197,8 @@ class Moves(ABC):
             self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}))
             self._over()
         elif self.told is Told.ALL:
+            if self.state is State.ENDING and self.attempt.prepared.relay:
+                self._do(End())
             self._over()
         else:
             self._do(Settle({"failure": "shutdown"}))

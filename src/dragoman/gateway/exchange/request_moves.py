@@ -160,6 +160,7 @@ class RequestMoves(Moves):
 
     def _call(self) -> None:
         attempt = self.attempt
+        attempt.headers = []
         self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key))
 
     def _called(self, event: Done) -> None:

@@ -32,6 +32,7 @@ from dragoman.gateway.exchange.time_limits import LimitPhase, Overstayed
 from dragoman.gateway.exchange.whole_answer import report_comment
 from dragoman.gateway.stored_responses.kept_answer import parted
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.protocols.registry import codec_of
 
 _NATIVE_FAILURE = b"response.failed"
 
@@ -47,18 +48,22 @@ class StreamMoves(RequestMoves):
             self._account.note(failure=failure.kind.value)
             out = self._clean(out)
             curable = not translator.answered and attempt.remedy(failure) is not None
-            if self.told is not Told.CONTENT and (curable or not self._is_native(failure, out)):
+            if self.told is not Told.CONTENT and (
+                curable or not self._is_native(failure, b"".join([*attempt.held, out]))
+            ):
                 attempt.error_form = out
                 self.state = State.MISSED
                 self._do(HangUp())
                 return
         if self.told is not Told.CONTENT:
             if not translator.speaking or self._memory.noting is not None:
-                if out:
-                    attempt.held.append(out)
+                attempt.hold(out)
                 if translator.speaking:
                     # Its id is told only when it is known whose it is.
                     self._do(TellNoted())
+                elif attempt.held_size > self._service.settings.limits.event:
+                    # No opening is that long.
+                    self._commit(event.now)
                 return
             self._commit(event.now)
         if not translator.finished:
@@ -73,7 +78,8 @@ class StreamMoves(RequestMoves):
     def _noted(self, event: Noted) -> None:
         held = self.attempt.held
         if self.told is not Told.CONTENT and self.attempt.translator.speaking:
-            self._took(Took(held.pop() if held else b"", event.now))
+            out, self.attempt.held = b"".join(held), []
+            self._took(Took(out, event.now))
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
@@ -157,7 +163,8 @@ class StreamMoves(RequestMoves):
         if self.state is State.SETTLING:
             self._wait(State.STORING, AwaitKept())
         else:
-            self._finish()
+            if attempt.prepared.relay:
+                self._finish()
             self._over()
 
     def _last_frames(self) -> bytes:
@@ -166,7 +173,8 @@ class StreamMoves(RequestMoves):
 
     def _hold(self, event: Took) -> None:
         """What comes behind the last frames belongs to them."""
-        self.attempt.held.append(event.out)
+        # Whatever comes behind the end was not looked at.
+        self.attempt.held.append(self._clean(event.out))
 
     def _ended_settling(self, _: Event) -> None:
         """That the provider ends, or breaks off, does no harm to an answer that is complete."""
@@ -198,7 +206,7 @@ class StreamMoves(RequestMoves):
     def _follow_up(self, event: Took) -> None:
         """On the relay what comes behind the end is told."""
         if self.attempt.prepared.relay:
-            self._write(event.out)
+            self._write(self._clean(event.out))
 
     def _linger_ended(self, _: Event) -> None:
         if self.attempt.prepared.relay:
@@ -218,6 +226,7 @@ class StreamMoves(RequestMoves):
         self._do(End())
 
     def _keep_alive(self, _: Due) -> None:
-        if self.has_attempt and self.attempt.lane is Lane.STREAM and self.told is not Told.ALL:
+        streams = self.has_attempt and self.attempt.lane is Lane.STREAM
+        if self.told is Told.STATUS or (streams and self.told is not Told.ALL):
             self._open()
-            self._do(Write(self.attempt.heartbeat))
+            self._do(Write(codec_of(self._asked.api_path.protocol).heartbeat))
