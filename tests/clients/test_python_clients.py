@@ -130,7 +130,7 @@ ROWS: Mapping[str, Row] = {
         Row(client=LANGCHAIN_CHAT, program="langchain_client", name="chat"),
         Row(client=LANGCHAIN_RESPONSES, program="langchain_client", name="responses"),
         Row(client=LANGCHAIN_ANTHROPIC, program="langchain_client", name="anthropic"),
-        Row(client=AGENTS_CHAT, program="agents_client", name="chat", carries=()),
+        Row(client=AGENTS_CHAT, program="agents_client", name="chat", carries=(MESSAGES, RESPONSES)),
         Row(client=AGENTS_RESPONSES, program="agents_client", name="responses"),
         Row(client=INSTRUCTOR_CHAT, program="instructor_client", name="chat", python="instructor", scripts=_INSTRUCTOR),
         Row(
@@ -161,7 +161,7 @@ def _two_runs(desk: Desk, row: Row, outcome: Outcome) -> None:
     assert (outcome.seen["text"], outcome.more("again")) == ("Paris is sunny.", "Still sunny.")
     first, second, third = requests(desk, row, outcome)
     if second.body.get("previous_response_id") is None:
-        assert proofs(second.body) == (proofs(first.answer) if row.carries else [])
+        assert proofs(second.body) == (proofs(first.answer) if first.protocol in row.carries else [])
         assert "sunny in Paris" in str(third.body)
 
 
