@@ -159,14 +159,14 @@ class Driver:
         except StoreError as error:
             return Failed(unreadable(error, self._service.log))
         except DragomanError as error:
-            return Failed(error.with_traceback(None), isinstance(error, TimedOut) and self._client.paused)
+            return Failed(_bare(error), isinstance(error, TimedOut) and self._client.paused)
 
     def _worked(self, command: Work) -> Done | Failed:
         """What became of work that takes no time."""
         try:
             return Done(command.work())
         except DragomanError as error:
-            return Failed(error.with_traceback(None))
+            return Failed(_bare(error))
 
     def _step(self, event: Event) -> Waiting | None:
         """Let the machine move, and do what it commands; give what is to be waited for."""
@@ -402,7 +402,7 @@ class Driver:
         if error is None:
             self._step(Kept())
         elif not self._leaving:
-            self._step(Kept(error.with_traceback(None) if isinstance(error, DragomanError) else NotKept()))
+            self._step(Kept(_bare(error) if isinstance(error, DragomanError) else NotKept()))
 
     def _keep_turn(self, command: KeepTurn) -> None:
         self._memory.keep_turn(self._asked.key, command.prepared, command.answer)
@@ -456,6 +456,12 @@ class Driver:
 
     def _limit(self, _: Limit) -> None:
         self._limits.ending()
+
+
+def _bare(error: DragomanError) -> DragomanError:
+    """An error as a value: without the frames that would hold whoever holds it."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 _WAITS: dict[type, Callable[..., Awaitable[object]]] = {

@@ -23,57 +23,57 @@ from dragoman.streaming import StreamTranslator
 # Events.
 
 
-class Begin(Struct, frozen=True, gc=False):
+class Begin(Struct, frozen=True):
     """A client asks: `body` is all of its request."""
 
     body: bytes
 
 
-class Resume(Struct, frozen=True, gc=False):
+class Resume(Struct, frozen=True):
     """A request is to be answered that was understood before."""
 
     prepared: ProviderRequest
 
 
-class Done(Struct, frozen=True, gc=False):
+class Done(Struct, frozen=True):
     """What was waited for is there."""
 
     value: object = None
 
 
-class Failed(Struct, frozen=True, gc=False):
+class Failed(Struct, frozen=True):
     """What was waited for failed; `stalled` if it was the client that stood still."""
 
     error: DragomanError
     stalled: bool = False
 
 
-class Took(Struct, frozen=True, gc=False):
+class Took(Struct, frozen=True):
     """The provider's stream made these bytes for the client, and more than plain flow."""
 
     out: bytes
     now: float
 
 
-class Kept(Struct, frozen=True, gc=False):
+class Kept(Struct, frozen=True):
     """The store has taken the answer, or has not, for this reason."""
 
     error: DragomanError | None = None
 
 
-class Noted(Struct, frozen=True, gc=False):
+class Noted(Struct, frozen=True):
     """It is known now whose the answer is, or not to be had."""
 
     now: float
 
 
-class Due(Struct, frozen=True, gc=False):
+class Due(Struct, frozen=True):
     """The client has heard nothing for a while."""
 
     now: float
 
 
-class Gone(Struct, frozen=True, gc=False):
+class Gone(Struct, frozen=True):
     """The client went away, or the gateway is stopping under it."""
 
     stopping: bool
@@ -85,7 +85,7 @@ Event: TypeAlias = Begin | Resume | Done | Failed | Took | Kept | Noted | Due | 
 # Commands that wait.
 
 
-class Work(Struct, frozen=True, gc=False):
+class Work(Struct, frozen=True):
     """Do this, beside the loop if it is large; what is paid for is never refused."""
 
     work: Callable[[], object]
@@ -93,7 +93,7 @@ class Work(Struct, frozen=True, gc=False):
     paid: bool = False
 
 
-class Recall(Struct, frozen=True, gc=False):
+class Recall(Struct, frozen=True):
     """Look up what a request refers to."""
 
     body: bytes
@@ -101,25 +101,25 @@ class Recall(Struct, frozen=True, gc=False):
     target: Target
 
 
-class Reserve(Struct, frozen=True, gc=False):
+class Reserve(Struct, frozen=True):
     """See that the answer can be kept, and have its conversation alone."""
 
     prepared: ProviderRequest
 
 
-class Leave(Struct, frozen=True, gc=False):
+class Leave(Struct, frozen=True):
     """Let the response run in the background; gives it as it stands."""
 
     prepared: ProviderRequest
 
 
-class Follow(Struct, frozen=True, gc=False):
+class Follow(Struct, frozen=True):
     """Tell the client's stream of what was left in the background."""
 
     headers: HeaderList
 
 
-class Call(Struct, frozen=True, gc=False):
+class Call(Struct, frozen=True):
     """Call the target, and wait for the answer's head."""
 
     prepared: ProviderRequest
@@ -127,15 +127,15 @@ class Call(Struct, frozen=True, gc=False):
     key: str | None
 
 
-class ReadError(Struct, frozen=True, gc=False):
+class ReadError(Struct, frozen=True):
     """Read the beginning of an error."""
 
 
-class ReadWhole(Struct, frozen=True, gc=False):
+class ReadWhole(Struct, frozen=True):
     """Read all of an answer."""
 
 
-class Collect(Struct, frozen=True, gc=False):
+class Collect(Struct, frozen=True):
     """Read a stream to its end, of which nobody is told before; `size` is what came of it in earlier calls."""
 
     translator: StreamTranslator
@@ -144,7 +144,7 @@ class Collect(Struct, frozen=True, gc=False):
     size: int
 
 
-class Hear(Struct, frozen=True, gc=False):
+class Hear(Struct, frozen=True):
     """Hand on a stream as it comes."""
 
     translator: StreamTranslator
@@ -153,20 +153,20 @@ class Hear(Struct, frozen=True, gc=False):
     relay: bool
 
 
-class Name(Struct, frozen=True, gc=False):
+class Name(Struct, frozen=True):
     """Put a relayed answer under the name that is kept here."""
 
     body: bytes
 
 
-class KeepWhole(Struct, frozen=True, gc=False):
+class KeepWhole(Struct, frozen=True):
     """Write down an answer that is known as a whole."""
 
     prepared: ProviderRequest
     body: bytes
 
 
-class AwaitKept(Struct, frozen=True, gc=False):
+class AwaitKept(Struct, frozen=True):
     """Wait for what becomes of the answer in the store, which is told by `Kept`."""
 
 
@@ -190,7 +190,7 @@ Waiting: TypeAlias = (
 # Commands that are done at once.
 
 
-class Keep(Struct, frozen=True, gc=False):
+class Keep(Struct, frozen=True):
     """Write down the answer that a stream's last frames hold; `Kept` tells what became of it.
 
     `at_once` if that is not waited for while another process has the store.
@@ -200,24 +200,24 @@ class Keep(Struct, frozen=True, gc=False):
     at_once: bool = False
 
 
-class KeepTurn(Struct, frozen=True, gc=False):
+class KeepTurn(Struct, frozen=True):
     """Leave an answer to the store, which its client may send back without its reasoning."""
 
     prepared: ProviderRequest
     answer: Response
 
 
-class TellNoted(Struct, frozen=True, gc=False):
+class TellNoted(Struct, frozen=True):
     """Say `Noted` when it is known whose the answer is."""
 
 
-class Settle(Struct, frozen=True, gc=False):
+class Settle(Struct, frozen=True):
     """All is known of the exchange."""
 
     changes: dict[str, object]
 
 
-class Respond(Struct, frozen=True, gc=False):
+class Respond(Struct, frozen=True):
     """Send a whole reply."""
 
     status: int
@@ -225,31 +225,31 @@ class Respond(Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Start(Struct, frozen=True, gc=False):
+class Start(Struct, frozen=True):
     """Begin a streamed reply."""
 
     headers: HeaderList
 
 
-class Write(Struct, frozen=True, gc=False):
+class Write(Struct, frozen=True):
     """Send a piece of a streamed reply."""
 
     data: bytes
 
 
-class End(Struct, frozen=True, gc=False):
+class End(Struct, frozen=True):
     """Finish a streamed reply."""
 
 
-class Abort(Struct, frozen=True, gc=False):
+class Abort(Struct, frozen=True):
     """Break a reply off."""
 
 
-class HangUp(Struct, frozen=True, gc=False):
+class HangUp(Struct, frozen=True):
     """Nothing more is wanted of the provider."""
 
 
-class Limit(Struct, frozen=True, gc=False):
+class Limit(Struct, frozen=True):
     """Wait for something else, within its own limit of time."""
 
     phase: LimitPhase
