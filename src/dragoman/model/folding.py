@@ -32,22 +32,22 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 class PartFold:
     """One part while it grows: pieces are joined once, at the end."""
 
-    __slots__ = ("_citations", "_logprobs", "_pieces", "part")
+    __slots__ = ("_citations", "_logprobs", "part", "pieces")
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
         self._citations: list[Citation] = []
         self._logprobs: JsonList = []
 
     def grow(self, delta: Delta) -> None:
         """Take one delta."""
         if isinstance(delta, TextDelta):
-            self._pieces.append(delta.text)
+            self.pieces.append(delta.text)
             if delta.logprobs:
                 self._logprobs += delta.logprobs
         elif isinstance(delta, ArgumentsDelta):
-            self._pieces.append(delta.text)
+            self.pieces.append(delta.text)
         elif isinstance(delta, SealSet):
             if isinstance(self.part, Thinking):
                 self.part = replace(self.part, seal=delta.seal)
@@ -55,18 +55,18 @@ class PartFold:
             self._citations.append(delta.citation)
         elif isinstance(delta, PartReplaced):
             self.part = delta.part
-            self._pieces, self._citations, self._logprobs = [], [], []
+            self.pieces, self._citations, self._logprobs = [], [], []
 
     def whole(self) -> Part:
         """The part as far as it is known."""
-        if self._pieces:
-            text = "".join(self._pieces)
+        if self.pieces:
+            text = "".join(self.pieces)
             part = self.part
             if isinstance(part, ToolCall | HostedCall):
                 self.part = replace(part, arguments=part.arguments + text)
             elif isinstance(part, Text | Thinking | Refusal):
                 self.part = replace(part, text=part.text + text)
-            self._pieces = []
+            self.pieces = []
         if self._citations and isinstance(self.part, Text):
             self.part = replace(self.part, citations=(*self.part.citations, *self._citations))
         if self._logprobs and isinstance(self.part, Text | Refusal):
@@ -104,7 +104,11 @@ class Fold:
     def take(self, events: Iterable[Event]) -> None:
         """Take several events."""
         for event in events:
-            self(event)
+            if type(event) is PartGrew and type(delta := event.delta) is TextDelta and not delta.logprobs:
+                # Nearly all of them, and whoever is told waits for it.
+                self._parts[event.index].pieces.append(delta.text)
+            else:
+                self(event)
 
     def response(self) -> Response:
         """The answer as far as it came."""

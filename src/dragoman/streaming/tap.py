@@ -56,26 +56,25 @@ class Watched:
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         """The client's bytes for the events that a chunk told."""
-        self._show(chunk, events)
+        if self._frames is not None:
+            self._frames.take(chunk)
+        if self._events is not None and events:
+            self._events(events)
         return self._lane.take(chunk, events)
 
     def pass_on(self, chunk: bytes) -> bytes:
         """The client's bytes for what comes after the end."""
-        self._show(chunk, ())
+        if self._frames is not None:
+            self._frames.take(chunk)
         return self._lane.pass_on(chunk)
 
     def end(self, events: list[Event]) -> bytes:
         """The client's bytes for the last events."""
-        self._show(b"", events)
+        if self._events is not None and events:
+            self._events(events)
         if self._frames is not None:
             self._frames.close()
         return self._lane.end(events)
-
-    def _show(self, chunk: bytes, events: Sequence[Event]) -> None:
-        if self._frames is not None and chunk:
-            self._frames.take(chunk)
-        if self._events is not None and events:
-            self._events(events)
 
     @property
     def status(self) -> int:
@@ -106,6 +105,8 @@ class Frames:
     def take(self, chunk: bytes) -> None:
         """Hand on the frames that are whole now."""
         held = self._held
+        if not chunk:
+            return
         if not held and chunk.endswith(b"\n\n"):
             self._hand_on(chunk)
             return
