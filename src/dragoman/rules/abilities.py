@@ -355,6 +355,8 @@ ID_RULES: dict[tuple[str, str], ids.IdRule] = {
 
 def abilities_of(protocol: str, model: str, upstream: str = "", rows: tuple[Row, ...] = ()) -> Abilities:
     """What is known of a model behind an upstream; the caller's rows have the last word."""
+    if not rows and (found := _MEMO.get((protocol, model, upstream))) is not None:
+        return found
     for name in (protocol, *(row.protocol for row in rows)):
         if name not in _PROTOCOLS:
             raise DragomanError(f"unknown protocol {name!r}; known are {', '.join(_PROTOCOLS)}")

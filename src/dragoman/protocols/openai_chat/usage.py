@@ -22,8 +22,12 @@ from dragoman.rules.extras import drop_extras
 #   reasoning_tokens beside the totals   SGLang; Perplexity's Sonar:
 #                        https://github.com/vercel/ai/blob/main/packages/perplexity/src/convert-perplexity-usage.ts
 _PROMPT, _COMPLETION = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
+_TOTAL = ("total_tokens",)
+_TOTALS = frozenset({*_PROMPT, *_COMPLETION, *_TOTAL})
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+# Where the counts stand that are written at home.
+_HOME = frozenset({"", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0]})
 _READ = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 _THINKING = ("reasoning_tokens",)
@@ -33,9 +37,11 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     """Token counts, made inclusive where a server counts otherwise (U2-U4, U10)."""
     reading = _Reading(usage)
     prompt, completion = reading.count(_PROMPT) or 0, reading.count(_COMPLETION) or 0
-    total = reading.count(("total_tokens",))
-    read, written = reading.count(_READ, _INPUT_DETAILS), reading.count(_WRITTEN, _INPUT_DETAILS)
-    thinking = reading.count(_THINKING, _OUTPUT_DETAILS)
+    total = reading.count(_TOTAL)
+    read = written = thinking = None
+    if not _TOTALS.issuperset(usage):
+        read, written = reading.count(_READ, _INPUT_DETAILS), reading.count(_WRITTEN, _INPUT_DETAILS)
+        thinking = reading.count(_THINKING, _OUTPUT_DETAILS)
     if reading.unread:
         note = f"counts that cannot be read: {', '.join(reading.unread)}"
         ledger.dropped(Feature.USAGE, ("usage",), note)
@@ -69,7 +75,8 @@ class _Reading:
 
     def __init__(self, usage: JsonObject) -> None:
         self._usage = usage
-        self._read: dict[str, set[str]] = {place: set() for place in _HOME}
+        # Of each place what was read there.
+        self._read: dict[str, list[str]] = {"": [], _INPUT_DETAILS[0]: [], _OUTPUT_DETAILS[0]: []}
         self.unread: list[str] = []
 
     def count(self, names: tuple[str, ...], details: tuple[str, ...] = ()) -> int | None:
@@ -78,12 +85,14 @@ class _Reading:
         home = self._usage.get(place) if place else self._usage
         if type(home) is dict and type(usual := home.get(names[0])) is int and count_of(usual) is not None:
             # The first place of all, where nearly every server has it.
-            self._read[place].add(names[0])
+            self._read[place].append(names[0])
             return usual
         for key in (*details, ""):
             owner = self._usage.get(key) if key else self._usage
+            if owner is None:
+                continue
             if not isinstance(owner, dict):
-                if owner is not None and key not in self.unread:
+                if key not in self.unread:
                     self.unread.append(key)
                 continue
             if owner.keys().isdisjoint(names):
@@ -98,7 +107,7 @@ class _Reading:
                     continue
                 if name == names[0] and key in _HOME and bool(key) == bool(details):
                     # Under any other name it stays as it is, for the way home.
-                    self._read[key].add(name)
+                    self._read[key].append(name)
                 return found
         return None
 
@@ -112,10 +121,6 @@ class _Reading:
             if value is not None and key not in self._read[""]:
                 rest[key] = value
         return Extras(origin=NAME, fields=rest) if rest else None
-
-
-# Where the counts stand that are written at home.
-_HOME = frozenset({"", "prompt_tokens_details", "completion_tokens_details"})
 
 
 def usage_in(answer: JsonObject, choice: JsonObject | None) -> JsonValue:
@@ -179,7 +184,7 @@ def _report_rest(extras: Extras, ledger: Ledger) -> None:
 
 def usage_of(usage: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
-    totals = [usage.get(name) for name in (*_PROMPT, *_COMPLETION)]
-    if all(count_of(total) is None for total in totals) and any(total is not None for total in totals):
+    totals = [total for name in (*_PROMPT, *_COMPLETION) if (total := usage.get(name)) is not None]
+    if totals and all(count_of(total) is None for total in totals):
         return None
     return decode_usage(usage, None, Ledger())
