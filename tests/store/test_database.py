@@ -22,7 +22,7 @@ def test_the_file_and_what_stands_beside_it_can_be_read_by_its_user_alone(tmp_pa
         with opened(tmp_path / "new" / "state.db") as store:
             store.responses.add(ALICE, kept("r1"))
             files = list((tmp_path / "new").iterdir())
-            assert len(files) == 3
+            assert len(files) == 4
             assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
             assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
     finally:

@@ -140,3 +140,28 @@ def test_a_turn_is_posted_and_read_by_the_stores_thread() -> None:
 
 def test_the_room_is_what_the_decision_says() -> None:
     assert (LIFETIME, MOST) == (3600, 64 * 1024 * 1024)
+
+
+def test_whoever_kept_nothing_is_known_without_a_look() -> None:
+    with opened() as store:
+        assert not store.turns.may_have(ALICE)
+        store.turns.announce(ALICE)
+        assert store.turns.may_have(ALICE)
+        assert not store.turns.may_have(BOB)
+
+
+def test_every_process_of_a_file_knows_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    with opened(path) as store, opened(path) as other:
+        store.turns.announce(ALICE)
+        assert other.turns.may_have(ALICE)
+    assert (tmp_path / "kept.db-turns").stat().st_mode & 0o777 == 0o600
+
+
+def test_turns_from_before_there_were_marks_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    with opened(path) as store:
+        store.turns.keep(ALICE, "call_1", b"one")
+    (tmp_path / "kept.db-turns").unlink()
+    with opened(path) as store:
+        assert store.turns.may_have(ALICE) and not store.turns.may_have(BOB)

@@ -93,7 +93,9 @@ class App:
         service.metrics.in_flight += 1
         try:
             if api_path.kind is Kind.CONVERSATION:
-                asked = ClientRequest(api_path=api_path, headers=request.headers, query=request.query, key=key)
+                asked = ClientRequest(
+                    api_path=api_path, headers=request.headers, table=request.table, query=request.query, key=key
+                )
                 await Driver(service, asked, request, account).run(receive(request, service.settings.limits.body))
             else:
                 await self._aside(service, request, api_path, account, key)

@@ -108,13 +108,17 @@ class Request:
         self.on_pause: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
 
-    def header(self, name: bytes) -> bytes | None:
-        """The first value under a lower-case name."""
+    @property
+    def table(self) -> dict[bytes, bytes]:
+        """The headers by their lower-case names; the first of several values is the one that counts."""
         table = self._table
         if table is None:
-            # The first of several values is the one that counts, so it is put in last.
             table = self._table = dict(reversed(self.headers))
-        return table.get(name)
+        return table
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value under a lower-case name."""
+        return self.table.get(name)
 
     async def body(self, limit: int) -> bytes:
         """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes."""

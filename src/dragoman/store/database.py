@@ -14,9 +14,12 @@ from dragoman.store.events import Events
 from dragoman.store.migrations import migrate
 from dragoman.store.responses import Responses
 from dragoman.store.transaction import KeptFile, Transaction
+from dragoman.store.turn_marks import TurnMarks
 from dragoman.store.turns import Turns
 
 MEMORY = ":memory:"
+# Behind the name of the file, whose neighbour it is.
+_MARKS = "-turns"
 # How long, in seconds, a process that starts waits for another one that writes.
 _PATIENCE = 5.0
 # Outdated rows are removed so many at a time, and looked for so often, in seconds.
@@ -31,7 +34,9 @@ class Tables:
     `days` is how long responses and conversations are kept after something was last added to them.
     """
 
-    def __init__(self, db: KeptFile, days: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, db: KeptFile, days: float, clock: Callable[[], float] = time.time, marks: TurnMarks | None = None
+    ) -> None:
         self._db = db
         self._clock = clock
         self._keep = int(days * 86400)
@@ -40,7 +45,7 @@ class Tables:
         self.responses = Responses(db, self._now, self._expiry)
         self.conversations = Conversations(db, self._now, self._expiry)
         self.events = Events(db)
-        self.turns = Turns(db, self._now)
+        self.turns = Turns(db, self._now, marks=marks)
 
     def sweep(self) -> int:
         """Remove some of what is out of date, if it is time to look; give how many."""
@@ -125,6 +130,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         migrate(db)
         # From now on a lock is never waited for: whoever is served by the same loop would wait with it.
         db.execute("PRAGMA busy_timeout = 0")
+        marks = TurnMarks(None if path == MEMORY else os.path.realpath(path) + _MARKS)
     except (OSError, sqlite3.Error) as error:
         if db is not None:
             db.close()
@@ -133,4 +139,4 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
             problem=f"the file cannot be opened: {error}",
             remedy="name a file in a directory that can be written to, or set keep = false",
         ) from None
-    return Tables(db, days, clock)
+    return Tables(db, days, clock, marks)

@@ -56,6 +56,7 @@ class Store:
         self._lost = lost
         self._clock = clock
         self._thread = StoreThread(tables, clock, alarm)
+        self._turns = tables.turns
         self._tried_size = _LEAST_TRIED
         self._posts = 0
         self._bytes = 0
@@ -95,6 +96,14 @@ class Store:
             unheard=unheard,
             counts=counts,
         )
+
+    def announce_turn(self, owner: bytes) -> None:
+        """Let everybody know at once that somebody's turn is being kept."""
+        self._turns.announce(owner)
+
+    def may_have_turns(self, owner: bytes) -> bool:
+        """Whether somebody may have turns, which the thread need not be asked for."""
+        return self._turns.may_have(owner)
 
     def _asked(
         self,

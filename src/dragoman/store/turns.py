@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from dragoman.store.transaction import Transaction
+from dragoman.store.turn_marks import TurnMarks
 
 # How long a turn is kept, in seconds.
 LIFETIME = 3600
@@ -26,10 +27,24 @@ class Turns:
     known any more: a row without a body says so, for as long as either might be asked for.
     """
 
-    def __init__(self, db: sqlite3.Connection, now: Callable[[], int], most: int = MOST) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, now: Callable[[], int], most: int = MOST, marks: TurnMarks | None = None
+    ) -> None:
         self._db = db
         self._now = now
         self._most = most
+        self._marks = marks if marks is not None else TurnMarks(None)
+        # Those that were kept before there were marks.
+        for (owner,) in db.execute("SELECT DISTINCT owner FROM turns"):
+            self._marks.note(owner, now())
+
+    def announce(self, owner: bytes) -> None:
+        """Somebody is about to keep a turn; whoever says so need not be the thread of the file."""
+        self._marks.note(owner, self._now())
+
+    def may_have(self, owner: bytes) -> bool:
+        """Whether somebody may have any; likewise."""
+        return self._marks.may_have(owner, self._now())
 
     def keep(self, owner: bytes, call_id: str, body: bytes) -> None:
         """Keep a turn; one that is too large for all of the room is not kept, and nor is what it would replace."""

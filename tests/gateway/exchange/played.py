@@ -17,7 +17,6 @@ from dragoman.gateway.exchange.steps import (
     Recall,
     Reserve,
     Took,
-    Work,
 )
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
@@ -45,6 +44,16 @@ CONTENT += b'"text":""}}\n\nevent: content_block_delta\ndata: {"type":"content_b
 CONTENT += b'"delta":{"type":"text_delta","text":"Hi"}}\n\n'
 
 
+class Watched(Machine):
+    """A machine that tells the states that it passes through without waiting in them."""
+
+    def _move(self, event: Event) -> None:
+        self.passed.append(self.state)
+        super()._move(event)
+
+    passed: list[State]
+
+
 class Played:
     """A machine whose commands are answered here, one by one."""
 
@@ -52,7 +61,8 @@ class Played:
         service = house.app.service
         asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=headers or [])
         self.account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
-        self.machine = Machine(service, asked, self.account, Memory(service, asked.api_path))
+        self.machine = Watched(service, asked, self.account, Memory(service, asked.api_path))
+        self.machine.passed = []
         self.said: list[Command] = []
         self._house, self._others = house, others
 
@@ -65,13 +75,7 @@ class Played:
         """Answer what is asked before a provider is."""
         command = self.say(event)
         while not isinstance(command, Call):
-            if isinstance(command, Work):
-                if self.machine.state is State.READING:
-                    looked = command.work()
-                    command = self.say(Done(looked))
-                    continue
-                command = self.say(Done(command.work()))
-            elif isinstance(command, Recall):
+            if isinstance(command, Recall):
                 command = self.say(Done(None))
             else:
                 assert isinstance(command, Reserve), command

@@ -10,7 +10,6 @@ from dragoman.gateway.exchange.steps import (
     ReadWhole,
     Respond,
     Settle,
-    Work,
 )
 from tests.gateway.exchange.played import CONTENT, OPENING, Head, Played, kinds, played_by
 from tests.gateway.harness import House
@@ -24,20 +23,13 @@ CHAT_ANSWER = b'{"id":"c","object":"chat.completion","created":1,"model":"served
 CHAT_ANSWER += b'{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}'
 
 
-def worked(play: Played) -> None:
-    """Do what there is to be done."""
-    while play.said and isinstance(work := play.said[-1], Work):
-        play.say(Done(work.work()))
-
-
 def test_a_whole_answer_is_translated_settled_and_sent() -> None:
     def story(house: House) -> None:
         play = Played(house)
         play.until_called(Begin(ASKED))
         assert isinstance(play.say(Done(WHOLE)), ReadWhole)
         play.say(Done(ANSWER))
-        assert play.machine.state is State.TRANSLATING
-        worked(play)
+        assert play.machine.passed[-1] is State.TRANSLATING
         assert kinds(play.said) == [Settle, Respond, HangUp]
         told = play.said[1]
         assert isinstance(told, Respond) and b'"content":"Hi"' in told.body
@@ -51,8 +43,7 @@ def test_a_relayed_answer_goes_on_byte_for_byte() -> None:
         play.until_called(Begin(RELAYED))
         play.say(Done(WHOLE))
         play.say(Done(CHAT_ANSWER))
-        assert play.machine.state is State.JUDGING
-        worked(play)
+        assert play.machine.passed[-1] is State.JUDGING
         told = play.said[1]
         assert isinstance(told, Respond) and told.body == CHAT_ANSWER
 
@@ -68,8 +59,7 @@ def test_events_under_another_type_are_read_as_what_they_are() -> None:
         end += b'"usage":{"output_tokens":1}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
         stop = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
         play.say(Done(OPENING + CONTENT + stop + end))
-        assert play.machine.state is State.FEEDING
-        worked(play)
+        assert play.machine.passed[-2:] == [State.FEEDING, State.CLOSING]
         told = play.said[1]
         assert isinstance(told, Respond) and b'"content":"Hi"' in told.body
 

@@ -325,7 +325,8 @@ def test_another_target_of_the_clients_own_protocol_gets_what_the_client_said() 
         turns = module.TurnMemory(service, api_path_of(PATHS[CHAT]))
         house.run(turns.recall(b"", body))
         messages, chat = (service.routes.target(model_of(provider), CHAT) for provider in (MESSAGES, CHAT))
-        assert turns.may_lack(body, messages) and not turns.may_lack(body, chat)
+        assert turns.may_lack(b"", body, messages) and not turns.may_lack(b"", body, chat)
+        assert not turns.may_lack(b"somebody else", body, messages)
         assert SIGNATURE.encode() in turns.restored(body, messages)
         assert turns.restored(body, chat) is body
         assert turns.size > 0

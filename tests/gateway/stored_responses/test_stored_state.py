@@ -44,7 +44,7 @@ def test_the_store_is_a_file_or_lasts_as_long_as_the_process_or_is_not_there(tmp
         assert state.store is not None
         asyncio.run(state.close(0.0))
         asyncio.run(_closed(state.store))
-    assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
+    assert {file.name for file in tmp_path.iterdir()} == {"state.db", "state.db-turns"}
     nothing = _state(Storage(keep=False, path=str(tmp_path / "other.db")))
     assert nothing.store is None
     asyncio.run(nothing.close(0.0))

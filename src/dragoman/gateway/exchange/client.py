@@ -21,12 +21,14 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
 
     api_path: ApiPath
     headers: HeaderList
+    # The same by their names, where they were looked up before.
+    table: dict[bytes, bytes] | None = None
     query: str = ""
     key: Key | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""
-        return header(self.headers, name)
+        return header(self.headers, name) if self.table is None else self.table.get(name)
 
 
 class Client(Protocol):

@@ -59,7 +59,7 @@ from dragoman.gateway.exchange.steps import (
     Write,
 )
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
-from dragoman.gateway.large_work import INLINE, beside_loop
+from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
@@ -118,10 +118,7 @@ class Driver:
         try:
             event = await self._first(said)
             while (command := self._step(event)) is not None:
-                if type(command) is Work and command.size <= INLINE:
-                    event = self._worked(command)
-                else:
-                    event = await self._outcome(_WAITS[type(command)](self, command))
+                event = await self._outcome(_WAITS[type(command)](self, command))
         except asyncio.CancelledError:
             try:
                 await self._last_moments()
@@ -160,13 +157,6 @@ class Driver:
             return Failed(unreadable(error, self._service.log))
         except DragomanError as error:
             return Failed(_bare(error), isinstance(error, TimedOut) and self._client.paused)
-
-    def _worked(self, command: Work) -> Done | Failed:
-        """What became of work that takes no time."""
-        try:
-            return Done(command.work())
-        except DragomanError as error:
-            return Failed(_bare(error))
 
     def _step(self, event: Event) -> Waiting | None:
         """Let the machine move, and do what it commands; give what is to be waited for."""

@@ -89,6 +89,9 @@ class Machine(WholeMoves, StreamMoves):
         self.flowing = self.state is State.HEARING and self.told is Told.CONTENT
         return out
 
+    def _move(self, event: Event) -> None:
+        MOVES[self.state, type(event)](self, event)
+
     def _hear(self, *, comes_whole: bool) -> None:
         """The answer's content type decides how it is read, not what was asked (S12)."""
         attempt = self.attempt

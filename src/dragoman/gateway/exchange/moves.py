@@ -20,6 +20,7 @@ from dragoman.gateway.exchange.steps import (
     Abort,
     AwaitKept,
     Command,
+    Done,
     End,
     Event,
     Failed,
@@ -31,8 +32,10 @@ from dragoman.gateway.exchange.steps import (
     Respond,
     Settle,
     Waiting,
+    Work,
     Write,
 )
+from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
@@ -74,6 +77,10 @@ class Moves(ABC):
         self.flowing = False
 
     @abstractmethod
+    def _move(self, event: Event) -> None:
+        """Make the move that the table has for an event."""
+
+    @abstractmethod
     def _try_next(self) -> bool:
         """Ask the next target, if there is one."""
 
@@ -87,6 +94,14 @@ class Moves(ABC):
     def _wait(self, state: State, command: Waiting) -> None:
         self.state = state
         self._out.append(command)
+
+    def _work(self, state: State, work: Callable[[], object], size: int, *, paid: bool = False) -> None:
+        """Have work done: at once, unless it takes so long that others would wait for it."""
+        if size > INLINE:
+            self._wait(state, Work(work, size, paid))
+        else:
+            self.state = state
+            self._move(Done(work()))
 
     # Ends that are none.
 

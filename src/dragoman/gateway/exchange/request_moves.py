@@ -28,7 +28,6 @@ from dragoman.gateway.exchange.steps import (
     Recall,
     Reserve,
     Resume,
-    Work,
 )
 from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.memory import Look, look
@@ -51,7 +50,7 @@ class RequestMoves(Moves):
 
     def _begin(self, event: Begin) -> None:
         self._body = event.body
-        self._wait(State.READING, Work(partial(look, event.body, self._asked.api_path), len(event.body)))
+        self._work(State.READING, partial(look, event.body, self._asked.api_path), len(event.body))
 
     def _read(self, event: Done) -> None:
         assert isinstance(event.value, Look)
@@ -86,7 +85,7 @@ class RequestMoves(Moves):
             served=target.endpoint.protocol,
             failure="",
         )
-        if self._memory.recalls(self._body, self._looked, target):
+        if self._memory.recalls(self._asked.key, self._body, self._looked, target):
             self._wait(State.RECALLING, Recall(self._body, self._looked, target))
         else:
             self._prepare(None)
@@ -116,7 +115,7 @@ class RequestMoves(Moves):
             owner=owner_of(key),
         )
         size = len(self._body) + self._memory.turns.size
-        self._wait(State.PREPARING, Work(preparing, size if found is None else size + found.size))
+        self._work(State.PREPARING, preparing, size if found is None else size + found.size)
 
     def _prepared(self, event: Done) -> None:
         assert isinstance(event.value, ProviderRequest)
@@ -201,7 +200,7 @@ class RequestMoves(Moves):
             self._miss(missed)
             return
         attempt.missed = missed
-        self._wait(State.RELIEVING, Work(attempt.relieved(remedy), len(attempt.body), paid=True))
+        self._work(State.RELIEVING, attempt.relieved(remedy), len(attempt.body), paid=True)
 
     def _relieved(self, event: Done) -> None:
         attempt, body = self.attempt, event.value
@@ -228,7 +227,7 @@ class RequestMoves(Moves):
         if codec.resume_request is None:
             raise BadAnswer("the provider paused in a protocol that knows no pauses")
         body = attempt.prepared.translated.body
-        self._wait(State.RESUMING, Work(partial(codec.resume_request, body, blocks), len(body), paid=True))
+        self._work(State.RESUMING, partial(codec.resume_request, body, blocks), len(body), paid=True)
 
     def _resumed(self, event: Done) -> None:
         assert isinstance(event.value, bytes)

@@ -20,7 +20,6 @@ from dragoman.gateway.exchange.steps import (
     Done,
     KeepWhole,
     Name,
-    Work,
 )
 from dragoman.gateway.exchange.whole_answer import relayed_answer
 from dragoman.model.failure import Failure
@@ -49,10 +48,10 @@ class WholeMoves(RequestMoves):
             attempt.lane = Lane.COLLECTED
             attempt.hear(self._translator(collect=not attempt.prepared.stream))
             attempt.size = len(raw)
-            self._wait(State.FEEDING, Work(partial(attempt.translator.feed, raw), len(raw), paid=True))
+            self._work(State.FEEDING, partial(attempt.translator.feed, raw), len(raw), paid=True)
         elif attempt.prepared.relay and not attempt.prepared.stream:
             judging = partial(relayed_answer, raw, codec_of(attempt.target.endpoint.protocol))
-            self._wait(State.JUDGING, Work(judging, len(raw), paid=True))
+            self._work(State.JUDGING, judging, len(raw), paid=True)
         else:
             self._translate()
 
@@ -82,7 +81,7 @@ class WholeMoves(RequestMoves):
             mint=self._service.mint,
             earlier=attempt.earlier,
         )
-        self._wait(State.TRANSLATING, Work(partial(_readable, translating), size, paid=True))
+        self._work(State.TRANSLATING, partial(_readable, translating), size, paid=True)
 
     def _translated(self, event: Done) -> None:
         attempt, answer = self.attempt, event.value
@@ -152,7 +151,7 @@ class WholeMoves(RequestMoves):
             self._go_on(attempt.translator.resume or ())
         else:
             closing = partial(_readable, attempt.translator.close)
-            self._wait(State.CLOSING, Work(closing, attempt.size, paid=True))
+            self._work(State.CLOSING, closing, attempt.size, paid=True)
 
     def _closed(self, event: Done) -> None:
         attempt = self.attempt
@@ -171,7 +170,7 @@ class WholeMoves(RequestMoves):
 
     def _continued(self, event: Done) -> None:
         assert isinstance(event.value, int)
-        self._wait(State.READING_ON, Work(self.attempt.translator.close, event.value, paid=True))
+        self._work(State.READING_ON, self.attempt.translator.close, event.value, paid=True)
 
     def _read_on(self, event: Done) -> None:
         attempt = self.attempt

@@ -1,6 +1,6 @@
 """Kept turns: what one exchange has to do with turns that clients send back without their reasoning (mapping.md V4).
 
-may_lack   whether a request is worth a closer look, which costs next to nothing
+may_lack   whether a request is worth a closer look: only of those who had turns kept of late, which is known at once
 recall     what was kept of its turns is looked up; a store that cannot say so at once has nothing
 restored   the request with that in its place; it may run in a thread
 watches    whether an answer may be such a turn
@@ -47,12 +47,12 @@ class TurnMemory:
             self._turns = codec_of(self._protocol).kept_turns
         self._found: dict[str, bytes] = {}
 
-    def may_lack(self, body: bytes, target: Target) -> bool:
-        """Whether turns of a request may lack their reasoning; of a large one that is found out beside the loop."""
-        turns = self._turns
-        if turns is None or target.endpoint.protocol == self._protocol:
+    def may_lack(self, owner: bytes, body: bytes, target: Target) -> bool:
+        """Whether turns of a request may lack what is kept of them; of a large one that is found out off the loop."""
+        turns, store = self._turns, self._service.state.store
+        if turns is None or store is None or target.endpoint.protocol == self._protocol:
             return False
-        return len(body) > INLINE or turns.sign in body
+        return store.may_have_turns(owner) and (len(body) > INLINE or turns.sign in body)
 
     async def recall(self, owner: bytes, body: bytes) -> None:
         """Look up what a request's turns lack."""
@@ -99,6 +99,8 @@ class TurnMemory:
         """Leave an answer to the store, for the requests that follow it."""
         turns, store, asked = self._turns, self._service.state.store, prepared.translated.asked
         if turns is not None and store is not None and asked is not None:
+            # Before it is kept: whoever was told of it may come back at once.
+            store.announce_turn(owner)
             store.post(partial(_keep, turns=turns, owner=owner, answer=answer, asked=asked), _size(answer))
 
 

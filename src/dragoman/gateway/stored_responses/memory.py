@@ -80,9 +80,9 @@ class Memory:
         # Whether an answer was there, and could not be kept in time.
         self.gave_up = False
 
-    def recalls(self, body: bytes, looked: Look, target: Target) -> bool:
+    def recalls(self, key: Key | None, body: bytes, looked: Look, target: Target) -> bool:
         """Whether anything may have to be looked up for a request."""
-        return looked.said is not None or self.turns.may_lack(body, target)
+        return looked.said is not None or self.turns.may_lack(owner_of(key), body, target)
 
     async def recall(self, key: Key | None, body: bytes, looked: Look, target: Target) -> Found | None:
         """What a request refers to, as far as that is kept here."""

@@ -1,0 +1,51 @@
+"""Turn marks: who has kept turns of late, known to all processes of a file without asking for it.
+
+A page of memory beside the file: a byte for each of many groups of owners, with the hour in which one of them last
+kept a turn. It may say of somebody that there may be turns where there are none, never the opposite, and costs no look
+at the file. Each byte is written whole, so that nothing has to be locked.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from zlib import crc32
+
+# Groups of owners: what one of them does is taken for what any of them may have done.
+_GROUPS = 4096
+# Hours are told apart within so many; 0 is none at all.
+_HOURS = 255
+_HOUR = 3600
+
+
+class TurnMarks:
+    """The marks of one file; those of none are nobody else's."""
+
+    def __init__(self, path: str | None) -> None:
+        self._marks: mmap.mmap | bytearray = bytearray(_GROUPS) if path is None else _shared(path)
+
+    def note(self, owner: bytes, now: int) -> None:
+        """Somebody keeps a turn."""
+        self._marks[_group(owner)] = 1 + now // _HOUR % _HOURS
+
+    def may_have(self, owner: bytes, now: int) -> bool:
+        """Whether somebody may have turns that are not older than an hour."""
+        mark = self._marks[_group(owner)]
+        if not mark:
+            return False
+        # What is said of a time to come was said before the clock was set back.
+        age = (now // _HOUR - (mark - 1)) % _HOURS
+        return age <= 1 or age > _HOURS // 2
+
+
+def _group(owner: bytes) -> int:
+    return crc32(owner) % _GROUPS
+
+
+def _shared(path: str) -> mmap.mmap:
+    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600)
+    try:
+        os.ftruncate(file, _GROUPS)
+        return mmap.mmap(file, _GROUPS)
+    finally:
+        os.close(file)
