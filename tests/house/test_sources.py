@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import dragoman
@@ -69,7 +70,9 @@ def test_the_package_is_typed_for_its_users() -> None:
 
 
 def test_no_path_of_this_machine_is_committed() -> None:
-    suspects = [f"{place}/" for place in (Path.home(), ROOT.parent) if len(place.parts) > 1]
+    # A clone may lie where every machine has a directory, which tests and documents may name.
+    common = {Path("/"), Path(tempfile.gettempdir())}
+    suspects = [f"{place}/" for place in (Path.home(), ROOT, ROOT.parent) if place not in common]
     for path in ROOT.rglob("*"):
         if path.suffix not in {".py", ".md", ".toml", ".txt", ".json", ".txtar", ".yaml"}:
             continue
