@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from msgspec import Struct
-
 from dragoman.config.settings import Route, Settings
 from dragoman.errors import DragomanError
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.target import Target
 
 # How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
 _KNOWN_LIMIT = 4096
@@ -25,25 +24,6 @@ _SPOKEN = tuple(codec.name for codec in PROTOCOLS)
 
 class UnknownModel(DragomanError):
     """A model name that leads nowhere; the words name the nearest ones."""
-
-
-class Target(Struct, frozen=True, kw_only=True):
-    """Whom a request goes to."""
-
-    provider: Provider
-    endpoint: Endpoint
-    model: str
-    strict: bool
-
-    @property
-    def keeps_responses(self) -> bool:
-        """Whether ids of stored responses are the provider's to know."""
-        return self.endpoint.protocol == "openai-responses" and self.provider.stores
-
-    @property
-    def shown(self) -> str:
-        """The model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
-        return self.model.split(":", 5)[-1] if self.model.startswith("arn:") else self.model
 
 
 class Routes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.exchange.passed_headers import limits_of, relayed, returned, safe, upstream_id, written
-from dragoman.gateway.routes import Target
 from dragoman.http.flight import HeaderList
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.target import Target
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 PROTOCOLS = (MESSAGES, CHAT, RESPONSES)

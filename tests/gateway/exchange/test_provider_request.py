@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Limits, Route, Server, Settings
 from dragoman.gateway.exchange.provider_request import DECISIVE, able, outline_of
-from dragoman.gateway.routes import Target
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.target import Target
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,

@@ -15,7 +15,6 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_of, prepare
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request
 from dragoman.gateway.stored_responses.kept_answer import Task
 from dragoman.gateway.stored_responses.leases import Leases
@@ -23,6 +22,7 @@ from dragoman.gateway.stored_responses.recall import Recalled, recall
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.target import Target
 from dragoman.store import Tables
 from dragoman.store.conversations import LEASE
 from dragoman.translate import asked_by

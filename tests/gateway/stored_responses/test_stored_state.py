@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError, ConfigError
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.references import references_in
 from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.gateway.stored_responses.stored_state import (
@@ -24,6 +23,7 @@ from dragoman.gateway.stored_responses.stored_state import (
     several_owners,
 )
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.target import Target
 from dragoman.store import Store, StoreError
 from tests.gateway.harness import CHAT, RESPONSES, settings_for
 from tests.store.opened import kept

@@ -23,7 +23,6 @@ from dragoman.gateway.exchange.whole_answer import is_envelope
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found, recalled_of
@@ -32,6 +31,7 @@ from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
+from dragoman.routing.target import Target
 from dragoman.tokens.request import Count, count_request
 from dragoman.translate import TranslatedRequest, translate_request
 from dragoman.wire.json import decode_object, encode

@@ -23,7 +23,7 @@ from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.routes import Target, shown
+from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import several_owners
 from dragoman.gateway.value_limits import weigh_members
@@ -32,6 +32,7 @@ from dragoman.http.server import Request
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
+from dragoman.routing.target import Target
 from dragoman.wire.members import OBJECT
 from dragoman.wire.multipart import field_span, is_form
 from dragoman.wire.spans import Span, replace_value

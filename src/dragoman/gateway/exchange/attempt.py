@@ -8,7 +8,6 @@ from enum import Enum
 from msgspec import Struct
 
 from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
-from dragoman.gateway.routes import Target
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
@@ -17,6 +16,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.routing.target import Target
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine

@@ -37,7 +37,6 @@ from dragoman.gateway.exchange.steps import (
 )
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory
@@ -45,6 +44,7 @@ from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.target import Target
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator, Tap
 from dragoman.translate import translate_failure

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from dragoman.gateway.paths import MESSAGES
-from dragoman.gateway.routes import Target
 from dragoman.http.flight import HeaderList
+from dragoman.routing.target import Target
 
 _VERSION = b"anthropic-version"
 _BETA = b"anthropic-beta"

@@ -14,12 +14,13 @@ from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.routes import Target, shown
+from dragoman.gateway.routes import shown
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.coding import BodyDecoder
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.target import Target
 from dragoman.rules.abilities import ID_RULES, Abilities, abilities_of
 from dragoman.rules.ids import ANY
 from dragoman.translate import TranslatedRequest, asked_by, same_request, translate_request

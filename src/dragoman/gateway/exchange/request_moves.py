@@ -29,7 +29,6 @@ from dragoman.gateway.exchange.steps import (
     Reserve,
     Resume,
 )
-from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found
 from dragoman.gateway.stored_responses.stored_state import owner_of
@@ -37,6 +36,7 @@ from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.target import Target
 
 
 class RequestMoves(Moves):

@@ -13,11 +13,11 @@ from msgspec import Struct
 from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.time_limits import LimitPhase
-from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.http.flight import HeaderList
 from dragoman.model.response import Response
 from dragoman.providers.order import Unframer
+from dragoman.routing.target import Target
 from dragoman.streaming import StreamTranslator
 
 # Events.

@@ -16,13 +16,13 @@ from functools import partial
 from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
 from dragoman.gateway.value_limits import MOST_ASKED
 from dragoman.model.parts import Part, Text, Thinking, ToolCall
 from dragoman.model.response import Response
 from dragoman.protocols.codec import Asked, KeptTurns, TargetModel
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.target import Target
 from dragoman.store import StoreBusy, StoreError, Tables
 from dragoman.wire.weight import exceeds
 

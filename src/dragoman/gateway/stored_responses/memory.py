@@ -28,7 +28,6 @@ from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest,
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.routes import Target
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
@@ -45,6 +44,7 @@ from dragoman.mint import random_token
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Response
+from dragoman.routing.target import Target
 from dragoman.store import Haste, LeaseLost, StoreError
 
 

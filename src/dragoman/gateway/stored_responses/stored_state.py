@@ -12,7 +12,6 @@ from dragoman.gateway.exchange.provider_request import check_plain_items, check_
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.routes import Target
 from dragoman.gateway.stored_responses.background import Background
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.gateway.stored_responses.recall import (
@@ -25,6 +24,7 @@ from dragoman.gateway.stored_responses.recall import (
     relied_on_in,
 )
 from dragoman.gateway.stored_responses.references import References
+from dragoman.routing.target import Target
 from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.thread import Alarm
 

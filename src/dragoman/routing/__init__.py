@@ -1,0 +1,12 @@
+"""Routing: which target a request goes to, and what follows when that fails (decision 25).
+
+    target      whom a request goes to
+    route       a name's targets, its policy and its rules
+    needs       what is peeked of a request
+    plan        the order in which targets are tried, with the reasons
+    policies    one ranking each, named as in the configuration
+    outcomes    what became of an attempt, and what follows it
+    health      how targets and keys stand
+
+Nothing here has a clock, a loop, dice or a memory of its own: all of that is handed in.
+"""

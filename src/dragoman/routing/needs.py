@@ -1,0 +1,49 @@
+"""Needs: what is known of a request before it has a target; only what somebody asks for is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+# Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
+USUAL_BYTES = 4
+MOST_BYTES = 8
+
+
+class Signs(Struct, frozen=True, kw_only=True):
+    """What a request has in it, as far as its members show."""
+
+    tools: bool = False
+    images: bool = False
+    documents: bool = False
+    thinking: bool = False
+    structured: bool = False
+    # Bytes of media, which are no text.
+    media: int = 0
+    # The most that may be answered, in tokens, if it says so.
+    most_output: int | None = None
+
+
+class Needs(Struct, frozen=True, kw_only=True):
+    """One request, as routing sees it."""
+
+    # Bytes of its body, with what it refers to.
+    size: int
+    signs: Signs = Signs()
+    # The client's protocol and program, and the name of its gateway key.
+    protocol: str = ""
+    program: str = ""
+    key: str = ""
+    strict: bool = False
+    # How much each target's translation would lose, by its id, where a policy asks for that.
+    losses: Mapping[str, int] = {}
+    # Why a target cannot be asked at all, by its id.
+    refused: Mapping[str, str] = {}
+    # The provider that keeps what the request refers to.
+    keeper: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens it comes to."""
+        return max(self.size - self.signs.media, 0) // USUAL_BYTES

@@ -1,0 +1,74 @@
+"""Route: what a name leads to: targets, the policy that orders them, and the rules that go before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from dragoman.routing.target import Target
+
+FALLBACK = "fallback"
+
+
+class When(Struct, frozen=True, kw_only=True):
+    """When a rule fits: all that it says is so; None and "" say nothing."""
+
+    # Estimated tokens of the request.
+    input_over: int | None = None
+    thinking: bool | None = None
+    images: bool | None = None
+    documents: bool | None = None
+    tools: bool | None = None
+    structured: bool | None = None
+    # The beginning of the client's program, and the name of the gateway key.
+    client: str = ""
+    key: str = ""
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """Where a request goes in place of the line's own members, when it fits."""
+
+    when: When
+    to: Route
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """A name's targets. `weights` go with the members; what is None is as everywhere."""
+
+    name: str
+    members: tuple[Target | Route, ...]
+    policy: str = FALLBACK
+    weights: tuple[int, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    strict: bool = False
+    # Whether a conversation stays where it is.
+    sticky: bool = True
+    # How often the same target is asked again before the next one.
+    retries: int = 0
+    # How long the first content may take, in seconds.
+    first_byte: float | None = None
+    # What a request may cost, in nano-dollars, as far as that can be estimated.
+    max_cost: int | None = None
+    # Whether another target is asked when one refuses the content.
+    refusals: bool = False
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All targets that it may come to, each once, those of rules included."""
+        return tuple({target.id: target for target in self._all()}.values())
+
+    @property
+    def only(self) -> Target | None:
+        """The one target of a route that has no choice."""
+        first = self.members[0]
+        if len(self.members) > 1 or self.rules or self.max_cost is not None:
+            return None
+        return first if isinstance(first, Target) else first.only
+
+    def _all(self) -> Iterator[Target]:
+        for member in (*self.members, *(rule.to for rule in self.rules)):
+            if isinstance(member, Target):
+                yield member
+            else:
+                yield from member._all()

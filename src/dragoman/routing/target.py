@@ -1,0 +1,32 @@
+"""Target: whom a request goes to, a model at an endpoint of a provider."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.providers.provider import Endpoint, Provider
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """Whom a request goes to. `kept_here` says that what it answers is kept by the gateway, whoever could keep it."""
+
+    provider: Provider
+    endpoint: Endpoint
+    model: str
+    strict: bool
+    kept_here: bool = False
+
+    @property
+    def id(self) -> str:
+        """What health, prices and pins know it by."""
+        return f"{self.provider.name}/{self.model}"
+
+    @property
+    def keeps_responses(self) -> bool:
+        """Whether ids of stored responses are the provider's to know."""
+        return self.endpoint.protocol == "openai-responses" and self.provider.stores and not self.kept_here
+
+    @property
+    def shown(self) -> str:
+        """The model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
+        return self.model.split(":", 5)[-1] if self.model.startswith("arn:") else self.model
