@@ -26,6 +26,7 @@ PLAIN = {
     "providers/provider.py",
     "routing/needs.py",
     "routing/route.py",
+    "routing/speed.py",
     "routing/target.py",
     "gateway/exchange/states.py",
     "gateway/exchange/steps.py",
