@@ -3,7 +3,9 @@
     target      whom a request goes to
     route       a name's targets, its policy and its rules
     needs       what is peeked of a request
+    view        what is known of the world, the conversation and chance
     plan        the order in which targets are tried, with the reasons
+                (outline, decide, filters, candidate, explanation)
     policies    one ranking each, named as in the configuration
     outcomes    what became of an attempt, and what follows it
     health      how targets and keys stand

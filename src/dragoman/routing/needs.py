@@ -42,6 +42,14 @@ class Needs(Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = {}
     # The provider that keeps what the request refers to.
     keeper: str = ""
+    # Whether one target alone may be asked, since nobody knows who keeps what it refers to.
+    alone: bool = False
+    # Whether only targets with the first one's model may be asked.
+    same_model: bool = False
+    # The id of the target whose cache holds what was said so far.
+    warm: str = ""
+    # The ids of targets that were asked already.
+    tried: frozenset[str] = frozenset()
 
     @property
     def tokens(self) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from msgspec import Struct
 
+from dragoman.routing.outline import Outline, outline_of
 from dragoman.routing.target import Target
 
 FALLBACK = "fallback"
@@ -33,7 +35,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     to: Route
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class Route(Struct, frozen=True, kw_only=True, dict=True):
     """A name's targets. `weights` go with the members; what is None is as everywhere."""
 
     name: str
@@ -53,10 +55,13 @@ class Route(Struct, frozen=True, kw_only=True):
     # Whether another target is asked when one refuses the content.
     refusals: bool = False
 
-    @property
+    @cached_property
     def targets(self) -> tuple[Target, ...]:
         """All targets that it may come to, each once, those of rules included."""
-        return tuple({target.id: target for target in self._all()}.values())
+        found: dict[str, Target] = {}
+        for target in self._all():
+            found.setdefault(target.id, target)
+        return tuple(found.values())
 
     @property
     def only(self) -> Target | None:
@@ -65,6 +70,21 @@ class Route(Struct, frozen=True, kw_only=True):
         if len(self.members) > 1 or self.rules or self.max_cost is not None:
             return None
         return first if isinstance(first, Target) else first.only
+
+    @cached_property
+    def ruled(self) -> bool:
+        """Whether it, or a route in it, has rules."""
+        return bool(self.rules) or any(isinstance(member, Route) and member.ruled for member in self.members)
+
+    @cached_property
+    def outline(self) -> Outline:
+        """What a plan must know of it, but for its rules; worked out once."""
+        return outline_of(self)
+
+    @cached_property
+    def decided(self) -> dict[tuple[int, ...], tuple[Route, str]]:
+        """The routes without rules that its rules made of it so far, by the choices that were made."""
+        return {}
 
     def _all(self) -> Iterator[Target]:
         for member in (*self.members, *(rule.to for rule in self.rules)):

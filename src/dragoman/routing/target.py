@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from msgspec import Struct
 
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.rules.abilities import Abilities, abilities_of
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class Target(Struct, frozen=True, kw_only=True, dict=True):
     """Whom a request goes to. `kept_here` says that what it answers is kept by the gateway, whoever could keep it."""
 
     provider: Provider
@@ -16,10 +19,22 @@ class Target(Struct, frozen=True, kw_only=True):
     strict: bool
     kept_here: bool = False
 
-    @property
+    @cached_property
     def id(self) -> str:
         """What health, prices and pins know it by."""
         return f"{self.provider.name}/{self.model}"
+
+    @cached_property
+    def denies(self) -> frozenset[str]:
+        """The signs of requests that it is known not to take."""
+        known = self._abilities()
+        able = {
+            "tools": known.tool_limit != 0,
+            "images": known.images,
+            "thinking": known.reasons is not False,
+            "structured": known.output_schema or known.json_mode,
+        }
+        return frozenset(sign for sign, can in able.items() if not can)
 
     @property
     def keeps_responses(self) -> bool:
@@ -30,3 +45,6 @@ class Target(Struct, frozen=True, kw_only=True):
     def shown(self) -> str:
         """The model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
         return self.model.split(":", 5)[-1] if self.model.startswith("arn:") else self.model
+
+    def _abilities(self) -> Abilities:
+        return abilities_of(self.endpoint.protocol, self.model, self.provider.upstream, self.provider.rows)

@@ -1,0 +1,91 @@
+"""Candidate: one target as a plan saw it, and the plan itself; codes and numbers, which `explain` puts into words."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from dragoman.routing.needs import Needs
+from dragoman.routing.speed import Speed
+from dragoman.routing.standing import Standing
+from dragoman.routing.target import Target
+
+
+class Filter(Enum):
+    """Why a target is not in the order at all."""
+
+    TOOLS = "tools"
+    IMAGES = "images"
+    DOCUMENTS = "documents"
+    THINKING = "thinking"
+    STRUCTURED = "structured"
+    WINDOW = "window"
+    COST = "cost"
+    UNKNOWN_COST = "unknown_cost"
+    # Its translation refuses the request, or would lose something where nothing may be lost.
+    REFUSED = "refused"
+    STRICT = "strict"
+    # Somebody else keeps what the request refers to.
+    KEPT_ELSEWHERE = "kept_elsewhere"
+    OTHER_MODEL = "other_model"
+    # It was asked already.
+    TRIED = "tried"
+    RESTING = "resting"
+    # One target alone is asked, and it is another one.
+    ALONE = "alone"
+
+
+class Behind(Enum):
+    """Why a target stands behind others that the policy ranks lower."""
+
+    TIGHT = "tight"
+    SUSPECT = "suspect"
+    RAMPING = "ramping"
+    BUSY = "busy"
+    KEYLESS = "keyless"
+
+
+class Why(Enum):
+    """Why the first of the order is the first."""
+
+    POLICY = "policy"
+    # The one that is left.
+    ONLY = "only"
+    PINNED = "pinned"
+    EXPLORED = "explored"
+    # All rest, and this one wakes first.
+    WAKES = "wakes"
+    NOBODY = "nobody"
+
+
+class Candidate(Struct, frozen=True):
+    """One target of a line, with what was known of it; what nobody asked for is None."""
+
+    # Its place in the line.
+    place: int
+    target: Target
+    standing: Standing
+    left_out: Filter | None = None
+    behind: Behind | None = None
+    # In nano-dollars.
+    cost: int | None = None
+    speed: Speed | None = None
+    losses: int | None = None
+    # In tokens.
+    window: int | None = None
+
+
+class Plan(Struct, frozen=True):
+    """The order in which targets are tried, and what it rests on."""
+
+    order: tuple[Target, ...]
+    # The policy that chose, and why its choice leads.
+    policy: str
+    why: Why
+    # Which rules decided, for the pin.
+    rule: str
+    needs: Needs
+    now: float
+    # All that were looked at, in the line's order.
+    candidates: tuple[Candidate, ...]

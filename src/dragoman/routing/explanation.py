@@ -1,0 +1,127 @@
+"""Explanation: a plan in words, for `dragoman route` and the record."""
+
+from __future__ import annotations
+
+from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
+from dragoman.routing.speed import Speed
+from dragoman.routing.standing import Level, Standing
+
+# Why the first leads, by policy.
+CHOSEN = {
+    "fallback": "it is the first of the line",
+    "weighted": "chance chose it, by weight",
+    "round-robin": "it is its turn",
+    "cheapest": "it is the cheapest for this request",
+    "fastest": "its answer is expected first",
+    "least-loss": "the least is lost there",
+}
+LEADS = {
+    Why.ONLY: "nobody else is left",
+    Why.PINNED: "the conversation is there",
+    Why.EXPLORED: "the least is known of its speed, and now and then somebody must look",
+    Why.WAKES: "all rest, and it wakes first",
+}
+LEFT_OUT = {
+    Filter.TOOLS: "it takes no tools",
+    Filter.IMAGES: "it takes no images",
+    Filter.DOCUMENTS: "it takes no documents",
+    Filter.THINKING: "it does not reason",
+    Filter.STRUCTURED: "it has no structured output",
+    Filter.WINDOW: "its window is too small",
+    Filter.COST: "it is dearer than max_cost",
+    Filter.UNKNOWN_COST: "its price is unknown, and there is a max_cost",
+    Filter.REFUSED: "the request cannot be said there",
+    Filter.STRICT: "something would be lost, and strict forbids that",
+    Filter.KEPT_ELSEWHERE: "another provider keeps what the request refers to",
+    Filter.OTHER_MODEL: "its model is another one",
+    Filter.TRIED: "it was asked already",
+    Filter.RESTING: "it rests",
+    Filter.ALONE: "only one target is asked for what nobody knows the keeper of",
+}
+BEHIND = {
+    Behind.TIGHT: "its window may be too small",
+    Behind.SUSPECT: "it failed a moment ago",
+    Behind.RAMPING: "it has only just come back",
+    Behind.BUSY: "all its slots are taken",
+    Behind.KEYLESS: "all its keys rest",
+}
+_NANO = 10**9
+
+
+def explain(plan: Plan) -> tuple[str, ...]:
+    """Why the first leads, then every candidate: those in the order, and those that were left out."""
+    candidates = {candidate.target.id: candidate for candidate in plan.candidates}
+    lines = [_first(plan)]
+    for place, target in enumerate(plan.order, 1):
+        lines.append(f"{place}. {_described(candidates.pop(target.id), plan)}")
+    for candidate in candidates.values():
+        lines.append(f"left out: {_described(candidate, plan)}")
+    return tuple(lines)
+
+
+def reason(candidate: Candidate, plan: Plan) -> str:
+    """Why a candidate was left out; empty if it was not."""
+    left_out = candidate.left_out
+    if left_out is None:
+        return ""
+    said = plan.needs.refused.get(candidate.target.id, "") if left_out is Filter.REFUSED else ""
+    return f"{LEFT_OUT[left_out]}: {said}" if said else LEFT_OUT[left_out]
+
+
+def _first(plan: Plan) -> str:
+    rules = f" (by rule {', '.join(plan.rule.splitlines())})" if plan.rule else ""
+    if not plan.order:
+        return f"nobody can be asked{rules}"
+    leads = CHOSEN.get(plan.policy, plan.policy) if plan.why is Why.POLICY else LEADS[plan.why]
+    return f"{plan.order[0].id} leads{rules}: {leads} ({plan.policy})"
+
+
+def _described(candidate: Candidate, plan: Plan) -> str:
+    said = [
+        reason(candidate, plan),
+        f"behind, {BEHIND[candidate.behind]}" if candidate.behind is not None and candidate.left_out is None else "",
+        _standing(candidate.standing, plan.now),
+        *_figures(candidate, plan.policy),
+    ]
+    return f"{candidate.target.id}: {'; '.join(word for word in said if word)}"
+
+
+def _standing(standing: Standing, now: float) -> str:
+    left = standing.until - now
+    if standing.level is Level.GOOD or not left > 0:
+        return "good" if standing.level not in (Level.RESTING, Level.PROBED) else "tried again after a rest"
+    return f"{standing.level.value} for {left:.3g} s"
+
+
+def _figures(candidate: Candidate, policy: str) -> list[str]:
+    said = []
+    if candidate.cost is not None:
+        said.append(f"costs about {dollars(candidate.cost)}")
+    elif policy in ("cheapest", "least-loss") or candidate.left_out is Filter.UNKNOWN_COST:
+        said.append("price unknown")
+    if candidate.speed is not None and candidate.speed.samples > 0:
+        said.append(_speed(candidate.speed))
+    elif policy == "fastest":
+        said.append("speed unknown")
+    if candidate.losses is not None:
+        said.append(f"losses: {candidate.losses}")
+    elif policy == "least-loss":
+        said.append("losses unknown")
+    if candidate.window is not None:
+        said.append(f"window of {candidate.window} tokens")
+    return said
+
+
+def _speed(speed: Speed) -> str:
+    rate = f"{speed.rate:.3g} tokens/s" if speed.rate > 0 else "tokens/s unknown"
+    return (
+        f"first token after {speed.first_token:.3g} s, {rate}, {speed.success_rate:.0%} succeed, "
+        f"measured {speed.age:.3g} s ago ({speed.samples} samples)"
+    )
+
+
+def dollars(nano: int) -> str:
+    """Nano-dollars as dollars, without the noughts that say nothing."""
+    whole, part = divmod(abs(nano), _NANO)
+    cents = f"{part:09d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if nano < 0 else ''}${whole}.{cents}"

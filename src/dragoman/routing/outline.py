@@ -1,0 +1,104 @@
+"""Outline: what a plan must know of a route that no request changes, worked out once.
+
+leaves      all targets, each once, with what their routes ask of them
+tree        which policy orders what: leaves by their places, below others
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.policies.policy import Policy
+from dragoman.routing.target import Target
+
+if TYPE_CHECKING:
+    from dragoman.routing.route import Route
+
+# Weights are compared as floats; more than this is as much.
+_MOST_WEIGHT = 2.0**53
+
+# A target, its place, what a request may cost there at most, and whether a conversation may stay there.
+Leaf: TypeAlias = tuple[int, Target, int | None, bool]
+
+
+class Node(Struct, frozen=True):
+    """Members in the hands of one policy: leaves by their places, or other nodes."""
+
+    policy: Policy
+    members: tuple[int | Node, ...]
+    weights: tuple[float, ...]
+
+
+class Outline(Struct, frozen=True, kw_only=True):
+    """A route without its rules, as a plan reads it."""
+
+    # The policy that chooses: of a route that is nothing but another one, the other one's.
+    policy: Policy
+    leaves: tuple[Leaf, ...]
+    tree: Node
+    # Places by the ids of their targets.
+    places: dict[str, int]
+    # Whether no route is nested in it.
+    flat: bool
+    # What any policy, or a limit, wants to know.
+    prices: bool
+    speed: bool
+    losses: bool
+    # Whether any target cannot do something, and whether any may lose nothing.
+    denies: bool
+    strict: bool
+
+
+def outline_of(route: Route) -> Outline:
+    """The outline of a route, whose rules are decided on elsewhere."""
+    leaves: dict[str, Leaf] = {}
+    policies: list[Policy] = []
+    tree = _node(route, None, True, leaves, policies)
+    while len(tree.members) == 1 and isinstance(only := tree.members[0], Node):
+        tree = only
+    found = tuple(leaves.values())
+    return Outline(
+        policy=tree.policy,
+        leaves=found,
+        tree=tree,
+        places={key: leaf[0] for key, leaf in leaves.items()},
+        flat=all(isinstance(member, int) for member in tree.members),
+        prices=any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in found),
+        speed=any(policy.speed for policy in policies),
+        losses=any(policy.losses for policy in policies),
+        denies=any(target.denies for _, target, _, _ in found),
+        strict=any(target.strict for _, target, _, _ in found),
+    )
+
+
+def _node(route: Route, limit: int | None, sticky: bool, leaves: dict[str, Leaf], policies: list[Policy]) -> Node:
+    policy = POLICIES[route.policy]
+    policies.append(policy)
+    limit = limit if route.max_cost is None else route.max_cost if limit is None else min(limit, route.max_cost)
+    sticky = sticky and route.sticky
+    members: list[int | Node] = []
+    weights: list[float] = []
+    for index, member in enumerate(route.members):
+        if isinstance(member, Target):
+            leaf = leaves.setdefault(member.id, (len(leaves), member, limit, sticky))
+            if leaf[0] in members:
+                continue
+            members.append(leaf[0])
+        else:
+            members.append(_node(member, limit, sticky, leaves, policies))
+        weight = route.weights[index] if index < len(route.weights) else 1
+        weights.append(float(min(max(weight, 0), _MOST_WEIGHT)))
+    if policy.rank is not None:
+        return Node(policy, tuple(_places(members)), ())
+    return Node(policy, tuple(members), tuple(weights))
+
+
+def _places(members: list[int | Node]) -> list[int]:
+    """All leaves below, each once, in the order of the line."""
+    found: dict[int, None] = {}
+    for member in members:
+        found.update(dict.fromkeys([member] if isinstance(member, int) else _places(list(member.members))))
+    return list(found)

@@ -1,0 +1,207 @@
+"""Plan: which targets a request is tried on, in which order, and why.
+
+    rules       what takes the members' place         decide
+    filters     who is left out                       filters
+    policy      the order of who is left              policies
+    health      who is not well stands behind         filters
+    pin         where the conversation is leads
+
+It is pure: the same arguments make the same plan. What is the same for all requests of a route is in its outline; what
+a plan holds of its candidates is put into words only when somebody asks (`explain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
+from dragoman.routing.decide import decide
+from dragoman.routing.explanation import explain
+from dragoman.routing.filters import DEPTH, picky, rests, too_dear, unfit, unwell
+from dragoman.routing.needs import MOST_BYTES, USUAL_BYTES, Needs
+from dragoman.routing.outline import Node, Outline
+from dragoman.routing.route import Route
+from dragoman.routing.standing import GOOD, Level
+from dragoman.routing.view import Dice, Pin, View
+
+__all__ = ["Behind", "Candidate", "Dice", "Filter", "Pin", "Plan", "View", "Why", "explain", "plan"]
+
+# A nested route's chance is in the digits that its parent's choice left alone.
+_DIGITS = 1024
+
+
+def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
+    """The targets of a route in the order in which this request tries them."""
+    rule = ""
+    if route.ruled:
+        route, rule = decide(route, needs, view.pin)
+    outline = route.outline
+    able, looked_at = _looked_at(outline, needs, view, dice)
+    policy = outline.policy.name
+    if not able:
+        return _of_nobody(looked_at, policy, rule, needs, view.now)
+    if len(able) == 1:
+        ordered, why = able, Why.ONLY
+    elif needs.alone:
+        ordered, why = sorted(able, key=_depth), Why.POLICY
+    else:
+        ordered, why = _ordered(outline, able, needs, view.turn, dice)
+    pin = view.pin
+    if pin is not None and (place := outline.places.get(pin.target)) is not None and outline.leaves[place][3]:
+        pinned = looked_at[place]
+        if pinned.left_out is None and _keeps(pinned):
+            ordered = [pinned, *(found for found in ordered if found is not pinned)]
+            why = Why.PINNED
+    if needs.alone and len(ordered) > 1:
+        first = ordered[0]
+        looked_at = [found if found is first or found.left_out else _left(found, Filter.ALONE) for found in looked_at]
+        ordered = [first]
+    return Plan(tuple([found.target for found in ordered]), policy, why, rule, needs, view.now, tuple(looked_at))
+
+
+def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[list[Candidate], list[Candidate]]:
+    """Who may be asked, and what is known of everybody."""
+    now, standing_of, free, window_of = view.now, view.standing, view.free, view.window
+    cost_of = view.cost if outline.prices else None
+    speed_of = view.speed if outline.speed else None
+    losses_of = needs.losses if outline.losses else None
+    text = needs.size - needs.signs.media
+    special = picky(needs, outline)
+    able: list[Candidate] = []
+    looked_at: list[Candidate] = []
+    for place, target, limit, _ in outline.leaves:
+        left_out = unfit(target, needs, outline.leaves[0][1]) if special else None
+        behind = None
+        window = window_of(target)
+        if window is not None and text > window * USUAL_BYTES:
+            behind = Behind.TIGHT
+            if left_out is None and text > window * MOST_BYTES:
+                left_out = Filter.WINDOW
+        cost = None
+        if cost_of is not None:
+            cost = cost_of(target, needs)
+            if limit is not None and left_out is None:
+                left_out = too_dear(cost, limit)
+        standing = standing_of(target)
+        if standing is not GOOD:
+            if left_out is None and rests(standing, now):
+                left_out = Filter.RESTING
+            behind = unwell(standing, now, dice.ramp) or behind
+        if (behind is None or behind is Behind.TIGHT) and not free(target):
+            behind = Behind.BUSY
+        found = Candidate(
+            place,
+            target,
+            standing,
+            left_out,
+            behind,
+            cost,
+            None if speed_of is None else speed_of(target, needs.size),
+            None if losses_of is None else losses_of.get(target.id),
+            window,
+        )
+        looked_at.append(found)
+        if left_out is None:
+            able.append(found)
+    return able, looked_at
+
+
+def _of_nobody(looked_at: list[Candidate], policy: str, rule: str, needs: Needs, now: float) -> Plan:
+    """What is left where nobody may be asked: of those that only rest, the one that wakes first."""
+    resting = [found for found in looked_at if found.left_out is Filter.RESTING]
+    if not resting:
+        return Plan((), policy, Why.NOBODY, rule, needs, now, tuple(looked_at))
+    first = min(resting, key=_end)
+    woken = tuple([_left(found, None) if found is first else found for found in looked_at])
+    return Plan((first.target,), policy, Why.WAKES, rule, needs, now, woken)
+
+
+def _ordered(
+    outline: Outline, able: list[Candidate], needs: Needs, turn: int, dice: Dice
+) -> tuple[list[Candidate], Why]:
+    """By policy, those that are well before the others."""
+    order = _flat if outline.flat else _nested
+    for found in able:
+        if found.behind is not None:
+            break
+    else:
+        return order(outline.tree, able, needs, turn, dice)
+    groups: dict[int, list[Candidate]] = {}
+    for found in able:
+        groups.setdefault(_depth(found), []).append(found)
+    # Why it leads is the first group's to say.
+    parts = [order(outline.tree, groups[depth], needs, turn, dice) for depth in sorted(groups)]
+    return [found for part, _ in parts for found in part], parts[0][1]
+
+
+def _flat(node: Node, able: list[Candidate], needs: Needs, turn: int, dice: Dice) -> tuple[list[Candidate], Why]:
+    """The order of targets that one policy has in hand."""
+    policy = node.policy
+    if policy.rank is not None:
+        return policy.rank(able, needs, dice)
+    assert policy.order is not None
+    weights = node.weights
+    if len(able) < len(weights):
+        weights = tuple([weights[found.place] for found in able])
+    return [able[index] for index in policy.order(weights, turn, dice.weight)], Why.POLICY
+
+
+def _nested(node: Node, able: list[Candidate], needs: Needs, turn: int, dice: Dice) -> tuple[list[Candidate], Why]:
+    """The order of routes within routes."""
+    ordered, why = _below(node, {found.place: found for found in able}, needs, turn, dice)
+    # A target that stands in several routes is tried where it comes first.
+    return list({found.place: found for found in ordered}.values()), why
+
+
+def _below(
+    node: Node, able: Mapping[int, Candidate], needs: Needs, turn: int, dice: Dice
+) -> tuple[list[Candidate], Why]:
+    policy = node.policy
+    if policy.rank is not None:
+        return policy.rank(
+            [able[place] for place in node.members if isinstance(place, int) and place in able], needs, dice
+        )
+    assert policy.order is not None
+    present = [index for index, member in enumerate(node.members) if _anybody(member, able)]
+    weights = [node.weights[index] for index in present]
+    inner = Dice(dice.weight * _DIGITS % 1.0, dice.explore, dice.ramp)
+    inner_turn = turn // len(present) if policy.turns and present else turn
+    ordered: list[Candidate] = []
+    why = Why.POLICY
+    for index in policy.order(weights, turn, dice.weight):
+        member = node.members[present[index]]
+        if isinstance(member, int):
+            ordered.append(able[member])
+            continue
+        found, reason = _below(member, able, needs, inner_turn, inner)
+        why = why if ordered else reason
+        ordered += found
+    return ordered, why
+
+
+def _anybody(member: int | Node, able: Mapping[int, Candidate]) -> bool:
+    if isinstance(member, int):
+        return member in able
+    return any(_anybody(inner, able) for inner in member.members)
+
+
+def _keeps(found: Candidate) -> bool:
+    """Whether a conversation stays with it: it is well, and one that is tried after a rest is not yet."""
+    if found.behind is not None and found.behind is not Behind.TIGHT:
+        return False
+    return found.standing.level not in (Level.RESTING, Level.PROBED)
+
+
+def _depth(found: Candidate) -> int:
+    behind = found.behind
+    return 0 if behind is None else DEPTH[behind]
+
+
+def _end(found: Candidate) -> float:
+    return found.standing.until
+
+
+def _left(found: Candidate, left_out: Filter | None) -> Candidate:
+    return replace(found, left_out=left_out)

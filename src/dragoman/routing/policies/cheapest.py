@@ -1,0 +1,18 @@
+"""Cheapest: by what this request is estimated to cost; whose price is unknown comes last, for unknown is not free."""
+
+from __future__ import annotations
+
+from dragoman.routing.candidate import Candidate, Why
+from dragoman.routing.needs import Needs
+from dragoman.routing.view import Dice
+
+
+def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Candidate], Why]:
+    """By estimated cost."""
+    return sorted(candidates, key=price), Why.POLICY
+
+
+def price(candidate: Candidate) -> tuple[bool, int]:
+    """What sorts by price, with the unknown behind."""
+    cost = candidate.cost
+    return (True, 0) if cost is None else (False, cost)

@@ -1,0 +1,18 @@
+"""Least-loss: by how much of this request its translation would lose; where that is equal, by price."""
+
+from __future__ import annotations
+
+from dragoman.routing.candidate import Candidate, Why
+from dragoman.routing.needs import Needs
+from dragoman.routing.policies.cheapest import price
+from dragoman.routing.view import Dice
+
+
+def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Candidate], Why]:
+    """By losses; those for whom nobody knows them come last."""
+    return sorted(candidates, key=_losses), Why.POLICY
+
+
+def _losses(candidate: Candidate) -> tuple[bool, int, bool, int]:
+    losses = candidate.losses
+    return (losses is None, losses or 0, *price(candidate))

@@ -1,0 +1,12 @@
+"""Round-robin: each request begins with the member after the one that the last request began with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
+    """From the one whose turn it is, around to the one before it."""
+    count = len(weights)
+    first = turn % count if count else 0
+    return [*range(first, count), *range(first)]

@@ -1,0 +1,31 @@
+"""Weighted: chance decides, and weights say how often for whom.
+
+One throw decides the whole order: what is left of it after the first choice is as even as the throw was, and decides
+the next one. So whoever falls out is replaced by the others in proportion to their weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
+    """Drawn by weight; those without any come last, as written."""
+    left = [index for index, weight in enumerate(weights) if weight > 0]
+    idle = [index for index, weight in enumerate(weights) if weight <= 0]
+    drawn = []
+    while len(left) > 1:
+        point = chance * sum([weights[index] for index in left])
+        for index in left:
+            weight = weights[index]
+            if point < weight:
+                break
+            point -= weight
+        # After the last one the point lies behind all of them only by rounding.
+        chance = min(point / weight, _BELOW_ONE)
+        drawn.append(index)
+        left.remove(index)
+    return drawn + left + idle
+
+
+_BELOW_ONE = 1 - 2**-53

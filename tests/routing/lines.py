@@ -1,0 +1,135 @@
+"""Small lines for tests of routing: targets named by one word, and what is known of them by the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import strategies as st
+
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.plan import Dice, Pin, Plan, View
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.route import Route
+from dragoman.routing.speed import Speed
+from dragoman.routing.standing import GOOD, Level, Standing
+from dragoman.routing.target import Target
+from dragoman.rules.abilities import Row
+
+NOW = 1000.0
+# What never gets its way by chance.
+DICE = Dice(weight=0.0, explore=0.5, ramp=0.5)
+
+
+def target(name: str, abilities: Mapping[str, bool | int] | None = None, *, model: str = "m") -> Target:
+    """A target whose id is `name/m`, of which the given abilities are known."""
+    endpoint = Endpoint(protocol="openai-chat", base_url="http://127.0.0.1")
+    rows = (Row(protocol="openai-chat", changes=dict(abilities)),) if abilities else ()
+    return Target(
+        provider=Provider(name=name, endpoints=(endpoint,), rows=rows), endpoint=endpoint, model=model, strict=False
+    )
+
+
+A, B, C, D = (target(name) for name in "abcd")
+
+
+def line(
+    *members: Target | Route, policy: str = "fallback", name: str = "line", weights: tuple[int, ...] = ()
+) -> Route:
+    """A line as it is read where it says no more: only those who take turns keep no conversation."""
+    return Route(name=name, members=members, policy=policy, weights=weights, sticky=not POLICIES[policy].turns)
+
+
+def seen(
+    *,
+    standings: Mapping[str, Standing] | None = None,
+    speeds: Mapping[str, Speed] | None = None,
+    busy: str = "",
+    costs: Mapping[str, int] | None = None,
+    windows: Mapping[str, int] | None = None,
+    pin: str | Pin = "",
+    turn: int = 0,
+    now: float = NOW,
+) -> View:
+    """A view of targets by their providers' names."""
+    return View(
+        now=now,
+        standing=lambda found: (standings or {}).get(found.provider.name, GOOD),
+        speed=lambda found, _: (speeds or {}).get(found.provider.name),
+        free=lambda found: found.provider.name not in busy.split(),
+        cost=lambda found, _: (costs or {}).get(found.provider.name),
+        window=lambda found: (windows or {}).get(found.provider.name),
+        pin=(Pin(f"{pin}/m") if pin else None) if isinstance(pin, str) else pin,
+        turn=turn,
+    )
+
+
+def names(made: Plan) -> str:
+    """The order, in one word per target."""
+    return " ".join(found.provider.name for found in made.order)
+
+
+def fast(seconds: float, *, age: float = 0.0, success_rate: float = 1.0) -> Speed:
+    return Speed(first_token=seconds, rate=100.0, success_rate=success_rate, age=age, samples=20)
+
+
+SUSPECT = Standing(Level.SUSPECT, NOW + 5)
+RESTING = Standing(Level.RESTING, NOW + 5)
+
+FIGURES = st.floats(allow_nan=True, allow_infinity=True) | st.just(0.0)
+STANDINGS = st.builds(
+    Standing, st.sampled_from(Level), st.sampled_from([0.0, NOW - 1, NOW, NOW + 1, NOW + 9, float("inf")])
+)
+SPEEDS = st.builds(
+    Speed,
+    first_token=FIGURES,
+    rate=FIGURES,
+    success_rate=FIGURES,
+    age=FIGURES,
+    samples=st.integers(-1, 10**30),
+)
+COSTS = st.none() | st.integers(-1, 5) | st.integers(0, 10**400)
+WINDOWS = st.none() | st.integers(0, 10**9) | st.just(10**400)
+CHANCES = st.floats(0, 1, exclude_max=True)
+ALL_DICE = st.builds(Dice, CHANCES, CHANCES, CHANCES)
+POLICY_NAMES = st.sampled_from(sorted(POLICIES))
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> View:
+    """Anything that may be known of the four targets."""
+    known = "abcd"
+    turn = draw(st.integers(0, 10**20))
+    pin = draw(st.none() | st.builds(Pin, st.sampled_from([f"{name}/m" for name in "abcdx"])))
+    standings = draw(st.fixed_dictionaries({name: st.just(GOOD) | STANDINGS for name in known}))
+    speeds = draw(st.fixed_dictionaries({name: st.none() | SPEEDS for name in known}))
+    costs = draw(st.fixed_dictionaries({name: COSTS for name in known}))
+    windows = draw(st.fixed_dictionaries({name: WINDOWS for name in known}))
+    busy = draw(st.sets(st.sampled_from(known)))
+    return View(
+        now=NOW,
+        standing=lambda found: standings[found.provider.name],
+        speed=lambda found, _: speeds[found.provider.name],
+        free=lambda found: found.provider.name not in busy,
+        cost=lambda found, _: costs[found.provider.name],
+        window=lambda found: windows[found.provider.name],
+        pin=pin,
+        turn=turn,
+    )
+
+
+TARGETS = st.sampled_from([A, B, C, D])
+
+
+@st.composite
+def routes(draw: st.DrawFn, depth: int = 2) -> Route:
+    """Any route over the four targets, with others nested in it."""
+    member = TARGETS if depth == 0 else st.one_of(TARGETS, routes(depth=depth - 1))
+    members = tuple(draw(st.lists(member, min_size=1, max_size=4)))
+    return Route(
+        name=draw(st.sampled_from(["one", "two", "three"])),
+        members=members,
+        policy=draw(POLICY_NAMES),
+        weights=tuple(draw(st.lists(st.integers(-1, 10**400) | st.integers(0, 3), max_size=5))),
+        sticky=draw(st.booleans()),
+        max_cost=draw(st.none() | st.integers(0, 3)),
+    )

@@ -1,0 +1,118 @@
+"""Which rules take the members' place."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.routing.decide import decide, fits
+from dragoman.routing.needs import Needs, Signs
+from dragoman.routing.plan import Pin, explain, plan
+from dragoman.routing.route import Route, Rule, When
+from tests.routing.lines import DICE, A, B, C, D, line, names, seen
+
+SHORT = Needs(size=4 * 1000)
+LONG = Needs(size=4 * 70_000)
+
+
+def ruled(when: When, to: Route, *members: Route, name: str = "claude-*") -> Route:
+    return Route(name=name, members=members or (A,), rules=(Rule(when=when, to=to),))
+
+
+OVER = When(input_over=60_000)
+BIG = ruled(OVER, line(B, C, name="big"))
+
+
+@pytest.mark.parametrize(
+    ("when", "needs", "fit"),
+    [
+        pytest.param(When(), Needs(size=0), True, id="a rule that asks for nothing fits"),
+        pytest.param(OVER, Needs(size=4 * 60_000), False, id="as many tokens are not over"),
+        pytest.param(OVER, Needs(size=4 * 60_001), True, id="more are"),
+        pytest.param(OVER, Needs(size=10**9, signs=Signs(media=10**9)), False, id="media are no tokens"),
+        pytest.param(When(thinking=True), Needs(size=0, signs=Signs(thinking=True)), True, id="thinking"),
+        pytest.param(When(thinking=False), Needs(size=0, signs=Signs(thinking=True)), False, id="no thinking"),
+        pytest.param(When(images=True), Needs(size=0), False, id="images"),
+        pytest.param(When(documents=True), Needs(size=0, signs=Signs(documents=True)), True, id="documents"),
+        pytest.param(When(tools=False), Needs(size=0), True, id="no tools"),
+        pytest.param(When(structured=True), Needs(size=0, signs=Signs(tools=True)), False, id="structured"),
+        pytest.param(
+            When(client="claude-cli"), Needs(size=0, program="claude-cli/2.1"), True, id="a program begins so"
+        ),
+        pytest.param(When(client="codex"), Needs(size=0, program=""), False, id="an unknown program is no other"),
+        pytest.param(When(key="team"), Needs(size=0, key="team"), True, id="a key's name"),
+        pytest.param(When(key="team"), Needs(size=0, key="teams"), False, id="is the whole name"),
+        pytest.param(When(tools=True, images=True), Needs(size=0, signs=Signs(tools=True)), False, id="all must be so"),
+    ],
+)
+def test_a_rule_fits(when: When, needs: Needs, fit: bool) -> None:
+    assert fits(when, needs) is fit
+
+
+def test_the_first_that_fits_takes_the_members_place() -> None:
+    route = Route(
+        name="line",
+        members=(A,),
+        rules=(
+            Rule(when=When(images=True), to=line(B)),
+            Rule(when=When(tools=True), to=line(C)),
+            Rule(when=When(), to=line(D)),
+        ),
+    )
+    for signs, led in [(Signs(images=True, tools=True), "b"), (Signs(tools=True), "c"), (Signs(), "d")]:
+        assert names(plan(route, Needs(size=1, signs=signs), seen(), DICE)) == led
+
+
+def test_where_none_fits_the_members_are_asked() -> None:
+    made = plan(BIG, SHORT, seen(), DICE)
+    assert (names(made), made.rule) == ("a", "")
+
+
+def test_a_rules_route_has_its_own_policy() -> None:
+    route = ruled(OVER, line(B, C, policy="cheapest", name="big"))
+    made = plan(route, LONG, seen(costs={"b": 2, "c": 1}), DICE)
+    assert (names(made), made.policy) == ("c b", "cheapest")
+    assert explain(made)[0].startswith("c/m leads (by rule claude-*#0): it is the cheapest")
+
+
+def test_rules_of_nested_routes_are_their_own() -> None:
+    inner = Route(name="inner", members=(B,), rules=(Rule(when=When(tools=True), to=line(C)),))
+    route = Route(name="outer", members=(A, inner), rules=(Rule(when=When(images=True), to=inner),))
+    tools, both = Signs(tools=True), Signs(tools=True, images=True)
+    assert names(plan(route, Needs(size=1), seen(), DICE)) == "a b"
+    assert names(plan(route, Needs(size=1, signs=tools), seen(), DICE)) == "a c"
+    made = plan(route, Needs(size=1, signs=both), seen(), DICE)
+    assert (names(made), made.rule) == ("c", "outer#0\ninner#0")
+    # The conversation stays with both.
+    assert names(plan(route, Needs(size=1), seen(pin=Pin("c/m", "", made.rule)), DICE)) == "c"
+
+
+def test_pitfall_361_a_conversation_goes_to_a_rule_once_and_never_back() -> None:
+    first = plan(BIG, SHORT, seen(), DICE)
+    pin = Pin("a/m", "", first.rule)
+    grown = plan(BIG, LONG, seen(pin=pin), DICE)
+    assert (names(grown), grown.rule) == ("b c", "claude-*#0")
+    compacted = plan(BIG, SHORT, seen(pin=Pin("b/m", "", grown.rule)), DICE)
+    assert (names(compacted), compacted.rule) == ("b c", grown.rule)
+
+
+def test_a_rule_stays_although_an_earlier_one_would_fit_now() -> None:
+    rules = (Rule(when=When(images=True), to=line(B)), Rule(when=When(tools=True), to=line(C)))
+    route = Route(name="line", members=(A,), rules=rules)
+    needs = Needs(size=1, signs=Signs(images=True, tools=True))
+    assert names(plan(route, needs, seen(pin=Pin("c/m", "", "line#1")), DICE)) == "c"
+
+
+@pytest.mark.parametrize("rule", ["claude-*#7", "other#0", "claude-*#-1", "claude-*#x", "#", "\n", "9" * 5000])
+def test_a_rule_that_is_no_more_is_decided_afresh(rule: str) -> None:
+    assert names(plan(BIG, SHORT, seen(pin=Pin("b/m", "", rule)), DICE)) == "a"
+
+
+def test_what_was_decided_is_worked_out_once() -> None:
+    assert decide(BIG, LONG, None) is decide(BIG, Needs(size=10**6), None)
+
+
+def test_pitfall_305_whoever_is_behind_a_name_a_rule_or_both_can_be_failed_over() -> None:
+    alias = line(line(B, C, name="real"), name="alias")
+    behind_a_rule = ruled(OVER, alias)
+    for route in (line(B, C), alias, behind_a_rule):
+        assert names(plan(route, LONG, seen(), DICE)) == "b c"

@@ -1,0 +1,234 @@
+"""Which targets a request is tried on, in which order, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dragoman.routing.needs import Needs, Signs
+from dragoman.routing.plan import Behind, Dice, Filter, Pin, View, Why, explain, plan
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.route import Route
+from dragoman.routing.standing import Level, Standing
+from dragoman.routing.target import Target
+from tests.routing.lines import (
+    ALL_DICE,
+    DICE,
+    NOW,
+    POLICY_NAMES,
+    RESTING,
+    SUSPECT,
+    A,
+    B,
+    C,
+    D,
+    fast,
+    line,
+    names,
+    routes,
+    seen,
+    worlds,
+)
+
+NEEDS = Needs(size=4000)
+ANY_NEEDS = st.builds(
+    Needs,
+    size=st.integers(0, 10**6) | st.just(10**400),
+    signs=st.builds(Signs, tools=st.booleans(), media=st.integers(0, 10**7), most_output=st.none() | st.integers(0)),
+    strict=st.booleans(),
+    losses=st.dictionaries(st.sampled_from(["a/m", "b/m", "c/m", "d/m"]), st.integers(0, 3)),
+    refused=st.dictionaries(st.sampled_from(["a/m", "b/m"]), st.just("so")),
+    keeper=st.sampled_from(["", "", "", "c", "x"]),
+    alone=st.booleans(),
+)
+STICKY = [name for name, policy in POLICIES.items() if not policy.turns]
+
+
+@given(routes(), ANY_NEEDS, worlds(), ALL_DICE)
+def test_any_plan_is_sound(route: Route, needs: Needs, view: View, dice: Dice) -> None:
+    made = plan(route, needs, view, dice)
+    assert made == plan(route, needs, view, dice)
+    ids = [found.id for found in made.order]
+    assert len(ids) == len(set(ids))
+    # Everybody is in the order or left out, with the reason.
+    candidates = {found.target.id: found for found in made.candidates}
+    assert set(candidates) == {found.id for found in route.targets}
+    assert {key for key, found in candidates.items() if found.left_out is None} == set(ids)
+    told = explain(made)
+    assert len(told) == 1 + len(candidates)
+    # Nobody who rests or is not well goes before somebody who is.
+    well = [candidates[key].behind in (None, Behind.TIGHT) for key in ids]
+    assert well == sorted(well, reverse=True)
+    asleep = [
+        key
+        for key in ids
+        if candidates[key].standing.level in (Level.RESTING, Level.PROBED) and candidates[key].standing.until > NOW
+    ]
+    assert not asleep or (ids == asleep and made.why is Why.WAKES)
+    assert bool(ids) is (made.why is not Why.NOBODY)
+
+
+@given(st.sampled_from(STICKY), st.sampled_from([A, B, C, D]), worlds(), ALL_DICE)
+def test_sticky_is_sticky(policy: str, pinned: Target, world: View, dice: Dice) -> None:
+    view = replace(world, pin=Pin(pinned.id))
+    made = plan(line(A, B, C, D, policy=policy), Needs(size=0), view, dice)
+    found = next(candidate for candidate in made.candidates if candidate.target is pinned)
+    well = found.left_out is None and found.behind in (None, Behind.TIGHT)
+    if well and found.standing.level not in (Level.RESTING, Level.PROBED):
+        assert made.order[0] is pinned
+        assert made.why is Why.PINNED
+        assert "the conversation is there" in explain(made)[0]
+
+
+def test_round_robin_turns_whatever_a_pin_says() -> None:
+    route = line(A, B, C, policy="round-robin")
+    turns = [plan(route, NEEDS, seen(turn=turn, pin="b"), DICE).order[0].provider.name for turn in range(6)]
+    assert turns == list("abcabc")
+    # Unless the line wants turns for new conversations alone.
+    assert names(plan(replace(route, sticky=True), NEEDS, seen(turn=0, pin="b"), DICE)) == "b a c"
+
+
+def test_whoever_is_well_takes_the_turns_of_those_who_are_not() -> None:
+    route = line(A, B, C, policy="round-robin")
+    led = Counter(names(plan(route, NEEDS, seen(turn=turn, standings={"b": RESTING}), DICE))[0] for turn in range(10))
+    assert led == {"a": 5, "c": 5}
+
+
+def test_a_line_may_say_that_nothing_stays() -> None:
+    loose = replace(line(A, B, policy="weighted", weights=(1, 0)), sticky=False)
+    assert names(plan(loose, NEEDS, seen(pin="b"), DICE)) == "a b"
+
+
+@pytest.mark.parametrize("policy", STICKY)
+def test_pitfall_357_a_conversation_of_twenty_turns_has_one_target(policy: str) -> None:
+    route = line(A, B, C, D, policy=policy)
+    dice = Random(7)
+    pin: Pin | None = None
+    led = set()
+    for turn in range(20):
+        speeds = {name: fast(dice.random()) for name in "abcd"}
+        costs = {name: dice.randrange(9) for name in "abcd"}
+        view = replace(seen(speeds=speeds, costs=costs, turn=turn), pin=pin)
+        made = plan(route, NEEDS, view, Dice(dice.random(), dice.random(), dice.random()))
+        pin = Pin(made.order[0].id, "", made.rule)
+        led.add(pin.target)
+    assert len(led) == 1
+
+
+def test_pitfall_358_a_thousand_conversations_spread() -> None:
+    route = line(A, B, C, D, policy="weighted")
+    dice = Random(8)
+    led = Counter(names(plan(route, NEEDS, seen(), Dice(dice.random()))).split()[0] for _ in range(1000))
+    assert set(led) == set("abcd")
+    assert min(led.values()) > 200
+
+
+def test_pitfall_348_a_pin_is_no_reason_to_ask_the_dead() -> None:
+    route = line(A, B, C)
+    for standing in (SUSPECT, RESTING, Standing(Level.RESTING, NOW - 1), Standing(Level.PROBED, NOW + 1)):
+        made = plan(route, NEEDS, seen(standings={"b": standing}, pin="b"), DICE)
+        assert made.order[0] is A
+        assert made.why is not Why.PINNED
+    # And those behind it are there when it fails.
+    assert names(plan(route, NEEDS, seen(pin="b"), DICE)) == "b a c"
+
+
+def test_pitfall_363_at_the_limit_of_calls_stickiness_yields() -> None:
+    made = plan(line(A, B), NEEDS, seen(pin="a", busy="a"), DICE)
+    assert names(made) == "b a"
+    assert "behind, all its slots are taken" in explain(made)[2]
+
+
+def test_pitfall_362_a_pin_chooses_only_among_the_targets_of_the_name() -> None:
+    made = plan(line(A, B), NEEDS, seen(pin="c"), DICE)
+    assert (names(made), made.why) == ("a b", Why.POLICY)
+    needs = Needs(size=4000, refused={"b/m": "no"})
+    assert names(plan(line(A, B, C), needs, seen(pin="b"), DICE)) == "a c"
+
+
+def test_pitfall_347_if_all_rest_the_one_that_wakes_first_is_asked() -> None:
+    standings = {
+        "a": Standing(Level.RESTING, NOW + 30),
+        "b": Standing(Level.PROBED, NOW + 9),
+        "c": Standing(Level.RESTING, NOW + 2),
+    }
+    made = plan(line(A, B, C), NEEDS, seen(standings=standings), DICE)
+    assert (names(made), made.why) == ("c", Why.WAKES)
+    assert explain(made)[0] == "c/m leads: all rest, and it wakes first (fallback)"
+    # Whoever cannot be asked at all is not woken.
+    made = plan(line(A, B, C), Needs(size=1, refused={"c/m": "no"}), seen(standings=standings), DICE)
+    assert names(made) == "b"
+    # One that stands and is not well is still better than those that rest.
+    made = plan(line(A, B, C, D), NEEDS, seen(standings={**standings, "d": SUSPECT}), DICE)
+    assert (names(made), made.why) == ("d", Why.ONLY)
+
+
+def test_after_its_rest_one_request_tries_it_in_its_place() -> None:
+    view = seen(standings={"a": Standing(Level.RESTING, NOW - 1)})
+    made = plan(line(A, B), NEEDS, view, DICE)
+    assert names(made) == "a b"
+    assert "tried again after a rest" in explain(made)[1]
+
+
+@given(POLICY_NAMES, ANY_NEEDS, worlds(), ALL_DICE)
+def test_pitfall_367_no_figure_breaks_a_plan(policy: str, needs: Needs, view: View, dice: Dice) -> None:
+    made = plan(line(A, B, C, D, policy=policy, weights=(0, 10**400)), needs, view, dice)
+    assert len(made.candidates) == 4
+    assert all(explain(made))
+
+
+def test_nobody_left_names_each_with_its_filter() -> None:
+    made = plan(line(A, B), Needs(size=10**6), seen(windows={"a": 10, "b": 10}), DICE)
+    assert (made.order, made.why) == ((), Why.NOBODY)
+    assert [found.left_out for found in made.candidates] == [Filter.WINDOW, Filter.WINDOW]
+    assert explain(made)[0] == "nobody can be asked"
+
+
+class TestNested:
+    """Routes within routes."""
+
+    def test_a_member_that_is_a_route_is_ordered_by_its_own_policy_in_its_place(self) -> None:
+        route = line(A, line(B, C, policy="cheapest"), D)
+        assert names(plan(route, NEEDS, seen(costs={"b": 2, "c": 1}), DICE)) == "a c b d"
+
+    def test_those_who_rank_rank_all_below_them(self) -> None:
+        route = line(line(A, B), line(C, D, policy="weighted"), policy="cheapest")
+        assert names(plan(route, NEEDS, seen(costs={"a": 4, "b": 1, "c": 3, "d": 2}), DICE)) == "b d c a"
+
+    def test_a_target_in_two_routes_is_tried_where_it_comes_first(self) -> None:
+        route = line(line(A, B), line(B, A, C), B)
+        assert names(plan(route, NEEDS, seen(), DICE)) == "a b c"
+
+    def test_whoever_is_well_in_a_later_route_goes_before_who_is_not_in_an_earlier_one(self) -> None:
+        route = line(line(A, B), line(C, D))
+        assert names(plan(route, NEEDS, seen(standings={"a": SUSPECT, "c": RESTING}), DICE)) == "b d a"
+
+    def test_turns_within_turns_reach_everybody(self) -> None:
+        route = line(line(A, B, policy="round-robin"), line(C, D, policy="round-robin"), policy="round-robin")
+        led = [plan(route, NEEDS, seen(turn=turn), DICE).order[0].provider.name for turn in range(4)]
+        assert led == list("acbd")
+
+    def test_weights_within_weights_multiply(self) -> None:
+        inner = line(A, B, policy="weighted", weights=(3, 1))
+        route = line(inner, C, policy="weighted", weights=(1, 1))
+        dice = Random(9)
+        led = Counter(plan(route, NEEDS, seen(), Dice(dice.random())).order[0].provider.name for _ in range(8000))
+        assert {name: count / 8000 for name, count in led.items()} == pytest.approx(
+            {"a": 0.375, "b": 0.125, "c": 0.5}, abs=0.02
+        )
+
+    def test_weights_go_with_those_who_are_left(self) -> None:
+        route = line(line(A), B, line(C, D), policy="weighted", weights=(1, 0, 1))
+        needs = Needs(size=1, refused={"a/m": "no"})
+        assert names(plan(route, needs, seen(), Dice(0.99))) == "c d b"
+
+    def test_exploring_is_told_if_the_route_that_explores_leads(self) -> None:
+        route = line(line(A, B, policy="fastest"), C)
+        view = seen(speeds={"a": fast(1.0)})
+        assert plan(route, NEEDS, view, Dice(0.0, 0.0)).why is Why.EXPLORED
+        assert plan(line(C, line(A, B, policy="fastest")), NEEDS, view, Dice(0.0, 0.0)).why is Why.POLICY
