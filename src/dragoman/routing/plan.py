@@ -166,7 +166,7 @@ def _below(
     assert policy.order is not None
     present = [index for index, member in enumerate(node.members) if _anybody(member, able)]
     weights = [node.weights[index] for index in present]
-    inner = Dice(dice.weight * _DIGITS % 1.0, dice.explore, dice.ramp)
+    inner = replace(dice, weight=dice.weight * _DIGITS % 1.0)
     inner_turn = turn // len(present) if policy.turns and present else turn
     ordered: list[Candidate] = []
     why = Why.POLICY

@@ -11,6 +11,9 @@ from dragoman.routing.speed import Speed
 from dragoman.routing.standing import GOOD, Standing
 from dragoman.routing.target import Target
 
+# One request in twenty.
+EXPLORING = 0.05
+
 
 class Pin(Struct, frozen=True):
     """Where a conversation is: the target's id, the digest of the provider's key, and which rules led there."""
@@ -40,11 +43,10 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Dice(Struct, frozen=True):
-    """Chance, each a number from 0 up to, but not including, 1."""
+    """Chance, each throw a number from 0 up to, but not including, 1."""
 
     weight: float = 0.0
     explore: float = 0.5
     ramp: float = 0.0
-
-
-NO_CHANCE = Dice()
+    # How often a policy that learns leads with the target of which it knows the least.
+    exploring: float = EXPLORING

@@ -9,8 +9,9 @@ from hypothesis import given
 
 from dragoman.routing.needs import Needs, Signs
 from dragoman.routing.plan import Dice, Why, explain, plan
-from dragoman.routing.policies.fastest import EXPLORING, expected
+from dragoman.routing.policies.fastest import expected
 from dragoman.routing.speed import Speed
+from dragoman.routing.view import EXPLORING
 from tests.routing.lines import DICE, SPEEDS, A, B, C, D, fast, line, names, seen
 
 FASTEST = line(A, B, C, D, policy="fastest")
@@ -66,6 +67,12 @@ def test_pitfall_367_without_samples_nothing_is_known_and_somebody_looks() -> No
 def test_where_all_was_measured_the_oldest_is_looked_at_again() -> None:
     speeds = {"a": fast(1.0), "b": fast(2.0, age=60.0), "c": fast(3.0, age=90.0), "d": fast(9.0, age=1.0)}
     assert names(plan(FASTEST, NEEDS, seen(speeds=speeds), CURIOUS)) == "c a b d"
+
+
+def test_how_often_is_a_setting() -> None:
+    view = seen(speeds={"b": fast(1.0)})
+    assert plan(FASTEST, NEEDS, view, Dice(0.0, 0.0, 0.5, exploring=0.0)).why is Why.POLICY
+    assert plan(FASTEST, NEEDS, view, Dice(0.0, 0.99, 0.5, exploring=1.0)).why is Why.EXPLORED
 
 
 def test_a_conversation_explores_nothing() -> None:

@@ -14,8 +14,6 @@ from dragoman.routing.needs import Needs
 from dragoman.routing.speed import Speed
 from dragoman.routing.view import Dice
 
-# How often the target of which least is known goes first.
-EXPLORING = 0.05
 # The tokens of an answer of usual length, and what comes in a second where nobody measured it.
 USUAL_OUTPUT = 256
 USUAL_RATE = 50.0
@@ -38,7 +36,7 @@ def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Ca
             keyed.append((2, 0.0, place))
     keyed.sort()
     ranked = [candidates[place] for _, _, place in keyed]
-    if dice.explore < EXPLORING and len(ranked) > 1:
+    if dice.explore < dice.exploring and len(ranked) > 1:
         stalest = max(ranked, key=_age)
         if stalest is not ranked[0]:
             ranked.remove(stalest)
