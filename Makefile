@@ -15,7 +15,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check core laws golden playbooks docs server clients attack bench bench-gateway clean
+.PHONY: help setup run test check core laws golden playbooks docs server clients attack bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench: $(STAMP) ## measure the core's hot paths
 
 bench-gateway: $(STAMP) ## measure the gateway and write docs/performance.md
 	$(BIN)/python -m bench.gateway.run --write
+
+simulate: $(STAMP) ## play the routing policies over virtual time and write docs/routing.md
+	$(BIN)/python -m bench.simulation.run
 
 clean: ## remove caches and build output; the virtual environment and the clients stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

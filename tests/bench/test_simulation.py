@@ -1,0 +1,123 @@
+"""A short run of the simulation: every policy is near its oracle, and far from chance."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.simulation import run
+from bench.simulation.health import Health, Speeds
+from bench.simulation.play import Result, play
+from bench.simulation.router import Planned
+from bench.simulation.world import MINUTE, UPSTREAMS, Outcome, Trouble, ask, requests
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.standing import GOOD, Level
+
+# Long enough for the first two spells of trouble.
+MINUTES = 50.0
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, list[Result]]:
+    return run.simulated((3,), MINUTES)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_everybody_is_answered_and_little_is_regretted(policy: str, results: dict[str, list[Result]]) -> None:
+    assert all(result.answered_by for result in results[policy])
+    came, best = run.regret(results, policy)
+    measure, _ = run.GOALS[policy]
+    chance = run.average(results[run.CHANCE], measure)
+    assert came - best < (chance - best) / 4
+
+
+def test_without_a_second_target_an_outage_is_an_outage(results: dict[str, list[Result]]) -> None:
+    alone = results["the first target alone"]
+    assert sum(not result.answered_by for result in alone) > len(alone) / 10
+
+
+def test_an_outage_costs_few_calls(results: dict[str, list[Result]]) -> None:
+    for policy in POLICIES:
+        assert sum(result.attempts for result in results[policy]) < 1.02 * len(results[policy])
+
+
+def test_conversations_stay_while_nothing_fails() -> None:
+    came = requests(4, 10.0)
+
+    def moved(policy: str) -> int:
+        places = {(result.request.conversation, result.answered_by) for result in play(Planned(policy), came)}
+        return sum(number > 1 for number in Counter(conversation for conversation, _ in places).values())
+
+    assert moved("fallback") == moved("fastest") == 0
+    assert moved("round-robin") > 100
+
+
+def test_the_same_seed_is_the_same_day() -> None:
+    came = requests(5, 5.0)
+    assert came == requests(5, 5.0)
+    assert play(Planned("fastest"), came) == play(Planned("fastest"), came)
+
+
+def test_trouble_comes_and_goes() -> None:
+    quick = UPSTREAMS[0]
+    spell = quick.spells[0]
+    request = requests(6, 5.0)[0]
+    before, during = spell.start * MINUTE - 1, spell.start * MINUTE
+    assert quick.trouble(during) is Trouble.ERRORS
+    assert ask(quick, request, before, warm=False).answered
+    assert not ask(quick, request, during, warm=False).answered
+    assert ask(quick, request, before, warm=True).cost < ask(quick, request, before, warm=False).cost
+
+
+def test_a_target_that_fails_rests_is_tried_and_comes_back() -> None:
+    health = Health()
+    failed, answered = Outcome(False, 0.1), Outcome(True, 1.0)
+    for moment in range(5):
+        health.end("a", failed, float(moment))
+    standing = health.standing("a")
+    assert standing.level is Level.RESTING
+    health.begin("a", standing.until)
+    assert health.standing("a").level is Level.PROBED
+    health.end("a", answered, standing.until + 1)
+    assert health.standing("a").level is Level.RAMPING
+    health.end("a", answered, standing.until + 60)
+    assert health.standing("a") is GOOD
+
+
+def test_only_answers_say_how_fast_a_target_is() -> None:
+    speeds = Speeds()
+    speeds.note("a", Outcome(True, 2.0, 1.0), 100, 0.0)
+    speeds.note("a", Outcome(False, 0.1), 100, 1.0)
+    speed = speeds.of("a", 3.0)
+    assert speed is not None
+    assert (speed.first_token, speed.rate, speed.age, speed.samples) == (1.0, 100.0, 3.0, 1)
+    assert speed.success_rate < 1
+
+
+def test_the_chart_is_a_drawing(results: dict[str, list[Result]]) -> None:
+    drawing = ElementTree.fromstring(run.chart(results, MINUTES))
+    assert len(drawing.findall(".//{http://www.w3.org/2000/svg}polyline")) == 12
+
+
+def test_the_page_is_written_between_its_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    page = run.PAGE.read_text(encoding="utf-8")
+    told = run.written(page, "new\\1 figures")
+    assert "<!-- figures -->\n\nnew\\1 figures\n\n<!-- end of figures -->" in told
+    assert run.written(told, "") != told
+    # What stands there has a row for each policy, and a chart.
+    assert set(POLICIES) <= set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))
+    assert run.CHART.exists()
+    assert run.main(["--quick"]) == 0
+    assert "`least-loss`" in capsys.readouterr().out
+
+
+def test_the_page_tells_of_each_policy_under_its_name() -> None:
+    page = run.PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"^### `(.+)`$", page, re.MULTILINE) == list(POLICIES)
+    examples = [tomllib.loads(example) for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
+    lines = [line for example in examples for line in example["models"].values() if isinstance(line, dict)]
+    assert {line["policy"] for line in lines if "policy" in line} == set(POLICIES) - {"fallback"}
