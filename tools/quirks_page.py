@@ -142,6 +142,7 @@ WORDS: dict[str, Says | None] = {
     "penalties": _flag("Takes no penalties.", "Left out.", "Takes `frequency_penalty` and `presence_penalty`."),
     "top_k": _flag("Takes no `top_k`.", "Left out.", "Takes `top_k`."),
     "audio": _flag("Takes no audio.", "Left out.", "Takes audio."),
+    "documents": _flag("Takes no documents.", "Routes ask somebody else.", "Takes documents."),
     "images": _flag("Takes no images.", "A text stands for them.", "Takes images."),
     "max_completion_tokens": lambda _: ("Calls the cap `max_completion_tokens`.", "Written so."),
     "developer_role": _flag(

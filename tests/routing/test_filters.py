@@ -28,6 +28,7 @@ ALL_SIGNS = Signs(tools=True, images=True, documents=True, thinking=True, struct
     [
         pytest.param({"tool_limit": 0}, Signs(tools=True), Filter.TOOLS, id="tools"),
         pytest.param({"images": False}, Signs(images=True), Filter.IMAGES, id="images"),
+        pytest.param({"documents": False}, Signs(documents=True), Filter.DOCUMENTS, id="documents"),
         pytest.param({"reasons": False}, Signs(thinking=True), Filter.THINKING, id="thinking"),
         pytest.param(
             {"output_schema": False, "json_mode": False}, Signs(structured=True), Filter.STRUCTURED, id="structured"

@@ -63,7 +63,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
             found.setdefault(target.id, target)
         return tuple(found.values())
 
-    @property
+    @cached_property
     def only(self) -> Target | None:
         """The one target of a route that has no choice."""
         first = self.members[0]

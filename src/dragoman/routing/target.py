@@ -31,6 +31,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
         able = {
             "tools": known.tool_limit != 0,
             "images": known.images,
+            "documents": known.documents,
             "thinking": known.reasons is not False,
             "structured": known.output_schema or known.json_mode,
         }

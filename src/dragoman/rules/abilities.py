@@ -79,6 +79,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
     stop_limit: int | None = None
     tool_limit: int | None = None
     images: bool = True
+    # Only routes ask whether documents are taken: a name with one target sends them, and the provider says.
+    documents: bool = True
     audio: bool = False
     # `speed: fast` may be asked for.
     fast: bool = False
