@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dragoman.routing.decide import decide, fits
 from dragoman.routing.needs import Needs, Signs
-from dragoman.routing.plan import Pin, explain, plan
+from dragoman.routing.plan import Dice, Pin, explain, plan
 from dragoman.routing.route import Route, Rule, When
-from tests.routing.lines import DICE, A, B, C, D, line, names, seen
+from tests.routing.lines import ALL_DICE, DICE, POLICY_NAMES, TARGETS, A, B, C, D, line, names, seen
 
 SHORT = Needs(size=4 * 1000)
 LONG = Needs(size=4 * 70_000)
@@ -105,6 +108,43 @@ def test_a_rule_stays_although_an_earlier_one_would_fit_now() -> None:
 @pytest.mark.parametrize("rule", ["claude-*#7", "other#0", "claude-*#-1", "claude-*#x", "#", "\n", "9" * 5000])
 def test_a_rule_that_is_no_more_is_decided_afresh(rule: str) -> None:
     assert names(plan(BIG, SHORT, seen(pin=Pin("b/m", "", rule)), DICE)) == "a"
+
+
+WHENS = st.builds(
+    When,
+    input_over=st.none() | st.integers(0, 3),
+    tools=st.none() | st.booleans(),
+    images=st.none() | st.booleans(),
+)
+SOME_NEEDS = st.builds(
+    Needs, size=st.integers(0, 20), signs=st.builds(Signs, tools=st.booleans(), images=st.booleans())
+)
+
+
+@st.composite
+def ruled_routes(draw: st.DrawFn, depth: int = 2) -> Route:
+    """Any route with rules, and with routes with rules in it."""
+    inner = TARGETS if depth == 0 else st.one_of(TARGETS, ruled_routes(depth=depth - 1))
+    members = draw(st.lists(inner, min_size=1, max_size=3))
+    to = draw(st.lists(inner, min_size=1, max_size=2))
+    whens = draw(st.lists(WHENS, max_size=2))
+    name = f"{depth}{draw(st.integers(0, 99))}"
+    rules = tuple(Rule(when=when, to=line(*to, name=f"{name} {place}")) for place, when in enumerate(whens))
+    return Route(name=name, members=tuple(members), policy=draw(POLICY_NAMES), rules=rules)
+
+
+@given(ruled_routes(), st.lists(SOME_NEEDS, min_size=2, max_size=6), ALL_DICE)
+def test_a_conversation_never_loses_a_rule(route: Route, turns: list[Needs], dice: Dice) -> None:
+    pin: Pin | None = None
+    for needs in turns:
+        made = plan(route, needs, replace(seen(), pin=pin), dice)
+        before = set(pin.rule.splitlines()) if pin is not None else set()
+        # A rule that leads elsewhere may hide others, but none that decided is replaced by another of its route.
+        now = dict(rule.split("#") for rule in made.rule.splitlines())
+        assert all(now.get(held.split("#")[0], held.split("#")[1]) == held.split("#")[1] for held in before)
+        assert {rule for rule in before if rule.startswith(f"{route.name}#")} <= set(made.rule.splitlines())
+        assert {found.id for found in made.order} <= {found.id for found in route.targets}
+        pin = Pin(made.order[0].id, "", made.rule)
 
 
 def test_what_was_decided_is_worked_out_once() -> None:
