@@ -8,10 +8,18 @@ DragomanError
 │   └── ConfigErrors   all that were found at once
 ├── ClientError        a client's HTTP message that cannot be served: status and words for it
 └── UpstreamError      a provider's side that broke
+    ├── Unconfigured   nothing to call it with: the operator's to mend
     ├── Unreachable    no connection, or none that answered
+    │   ├── Unresolved   its name could not be looked up at present
+    │   ├── Exhausted    the machine has no socket left: its own shortage
+    │   └── Unanswered   lost with the request on its way, before anything was answered
     ├── TimedOut       silence beyond a limit
+    │   ├── Unconnected  no connection in time: nothing was sent
+    │   ├── Stalled      an answer that began and does not go on
+    │   └── Overdue      the exchange as a whole took too long
     ├── Truncated      an answer that ended before its end
     └── BadAnswer      bytes that are no answer
+        └── Oversized    an answer that is larger than the gateway takes
 """
 
 from __future__ import annotations
@@ -97,12 +105,40 @@ class UpstreamError(DragomanError):
     """A provider's side that broke; the words are safe to show to a client: they name no host and no secret."""
 
 
+class Unconfigured(UpstreamError):
+    """A provider without what it takes to call it."""
+
+
 class Unreachable(UpstreamError):
     """No connection could be made, or it was lost before anything was answered."""
 
 
+class Unresolved(Unreachable):
+    """Name servers did not answer, so that nothing is known of the provider."""
+
+
+class Exhausted(Unreachable):
+    """The machine has no socket, port or memory left for a connection."""
+
+
+class Unanswered(Unreachable):
+    """The request went out, wholly or in part, and the connection was lost before anything was answered."""
+
+
 class TimedOut(UpstreamError):
-    """A limit in time was passed."""
+    """A limit in time was passed; if nothing more is said, while the answer's first byte was waited for."""
+
+
+class Unconnected(TimedOut):
+    """No connection stood in time, so that nothing was sent."""
+
+
+class Stalled(TimedOut):
+    """The answer began, and did not go on."""
+
+
+class Overdue(TimedOut):
+    """The exchange as a whole took too long."""
 
 
 class Truncated(UpstreamError):
@@ -111,3 +147,7 @@ class Truncated(UpstreamError):
 
 class BadAnswer(UpstreamError):
     """What came back is no HTTP answer, or none that may be used."""
+
+
+class Oversized(BadAnswer):
+    """The answer is larger than the gateway takes: as it would be from anybody else."""

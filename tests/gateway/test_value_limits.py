@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.errors import BadAnswer, ClientError
+from dragoman.errors import ClientError, Oversized
 from dragoman.gateway import large_work, value_limits
 from dragoman.gateway.value_limits import MOST_ANSWERED, MOST_ASKED, weigh_answer, weigh_members, weigh_request
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, running, whole
@@ -112,5 +112,5 @@ def test_each_limit_has_its_own_error() -> None:
     with pytest.raises(ClientError, match="too many values"):
         weigh_request(lists(MOST_ASKED + 2))
     weigh_answer(lists(MOST_ASKED + 2))
-    with pytest.raises(BadAnswer, match="too many values"):
+    with pytest.raises(Oversized, match="too many values"):
         weigh_answer(lists(MOST_ANSWERED + 2))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
-from dragoman.errors import BadAnswer, TimedOut, Truncated, Unreachable, UpstreamError
+from dragoman.errors import BadAnswer, Oversized, TimedOut, Truncated, Unanswered, UpstreamError
 from dragoman.http.client import Client
 from dragoman.http.connection import BROKE_OFF, NO_ANSWER, NOT_HTTP
 from dragoman.http.flight import Call, Flight, HeaderList, header
@@ -314,7 +314,7 @@ def test_an_answer_cut_at_any_byte_is_told_from_a_whole_one(answer: bytes, loop:
         client = make_client()
         for end in range(len(answer)):
             async with provider(closing(answer[:end])) as server:
-                with pytest.raises(Truncated if end else Unreachable) as caught:
+                with pytest.raises(Truncated if end else Unanswered) as caught:
                     await fetch(client, post(server.url()))
                 assert str(caught.value) == (BROKE_OFF if end else NO_ANSWER)
         await client.close()
@@ -477,7 +477,7 @@ def test_a_body_above_the_limit_is_refused_and_its_connection_closed(loop: str) 
         async with provider(answering(OK + b"content-length: 1000\r\n\r\n" + b"x" * 1000)) as server:
             client = make_client()
             assert len((await fetch(client, post(server.url()), 1000))[1]) == 1000
-            with pytest.raises(BadAnswer, match="the provider's answer is larger than the limit"):
+            with pytest.raises(Oversized, match="the provider's answer is larger than the limit"):
                 await fetch(client, post(server.url()), 999)
             await client.close()
 
@@ -491,7 +491,7 @@ def test_a_bomb_is_refused_at_the_limit() -> None:
     async def test() -> None:
         async with provider(answering(answer)) as server:
             client = make_client()
-            with pytest.raises(BadAnswer, match="larger than the limit"):
+            with pytest.raises(Oversized, match="larger than the limit"):
                 await fetch(client, post(server.url()), MEBIBYTE)
             await client.close()
 
@@ -822,7 +822,7 @@ def test_a_request_without_any_answer_is_not_sent_again(reset: bool, loop: str) 
         async with provider(script) as server:
             client = make_client()
             await fetch(client, post(server.url()))
-            with pytest.raises(Unreachable) as caught:
+            with pytest.raises(Unanswered) as caught:
                 await fetch(client, post(server.url()))
             assert str(caught.value) == NO_ANSWER
             assert len(heard) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 import sys
@@ -12,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import trustme
 
-from dragoman.errors import TimedOut, Truncated, Unreachable, UpstreamError
+from dragoman.errors import Exhausted, TimedOut, Truncated, Unconnected, Unreachable, Unresolved, UpstreamError
 from dragoman.http import dial as dialling
 from dragoman.http.client import Client
 from dragoman.http.flight import Call
@@ -241,6 +242,38 @@ def test_a_name_without_an_address_is_told_in_plain_words(host: str, monkeypatch
     run(test, "asyncio")
 
 
+# Whose fault it is that there is no connection.
+BLAMED: dict[str, tuple[OSError | UnicodeError, type[Unreachable]]] = {
+    "a refused connection": (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), Unreachable),
+    "no way there": (OSError(errno.EHOSTUNREACH, "no route"), Unreachable),
+    "no TLS": (ssl.SSLError(1, "alert"), Unreachable),
+    "no such name": (socket.gaierror(socket.EAI_NONAME, "unknown"), Unreachable),
+    "no name at all": (UnicodeError("label too long"), Unreachable),
+    "name servers that are silent": (socket.gaierror(socket.EAI_AGAIN, "try again"), Unresolved),
+    "no descriptor here": (OSError(errno.EMFILE, "too many open files"), Exhausted),
+    "no descriptor on the machine": (OSError(errno.ENFILE, "too many open files"), Exhausted),
+    "no port left": (OSError(errno.EADDRNOTAVAIL, "cannot assign"), Exhausted),
+    "no memory": (OSError(errno.ENOMEM, "no memory"), Exhausted),
+}
+
+
+@pytest.mark.parametrize("case", BLAMED)
+def test_pitfall_341_a_shortage_of_the_machine_is_told_from_a_provider_that_cannot_be_reached(case: str) -> None:
+    error, kind = BLAMED[case]
+    assert dialling.blamed(error) is kind
+
+
+def test_pitfall_341_a_machine_without_descriptors_says_what_it_always_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(*_: object, **__: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    async def test() -> None:
+        monkeypatch.setattr(dialling, "reach", without)
+        await refused(make_client(), "http://127.0.0.1:1/", Exhausted, "no connection to the provider could be made")
+
+    run(test, "asyncio")
+
+
 def lead_to(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
     """Make every name stand for these ports of this machine."""
 
@@ -314,7 +347,7 @@ def test_no_connection_within_the_limit_is_timed_out(loop: str) -> None:
     async def test() -> None:
         with silent_port() as silent:
             words = "no connection to the provider within 0.2 s"
-            await refused(make_client(connect_timeout=0.2), f"http://127.0.0.1:{silent}/", TimedOut, words)
+            await refused(make_client(connect_timeout=0.2), f"http://127.0.0.1:{silent}/", Unconnected, words)
 
     run(test, loop)
 
@@ -331,7 +364,7 @@ def test_a_handshake_without_end_is_timed_out(loop: str) -> None:
         async with provider(mute) as server:
             client = make_client(trusting(), connect_timeout=0.2)
             words = "no connection to the provider within 0.2 s"
-            await refused(client, server.url(scheme="https"), TimedOut, words)
+            await refused(client, server.url(scheme="https"), Unconnected, words)
             await until(lambda: not server.tasks)
 
     run(test, loop)

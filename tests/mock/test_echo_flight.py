@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dragoman.errors import BadAnswer, TimedOut, Truncated
+from dragoman.errors import Oversized, TimedOut, Truncated
 from dragoman.http.flight import Flight
 from dragoman.mock.echo_flight import EchoFlight
 from dragoman.streaming import StreamTranslator
@@ -202,7 +202,7 @@ def test_an_answer_over_the_limit_is_bad() -> None:
     async def story() -> None:
         size = len(await fly(CHAT, question(CHAT, "text")).read(LIMIT))
         assert len(await fly(CHAT, question(CHAT, "text")).read(size)) == size
-        with pytest.raises(BadAnswer):
+        with pytest.raises(Oversized):
             await fly(CHAT, question(CHAT, "text")).read(size - 1)
 
     run(story)

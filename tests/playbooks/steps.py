@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from dragoman.errors import Truncated, Unreachable
+from dragoman.errors import Truncated, Unanswered
 from dragoman.http.connection import BROKE_OFF, NO_ANSWER
 from tests.playbooks.printing import lines_of, message_lines
 from tests.playbooks.stage import Stage
@@ -98,7 +98,7 @@ def cuts(*, head: bool = True, call: int = 0) -> Step:
 
     def step(stage: Stage) -> None:
         stage.does("provider breaks off")
-        stage.provider.lines[call - 1].cut(Truncated(BROKE_OFF) if head else Unreachable(NO_ANSWER))
+        stage.provider.lines[call - 1].cut(Truncated(BROKE_OFF) if head else Unanswered(NO_ANSWER))
 
     return step
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from dragoman.config.settings import Settings
-from dragoman.errors import TimedOut
+from dragoman.errors import Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.exchange.redaction import Redactor
@@ -91,7 +91,7 @@ class Service:
             async with asyncio.timeout(self.settings.timeouts.connect):
                 made = await call
         except TimeoutError:
-            raise TimedOut("the provider's credentials could not be fetched in time") from None
+            raise Unconnected("the provider's credentials could not be fetched in time") from None
         # Clouds are called with credentials and at addresses that the configuration does not spell out.
         self.redactor(provider).learn(made)
         return self.client.open(made)

@@ -8,7 +8,7 @@ Far more than any conversation needs that fits a model; a text or a picture is o
 
 from __future__ import annotations
 
-from dragoman.errors import BadAnswer, ClientError
+from dragoman.errors import ClientError, Oversized
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode_object
 from dragoman.wire.weight import MEMBERS, exceeds
@@ -32,7 +32,7 @@ def weigh_members(body: bytes) -> None:
 def weigh_answer(body: bytes) -> None:
     """Refuse a provider's answer with too many values."""
     if exceeds(body, MOST_ANSWERED):
-        raise BadAnswer("the provider's answer holds too many values")
+        raise Oversized("the provider's answer holds too many values")
 
 
 def weighed_object(body: bytes) -> JsonObject:

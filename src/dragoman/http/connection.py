@@ -3,7 +3,7 @@
 | now | a head | a body's bytes | the message's end | bytes that are no HTTP | the socket's end |
 | --- | --- | --- | --- | --- | --- |
 | idle | mistrust | mistrust | mistrust | mistrust | leave the pool |
-| asked | tell it, go on reading | | | `BadAnswer` | `Unreachable` before the first byte, else `Truncated` |
+| asked | tell it, go on reading | | | `BadAnswer` | `Unanswered` before the first byte, else `Truncated` |
 | reading | | tell them | tell it, idle again | `BadAnswer` | end if it ends the body, else `Truncated` |
 | ended, in the same reading | mistrust | mistrust | mistrust | mistrust | leave the pool |
 
@@ -19,7 +19,7 @@ from typing import Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from dragoman.errors import BadAnswer, Truncated, Unreachable, UpstreamError
+from dragoman.errors import BadAnswer, Truncated, Unanswered, UpstreamError
 from dragoman.http.flight import HeaderList, header
 from dragoman.http.sockets import LARGE_READ, read_ahead, stop_reading, unarrived
 
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         elif self._headed and error is None and until_close(self._headers):
             self._end(receiver, False)
         else:
-            self._break(Truncated(BROKE_OFF) if receiver.received else Unreachable(NO_ANSWER))
+            self._break(Truncated(BROKE_OFF) if receiver.received else Unanswered(NO_ANSWER))
         # Both hold this connection's methods: without them, nothing is left for the garbage collector.
         del self._parser
         self._transport = GONE

@@ -6,6 +6,7 @@ What goes wrong is told in plain words that name neither host nor address: clien
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections import deque
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from dragoman.errors import TimedOut, Unreachable
+from dragoman.errors import Exhausted, Unconnected, Unreachable, Unresolved
 from dragoman.http.address import Origin
 from dragoman.http.proxy import Proxy
 
@@ -34,6 +35,11 @@ WORDS: tuple[tuple[type[Exception], str], ...] = (
     (OSError, "no connection to the provider could be made"),
 )
 
+# Shortages of this machine, which say nothing about the provider.
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN})
+# Name servers that do not answer, as opposed to those that say that there is no such name.
+UNRESOLVED = frozenset({socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_MEMORY})
+
 Address: TypeAlias = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -47,14 +53,22 @@ class Route(NamedTuple):
 
 
 async def dial(route: Route, seconds: float, make: Callable[[socket.socket], P]) -> P:
-    """A connected protocol, made from the socket below it; `Unreachable` or `TimedOut` if there is none."""
+    """A connected protocol, made from the socket below it; `Unreachable` or `Unconnected` if there is none."""
     try:
         async with asyncio.timeout(seconds):
             return await connect(route, make)
     except TimeoutError as error:
-        raise TimedOut(f"no connection to the provider within {seconds:g} s") from error
+        raise Unconnected(f"no connection to the provider within {seconds:g} s") from error
     except (OSError, UnicodeError) as error:
-        raise Unreachable(next(words for kind, words in WORDS if isinstance(error, kind))) from error
+        raise blamed(error)(next(words for kind, words in WORDS if isinstance(error, kind))) from error
+
+
+def blamed(error: OSError | UnicodeError) -> type[Unreachable]:
+    """Whose fault it is that there is no connection: the provider's, unless the machine or its name servers failed."""
+    if isinstance(error, socket.gaierror):
+        # Its numbers are of another kind, and may be the same as those below.
+        return Unresolved if error.errno in UNRESOLVED else Unreachable
+    return Exhausted if isinstance(error, OSError) and error.errno in SHORTAGES else Unreachable
 
 
 async def connect(route: Route, make: Callable[[socket.socket], P]) -> P:

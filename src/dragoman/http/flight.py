@@ -35,7 +35,7 @@ class Flight(Protocol):
         ...
 
     async def read(self, limit: int) -> bytes:
-        """The whole body, decoded if it was compressed; more than `limit` bytes raise `BadAnswer`."""
+        """The whole body, decoded if it was compressed; more than `limit` bytes raise `Oversized`."""
         ...
 
     async def pump(self, take: Callable[[bytes], None]) -> None:

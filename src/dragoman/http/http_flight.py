@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from dragoman.errors import BadAnswer, Unreachable, UpstreamError
+from dragoman.errors import BadAnswer, Oversized, Unreachable, UpstreamError
 from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
 from dragoman.http.connection import NO_ANSWER, NOT_HTTP, Connection
 from dragoman.http.flight import Call, HeaderList
@@ -100,12 +100,12 @@ class HttpFlight:
         await self._wait()
 
     async def read(self, limit: int) -> bytes:
-        """The whole body without its codings; more than `limit` bytes raise `BadAnswer`."""
+        """The whole body without its codings; more than `limit` bytes raise `Oversized`."""
         pieces = Pieces()
 
         def take(piece: bytes) -> None:
             if pieces.size + len(piece) > limit:
-                raise BadAnswer(TOO_LARGE)
+                raise Oversized(TOO_LARGE)
             pieces.append(piece)
 
         await self.pump(take)
@@ -288,7 +288,7 @@ class HttpFlight:
         try:
             piece = undo.feed(b"" if undo.pending else self._waiting.take())
         except OversizeCoding:
-            self.abort(BadAnswer(TOO_LARGE))
+            self.abort(Oversized(TOO_LARGE))
         except BrokenCoding:
             self.abort(BadAnswer(BROKEN_CODING))
         else:

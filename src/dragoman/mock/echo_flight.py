@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from dragoman.errors import BadAnswer, Truncated
+from dragoman.errors import Oversized, Truncated
 from dragoman.http.flight import Call
 from dragoman.mock.echo import reply_to
 
@@ -35,7 +35,7 @@ class EchoFlight:
         await self._rest(self._delivery.wait)
 
     async def read(self, limit: int) -> bytes:
-        """The whole body; more than `limit` bytes raise `BadAnswer`."""
+        """The whole body; more than `limit` bytes raise `Oversized`."""
         pieces: list[bytes] = []
         size = 0
 
@@ -43,7 +43,7 @@ class EchoFlight:
             nonlocal size
             size += len(piece)
             if size > limit:
-                raise BadAnswer("the answer is larger than the limit")
+                raise Oversized("the answer is larger than the limit")
             pieces.append(piece)
 
         await self.pump(keep)

@@ -15,7 +15,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import BadAnswer, ConfigError, DragomanError, TimedOut, Truncated, UpstreamError
+from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Truncated, Unconfigured
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.machine import Machine
@@ -152,7 +152,7 @@ class Driver:
             return Done()
         except ConfigError as error:
             self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
-            return Failed(UpstreamError("the provider is not configured completely"))
+            return Failed(Unconfigured("the provider is not configured completely"))
         except StoreError as error:
             return Failed(unreadable(error, self._service.log))
         except DragomanError as error:
@@ -295,7 +295,7 @@ class Driver:
             limits.heard = clock()
             size += len(piece)
             if size > limit:
-                raise BadAnswer(_TOO_LARGE)
+                raise Oversized(_TOO_LARGE)
             take(piece)
 
         limits.hearing()
@@ -358,7 +358,7 @@ class Driver:
         if self._room is not None:
             self._room -= len(chunk)
             if self._room < 0:
-                raise BadAnswer(_TOO_LARGE)
+                raise Oversized(_TOO_LARGE)
         return chunk
 
     def _took(self, out: bytes, now: float) -> None:

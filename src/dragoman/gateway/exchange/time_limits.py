@@ -16,7 +16,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from dragoman.config.settings import Timeouts
-from dragoman.errors import TimedOut
+from dragoman.errors import Overdue, Stalled, TimedOut
 from dragoman.http.flight import Flight
 
 
@@ -110,17 +110,17 @@ class TimeLimits:
         match self.phase:
             case LimitPhase.WAITING:
                 due = self._since + timeouts.first_byte
-                words = f"the provider did not begin to answer within {timeouts.first_byte:g} s"
+                error = TimedOut(f"the provider did not begin to answer within {timeouts.first_byte:g} s")
             case LimitPhase.HEARING:
                 due = self.heard + timeouts.idle
-                words = f"the provider fell silent for {timeouts.idle:g} s"
+                error = Stalled(f"the provider fell silent for {timeouts.idle:g} s")
             case LimitPhase.ENDING:
                 return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
             case LimitPhase.SETTLING:
                 return math.inf, TimedOut("nothing is waited for")
         if total <= due:
-            return total, TimedOut(f"the exchange took longer than {timeouts.total:g} s")
-        return due, TimedOut(words)
+            return total, Overdue(f"the exchange took longer than {timeouts.total:g} s")
+        return due, error
 
     def _arm(self, now: float, limit: float = math.inf) -> None:
         # No limit of any phase but the last is nearer, unless little is left of the whole: the timer fires no later

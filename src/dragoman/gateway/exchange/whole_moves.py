@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.errors import BadAnswer, DragomanError
+from dragoman.errors import BadAnswer, DragomanError, Oversized
 from dragoman.gateway.exchange.attempt import (
     LONGEST_ERROR,
     ErrorAnswer,
@@ -70,7 +70,7 @@ class WholeMoves(RequestMoves):
         attempt = self.attempt
         size = len(attempt.raw) + sum(map(len, attempt.earlier))
         if size > self._service.settings.limits.answer:
-            raise BadAnswer(_TOO_LARGE)
+            raise Oversized(_TOO_LARGE)
         translating = partial(
             translate_response,
             attempt.raw,
