@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from dragoman.routing.outcomes import Chances, Heard, Kind, Then
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dragoman.routing.outcomes import (
+    COUNTING,
+    LIVING,
+    LONGEST_PAUSE,
+    TABLE,
+    Chances,
+    Heard,
+    Kind,
+    Then,
+    Verdict,
+    after,
+    changes_key,
+    counts_for_health,
+    decisive,
+    maybe_billed,
+    pause,
+)
+
+NOTHING, STATUS, CONTENT = Heard
+AGAIN, NEXT, TELL = Then
+ALL = Chances(retries=2, others=True, larger=True, attempts=8, calls=16, seconds=60.0, replays=1, refusals=True)
+ALONE = replace(ALL, others=False)
+ONCE = replace(ALL, retries=0)
 
 
 def test_the_words_of_the_table_are_few() -> None:
@@ -10,3 +37,189 @@ def test_the_words_of_the_table_are_few() -> None:
     assert {then.value for then in Then} == {"again", "next", "tell"}
     assert {heard.value for heard in Heard} == {"nothing", "status", "content"}
     assert Chances().retries == 0
+
+
+# What follows if everything is left, if there is no other target, and if this one may not be asked again.
+FOLLOWS: dict[Kind, tuple[Then, Then, Then]] = {
+    Kind.ANSWERED: (TELL, TELL, TELL),
+    Kind.RATE_LIMITED: (NEXT, TELL, NEXT),
+    Kind.OVERLOADED: (AGAIN, AGAIN, NEXT),
+    Kind.NO_MONEY: (NEXT, TELL, NEXT),
+    Kind.BAD_KEY: (NEXT, TELL, NEXT),
+    Kind.TOO_LONG: (NEXT, TELL, NEXT),
+    Kind.REFUSED: (NEXT, TELL, NEXT),
+    Kind.WRONG_REQUEST: (TELL, TELL, TELL),
+    Kind.UNKNOWN_MODEL: (NEXT, TELL, NEXT),
+    Kind.UNREACHABLE: (AGAIN, AGAIN, NEXT),
+    Kind.UNRESOLVED: (AGAIN, AGAIN, NEXT),
+    Kind.SILENT: (NEXT, AGAIN, NEXT),
+    Kind.NO_ANSWER: (AGAIN, AGAIN, NEXT),
+    Kind.BROKEN: (NEXT, TELL, NEXT),
+    Kind.OURS: (TELL, TELL, TELL),
+    Kind.LEFT: (TELL, TELL, TELL),
+}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_pitfall_301_306_327_what_follows_is_one_table(kind: Kind) -> None:
+    assert set(FOLLOWS) == set(TABLE) == set(Kind)
+    for heard in (NOTHING, STATUS):
+        assert tuple(after(kind, heard, chances) for chances in (ALL, ALONE, ONCE)) == FOLLOWS[kind]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_after_content_nothing_is_tried(kind: Kind) -> None:
+    assert after(kind, CONTENT, ALL) is TELL
+    assert not changes_key(kind, CONTENT, ALL)
+
+
+def test_pitfall_319_too_long_goes_to_a_larger_window_only() -> None:
+    assert after(Kind.TOO_LONG, NOTHING, ALL) is NEXT
+    assert after(Kind.TOO_LONG, NOTHING, replace(ALL, larger=False)) is TELL
+    assert not counts_for_health(Kind.TOO_LONG)
+
+
+def test_pitfall_320_a_refusal_is_told_unless_the_line_says_otherwise() -> None:
+    assert after(Kind.REFUSED, NOTHING, replace(ALL, refusals=False)) is TELL
+    assert after(Kind.REFUSED, NOTHING, ALL) is NEXT
+
+
+def test_pitfall_307_what_may_have_been_billed_is_replayed_as_often_as_is_left() -> None:
+    billed = {kind for kind in Kind if maybe_billed(kind)}
+    assert billed == {Kind.SILENT, Kind.BROKEN}
+    none = replace(ALL, replays=0)
+    assert {after(kind, NOTHING, none) for kind in billed} == {TELL}
+    assert after(Kind.UNREACHABLE, NOTHING, none) is AGAIN
+
+
+LIMITS = {
+    "attempts": replace(ALL, attempts=0),
+    "calls": replace(ALL, calls=0),
+    "seconds": replace(ALL, seconds=0.0),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_pitfall_308_every_chance_has_an_end(limit: str) -> None:
+    assert {after(kind, NOTHING, LIMITS[limit]) for kind in Kind} == {TELL}
+
+
+@given(
+    st.lists(st.sampled_from(Kind), min_size=40, max_size=40),
+    st.integers(0, 5),
+    st.integers(0, 8),
+    st.integers(0, 4),
+)
+def test_pitfall_308_309_an_exchange_ends_whatever_fails(
+    kinds: list[Kind], retries: int, attempts: int, targets: int
+) -> None:
+    made, others, left, replays = 1, targets, retries, 1
+    for kind in kinds:
+        chances = replace(ALL, retries=left, others=others > 0, attempts=attempts - made, replays=replays)
+        then = after(kind, NOTHING, chances)
+        if then is TELL:
+            break
+        made += 1
+        replays -= maybe_billed(kind)
+        others, left = (others - 1, retries) if then is NEXT else (others, left - 1)
+    else:
+        pytest.fail("it went on for ever")
+    assert made <= max(attempts, 1)
+    assert replays >= 0
+
+
+def test_pitfall_311_a_change_of_keys_is_neither_a_retry_nor_an_attempt() -> None:
+    poor = Chances(calls=1, seconds=1.0)
+    keys = {kind for kind in Kind if changes_key(kind, NOTHING, poor)}
+    assert keys == {Kind.RATE_LIMITED, Kind.NO_MONEY, Kind.BAD_KEY}
+    assert not changes_key(Kind.BAD_KEY, NOTHING, replace(poor, calls=0))
+    assert not changes_key(Kind.BAD_KEY, NOTHING, replace(poor, seconds=0.0))
+
+
+def test_pitfall_316_overload_is_not_the_keys() -> None:
+    assert not changes_key(Kind.OVERLOADED, NOTHING, ALL)
+
+
+@pytest.mark.parametrize(
+    "chances",
+    [
+        replace(ALONE, retries=0),
+        replace(ALONE, has_budget=False),
+        replace(ALONE, should_retry=False),
+        replace(ALONE, wait=61.0),
+        replace(ALONE, wait=5.0, seconds=4.0),
+        replace(ALONE, wait=LONGEST_PAUSE + 1),
+    ],
+    ids=["no retry", "no budget", "told not to", "a long wait", "a wait beyond what is left", "more than a pause"],
+)
+def test_pitfall_324_a_target_is_not_asked_again_where_something_speaks_against_it(chances: Chances) -> None:
+    assert after(Kind.OVERLOADED, NOTHING, chances) is TELL
+    assert after(Kind.OVERLOADED, NOTHING, replace(chances, others=True)) is NEXT
+
+
+def test_a_target_that_asks_for_a_moment_gets_it() -> None:
+    assert after(Kind.OVERLOADED, NOTHING, replace(ALONE, wait=3.0, should_retry=True)) is AGAIN
+
+
+@pytest.mark.parametrize("kind", [Kind.OURS, Kind.WRONG_REQUEST])
+def test_pitfall_315_what_fails_here_or_by_its_own_words_goes_nowhere(kind: Kind) -> None:
+    assert after(kind, NOTHING, replace(ALL, should_retry=True)) is TELL
+    assert not counts_for_health(kind)
+
+
+def test_pitfall_338_only_the_targets_own_failures_count() -> None:
+    counting = {Kind.OVERLOADED, Kind.UNREACHABLE, Kind.SILENT, Kind.NO_ANSWER, Kind.BROKEN}
+    assert counting == {kind for kind in Kind if counts_for_health(kind)} == COUNTING
+    assert not COUNTING & LIVING
+
+
+@given(st.integers(0, 10_000), st.none() | st.floats(0, 1e9), st.floats(0, 1, exclude_max=True))
+def test_a_pause_is_bounded_and_honours_a_hint(number: int, wait: float | None, dice: float) -> None:
+    seconds = pause(number, wait, dice)
+    assert 0.375 <= seconds <= LONGEST_PAUSE
+    assert wait is None or seconds >= min(wait, LONGEST_PAUSE)
+
+
+def test_pauses_double_less_a_jitter() -> None:
+    assert [pause(number, None, 0.0) for number in range(6)] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+    assert pause(1, None, 0.8) == pytest.approx(0.8)
+
+
+def miss(kind: Kind, window: int | None = None, *, left_out: bool = False) -> Verdict:
+    return Verdict(kind=kind, window=window, left_out=left_out)
+
+
+LEFT_OUT = miss(Kind.OURS, left_out=True)
+DECISIVE: dict[str, tuple[list[Verdict], int | None]] = {
+    "one": ([miss(Kind.NO_ANSWER)], 0),
+    "the first": ([miss(Kind.RATE_LIMITED), miss(Kind.NO_ANSWER)], 0),
+    "the first that was asked": ([LEFT_OUT, miss(Kind.NO_ANSWER)], 1),
+    "nobody was asked": ([LEFT_OUT, LEFT_OUT], None),
+    "nothing": ([], None),
+    "a provider's before our own": ([miss(Kind.OURS), miss(Kind.NO_ANSWER)], 1),
+    "our own if there is no other": ([LEFT_OUT, miss(Kind.OURS)], 1),
+    "a limit, then too long for a smaller one": ([miss(Kind.RATE_LIMITED, 200), miss(Kind.TOO_LONG, 100)], 0),
+    "a limit, then too long for a larger one": ([miss(Kind.RATE_LIMITED, 100), miss(Kind.TOO_LONG, 200)], 1),
+    "a limit of who knows how large a one": ([miss(Kind.RATE_LIMITED), miss(Kind.TOO_LONG, 200)], 0),
+    "too long, then a larger one fails": ([miss(Kind.TOO_LONG, 100), miss(Kind.NO_ANSWER, 200)], 1),
+    "too long for all": ([miss(Kind.TOO_LONG, 100), miss(Kind.TOO_LONG, 200)], 0),
+    "too long, and nobody knows the window": ([miss(Kind.TOO_LONG), miss(Kind.TOO_LONG)], 0),
+    "too long, then our own": ([miss(Kind.TOO_LONG, 100), miss(Kind.OURS)], 0),
+}
+
+
+@pytest.mark.parametrize("case", DECISIVE)
+def test_pitfall_318_319_323_which_failure_is_told(case: str) -> None:
+    verdicts, told = DECISIVE[case]
+    assert decisive(verdicts) == told
+
+
+@given(st.lists(st.builds(miss, st.sampled_from(Kind), st.none() | st.integers(1, 9), left_out=st.booleans())))
+def test_pitfall_323_something_is_told_if_anybody_was_asked(verdicts: list[Verdict]) -> None:
+    told = decisive(verdicts)
+    if told is None:
+        assert all(verdict.left_out for verdict in verdicts)
+    else:
+        assert not verdicts[told].left_out
+        real = [verdict for verdict in verdicts if not verdict.left_out and verdict.kind not in (Kind.OURS, Kind.LEFT)]
+        assert not real or verdicts[told] in real

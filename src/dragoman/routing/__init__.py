@@ -7,7 +7,7 @@
     plan        the order in which targets are tried, with the reasons
                 (outline, decide, filters, candidate, explanation)
     policies    one ranking each, named as in the configuration
-    outcomes    what became of an attempt, and what follows it
+    outcomes    what became of an attempt, and what follows it; kinds finds out, rests reads what headers say of it
     health      how targets and keys stand
 
 Nothing here has a clock, a loop, dice or a memory of its own: all of that is handed in.

@@ -1,7 +1,17 @@
-"""Outcomes: what became of an attempt, and what may follow it (decision 25)."""
+"""Outcomes: what became of an attempt, and what may follow it (decision 25).
+
+    what broke or was answered ─▶ kind_of ─▶ Kind ─▶ TABLE ─▶ after: again, next, tell
+                                                           ├▶ counts_for_health, maybe_billed
+                                                           └▶ rest_of: which key rests, and how long
+
+Each attempt has one kind, found in one place (`kinds.py`), from what is structured: the class of our own error, the
+kind that the codec gave a failure, its status, type and code, and the headers beside it. Words decide nothing by
+themselves: where a provider has no code for what it means, its status and its type must fit, too, and no key rests.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from msgspec import Struct
@@ -20,6 +30,8 @@ class Kind(Enum):
     WRONG_REQUEST = "wrong_request"
     UNKNOWN_MODEL = "unknown_model"
     UNREACHABLE = "unreachable"
+    # Name servers did not answer: not sent, and nothing is known of the target.
+    UNRESOLVED = "unresolved"
     SILENT = "silent"
     NO_ANSWER = "no_answer"
     BROKEN = "broken"
@@ -52,6 +64,8 @@ class Chances(Struct, frozen=True, kw_only=True):
     has_budget: bool = True
     # Of the exchange: other targets, attempts and calls, seconds, and replays of what may have been billed.
     others: bool = False
+    # Whether one of the others is known to have a larger window.
+    larger: bool = False
     attempts: int = 0
     calls: int = 0
     seconds: float = 0.0
@@ -61,3 +75,125 @@ class Chances(Struct, frozen=True, kw_only=True):
     should_retry: bool | None = None
     # Of the line.
     refusals: bool = False
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One line of the table: what may follow, in the order in which it is preferred."""
+
+    then: tuple[Then, ...] = ()
+    # Whether another key of the provider is tried first, at once.
+    keys: bool = False
+    # Whether it is a failure of the target, and an answer of one that lives.
+    counts: bool = False
+    lives: bool = False
+    # Whether the provider may ask for money all the same.
+    billed: bool = False
+
+
+# What follows a failure, as decision 25 has it.
+TABLE: dict[Kind, Row] = {
+    Kind.ANSWERED: Row(lives=True),
+    Kind.RATE_LIMITED: Row(then=(Then.NEXT,), keys=True, lives=True),
+    Kind.OVERLOADED: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
+    Kind.NO_MONEY: Row(then=(Then.NEXT,), keys=True, lives=True),
+    Kind.BAD_KEY: Row(then=(Then.NEXT,), keys=True, lives=True),
+    # Next is one with a larger window.
+    Kind.TOO_LONG: Row(then=(Then.NEXT,), lives=True),
+    # Next only if the line says so.
+    Kind.REFUSED: Row(then=(Then.NEXT,), lives=True),
+    Kind.WRONG_REQUEST: Row(lives=True),
+    Kind.UNKNOWN_MODEL: Row(then=(Then.NEXT,), lives=True),
+    Kind.UNREACHABLE: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
+    Kind.UNRESOLVED: Row(then=(Then.AGAIN, Then.NEXT)),
+    Kind.SILENT: Row(then=(Then.NEXT, Then.AGAIN), counts=True, billed=True),
+    Kind.NO_ANSWER: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
+    Kind.BROKEN: Row(then=(Then.NEXT,), counts=True, billed=True),
+    Kind.OURS: Row(),
+    Kind.LEFT: Row(),
+}
+# The same as sets, which are asked for every attempt.
+COUNTING = frozenset(kind for kind, row in TABLE.items() if row.counts)
+LIVING = frozenset(kind for kind, row in TABLE.items() if row.lives)
+
+# Seconds: the first pause, the longest one, and which part of it is left to the dice.
+_FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 10.0
+_JITTER = 0.25
+
+
+def after(kind: Kind, heard: Heard, chances: Chances) -> Then:
+    """What follows an attempt, by the table and by what is left."""
+    row = TABLE[kind]
+    if not _may_go_on(heard, chances) or (row.billed and chances.replays <= 0):
+        return Then.TELL
+    for then in row.then:
+        if _may_ask_again(chances) if then is Then.AGAIN else _has_other(kind, chances):
+            return then
+    return Then.TELL
+
+
+def changes_key(kind: Kind, heard: Heard, chances: Chances) -> bool:
+    """Whether another key of the same provider is tried first, if it has one: without a pause, and as no retry."""
+    return TABLE[kind].keys and _may_go_on(heard, chances, keys=True)
+
+
+def counts_for_health(kind: Kind) -> bool:
+    """Whether it is the target's failure: never what depends on the client's words, on a key or on ourselves."""
+    return kind in COUNTING
+
+
+def maybe_billed(kind: Kind) -> bool:
+    """Whether the provider may ask for money although there was no answer."""
+    return TABLE[kind].billed
+
+
+def pause(number: int, wait: float | None, dice: float) -> float:
+    """How long to wait before a target is asked again for the nth time, counted from 0; `dice` is of [0, 1)."""
+    usual = min(_FIRST_PAUSE * 2.0 ** min(number, 10), LONGEST_PAUSE) * (1 - _JITTER * dice)
+    return usual if wait is None else min(max(usual, wait), LONGEST_PAUSE)
+
+
+def _may_go_on(heard: Heard, chances: Chances, *, keys: bool = False) -> bool:
+    attempts = keys or chances.attempts > 0
+    return heard is not Heard.CONTENT and attempts and chances.calls > 0 and chances.seconds > 0
+
+
+def _may_ask_again(chances: Chances) -> bool:
+    wait = chances.wait
+    # No pause is longer than the longest: who asks for more is not asked again.
+    patient = wait is None or wait <= min(LONGEST_PAUSE, chances.seconds)
+    return chances.retries > 0 and chances.has_budget and chances.should_retry is not False and patient
+
+
+def _has_other(kind: Kind, chances: Chances) -> bool:
+    if kind is Kind.TOO_LONG:
+        return chances.others and chances.larger
+    return chances.others and (chances.refusals or kind is not Kind.REFUSED)
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """How one target of an exchange fared; `left_out` is one that was never asked."""
+
+    kind: Kind
+    window: int | None = None
+    left_out: bool = False
+
+
+def decisive(verdicts: Sequence[Verdict]) -> int | None:
+    """Which of several failures is told: the first of a provider, but too long only if that is what all say.
+
+    A refusal of our own hides no failure of a provider. "Too long" is told if no target with a larger or unknown window
+    failed in another way, since agents then shorten their conversation. None if nobody was asked.
+    """
+    asked = [(place, verdict) for place, verdict in enumerate(verdicts) if not verdict.left_out]
+    asked = [pair for pair in asked if pair[1].kind not in (Kind.OURS, Kind.LEFT)] or asked
+    other = [pair for pair in asked if pair[1].kind is not Kind.TOO_LONG]
+    for place, verdict in asked:
+        if verdict.kind is Kind.TOO_LONG and not any(_may_hold_more(rival, verdict) for _, rival in other):
+            return place
+    first = other or asked
+    return first[0][0] if first else None
+
+
+def _may_hold_more(rival: Verdict, verdict: Verdict) -> bool:
+    return rival.window is None or verdict.window is None or rival.window > verdict.window

@@ -1,0 +1,105 @@
+"""Rests: what a provider's headers say of trying again, and how long which key is left alone for that."""
+
+from __future__ import annotations
+
+import math
+from calendar import timegm
+from collections.abc import Iterable
+from email.utils import parsedate
+
+from msgspec import Struct
+
+from dragoman.model.failure import Failure
+from dragoman.routing.kinds import names_its_cause
+from dragoman.routing.outcomes import Kind
+
+# Seconds: a limit that does not say how long it holds, the shortest and the longest rest. Providers name days, and
+# renew what they counted long before; a key that is still refused rests again.
+USUAL = 60.0
+SHORTEST = 1.0
+LONGEST = 900.0
+
+# Codes of limits that hold for a whole account.
+_ACCOUNT = ("account", "organization", "usage_limit")
+_UNIFIED = b"anthropic-ratelimit-unified-status"
+
+
+class Hint(Struct, frozen=True, kw_only=True):
+    """What the headers of an answer say: how long to wait, whether to ask again, whether a whole account is meant."""
+
+    wait: float | None = None
+    should_retry: bool | None = None
+    account: bool = False
+
+
+class Rest(Struct, frozen=True, kw_only=True):
+    """How long a key is left alone: for the model that was asked, or for all."""
+
+    seconds: float
+    every_model: bool = False
+
+
+NO_HINT = Hint()
+
+
+def hint_of(headers: Iterable[tuple[bytes, bytes]], wall: float) -> Hint:
+    """Read the hints of an answer's headers; `wall` is the time of day in seconds, for those that name a date."""
+    found = {name: value for name, value in headers if name in _HINTS}
+    if not found:
+        return NO_HINT
+    exact = _seconds(found.get(b"retry-after-ms"), 1000.0)
+    after = found.get(b"retry-after")
+    wait = exact if exact is not None else _seconds(after, 1.0)
+    if wait is None and after is not None:
+        wait = _until(after, wall)
+    return Hint(
+        wait=wait,
+        should_retry=_BOOLEANS.get((found.get(b"x-should-retry") or b"").strip().lower()),
+        account=found.get(_UNIFIED) == b"rejected",
+    )
+
+
+def rest_of(kind: Kind, failure: Failure | None, hint: Hint = NO_HINT) -> Rest | None:
+    """How long the key of an attempt rests, if it does: only for what speaks of the key itself."""
+    if kind is Kind.RATE_LIMITED:
+        code = "" if failure is None else f"{failure.code or ''} {failure.native}".lower()
+        wide = hint.account or any(word in code for word in _ACCOUNT)
+        return Rest(seconds=_bounded(hint.wait, USUAL), every_model=wide)
+    if failure is None:
+        return None
+    if kind is Kind.NO_MONEY and names_its_cause(failure):
+        return Rest(seconds=_bounded(hint.wait, LONGEST), every_model=True)
+    if kind is Kind.BAD_KEY and (failure.status == 401 or names_its_cause(failure)):
+        # What is forbidden may be this model alone.
+        return Rest(seconds=LONGEST, every_model=failure.status != 403)
+    return None
+
+
+def _bounded(wait: float | None, usual: float) -> float:
+    return usual if wait is None else min(max(wait, SHORTEST), LONGEST)
+
+
+def _seconds(value: bytes | None, unit: float) -> float | None:
+    """A number of units in seconds; none if it is no number, or one that cannot be waited for."""
+    if value is None or len(value) > 20:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number / unit if math.isfinite(number) and number >= 0 else None
+
+
+def _until(value: bytes, wall: float) -> float | None:
+    """How long it is until a date: RFC 9110, section 10.2.3."""
+    when = parsedate(value.decode("latin-1")) if len(value) <= 40 else None
+    if when is None:
+        return None
+    try:
+        return max(timegm(when) - wall, 0.0)
+    except (ValueError, OverflowError):
+        return None
+
+
+_HINTS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry", _UNIFIED})
+_BOOLEANS = {b"true": True, b"false": False}

@@ -1,0 +1,172 @@
+"""Which kind of outcome an error or a failure is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman import errors
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.protocols.codec import Codec
+from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.routing.kinds import kind_of, names_its_cause
+from dragoman.routing.outcomes import COUNTING, Kind
+
+ERRORS: dict[str, tuple[errors.DragomanError, Kind]] = {
+    "no connection": (errors.Unreachable("x"), Kind.UNREACHABLE),
+    "no connection in time": (errors.Unconnected("x"), Kind.UNREACHABLE),
+    "no word of an answer": (errors.Unanswered("x"), Kind.BROKEN),
+    "no first byte": (errors.TimedOut("x"), Kind.SILENT),
+    "the end of all patience": (errors.Overdue("x"), Kind.SILENT),
+    "an answer that stands still": (errors.Stalled("x"), Kind.BROKEN),
+    "half an answer": (errors.Truncated("x"), Kind.BROKEN),
+    "no answer that can be read": (errors.BadAnswer("x"), Kind.NO_ANSWER),
+    "an answer beyond our limit": (errors.Oversized("x"), Kind.OURS),
+    "no descriptor": (errors.Exhausted("x"), Kind.OURS),
+    "silent name servers": (errors.Unresolved("x"), Kind.UNRESOLVED),
+    "no credentials": (errors.Unconfigured("x"), Kind.BAD_KEY),
+    "no credentials, as the file says": (errors.ConfigError(key="k", problem="p", remedy="r"), Kind.BAD_KEY),
+    "a store that fails": (errors.ClientError(500, "x"), Kind.OURS),
+    "a body that breaks the rules": (errors.WireError("/a", "b", "c"), Kind.OURS),
+    "what the target cannot say": (errors.RefusedError("a", "b", "c"), Kind.OURS),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_pitfall_349_every_error_has_one_kind(case: str) -> None:
+    error, kind = ERRORS[case]
+    assert kind_of(error) is kind
+
+
+def classes(parent: type[errors.DragomanError]) -> list[type[errors.DragomanError]]:
+    return [parent, *(kind for child in parent.__subclasses__() for kind in classes(child))]
+
+
+def test_pitfall_349_no_error_of_a_providers_side_is_taken_for_an_answer() -> None:
+    known = [kind for kind in classes(errors.UpstreamError) if kind.__module__ == "dragoman.errors"]
+    assert len(known) > 10
+    assert Kind.ANSWERED not in {kind_of(kind("x")) for kind in known}
+
+
+def test_pitfall_341_what_runs_short_here_counts_for_nobody() -> None:
+    own = [errors.Exhausted("x"), errors.Unresolved("x"), errors.Oversized("x"), errors.ClientError(503, "x")]
+    assert not {kind_of(error) for error in own} & COUNTING
+
+
+def test_what_breaks_after_content_is_broken() -> None:
+    assert kind_of(errors.TimedOut("x"), content=True) is Kind.BROKEN
+    assert kind_of(errors.BadAnswer("x"), content=True) is Kind.BROKEN
+    assert kind_of(errors.Oversized("x"), content=True) is Kind.OURS
+    assert kind_of(Failure(kind=FailureKind.OVERLOADED, status=529, message="x"), content=True) is Kind.BROKEN
+
+
+def test_pitfall_326_a_target_that_got_less_time_than_it_is_due_did_not_fail() -> None:
+    assert kind_of(errors.Overdue("x"), cut=True) is Kind.OURS
+    assert kind_of(errors.TimedOut("x"), cut=True) is Kind.SILENT
+
+
+# What a provider answers: its status and its error.
+M, C = "anthropic-messages", "openai-chat"
+ANSWERS: dict[str, tuple[str, int, object, Kind]] = {
+    "a rate limit": (M, 429, {"type": "rate_limit_error", "message": "x"}, Kind.RATE_LIMITED),
+    "a rate limit of tokens": (C, 429, {"type": "tokens", "code": "rate_limit_exceeded"}, Kind.RATE_LIMITED),
+    "a bare 429": (C, 429, {}, Kind.RATE_LIMITED),
+    "overload": (M, 529, {"type": "overloaded_error", "message": "x"}, Kind.OVERLOADED),
+    "overload as a 503": (M, 503, {"type": "api_error"}, Kind.OVERLOADED),
+    "overload of Chat": (C, 503, {"type": "server_error"}, Kind.OVERLOADED),
+    "overload as a rate limit": (C, 429, {"type": "engine_overloaded_error"}, Kind.OVERLOADED),
+    "no quota": (C, 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, Kind.NO_MONEY),
+    "a plan that is used up": (C, 429, {"type": "usage_limit_reached"}, Kind.NO_MONEY),
+    "a bare 402": (C, 402, {}, Kind.NO_MONEY),
+    "no credit, in words": (
+        M,
+        400,
+        {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."},
+        Kind.NO_MONEY,
+    ),
+    "a bad key": (C, 401, {"code": "invalid_api_key"}, Kind.BAD_KEY),
+    "a bad key with a 400": (C, 400, {"code": "API_KEY_INVALID"}, Kind.BAD_KEY),
+    "a bad key, in words": (C, 400, {"code": 400, "message": "API key not valid. Please pass one."}, Kind.BAD_KEY),
+    "a bare 403": (C, 403, {}, Kind.BAD_KEY),
+    "a model that the key may not use": (C, 403, {"code": "model_not_found"}, Kind.UNKNOWN_MODEL),
+    "too long": (C, 400, {"code": "context_length_exceeded"}, Kind.TOO_LONG),
+    "too long, in words": (
+        M,
+        400,
+        {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum"},
+        Kind.TOO_LONG,
+    ),
+    "a filter": (C, 400, {"code": "content_filter"}, Kind.REFUSED),
+    "a policy": (C, 400, {"code": "content_policy_violation"}, Kind.REFUSED),
+    "a wrong request": (C, 400, {"type": "invalid_request_error", "param": "tools"}, Kind.WRONG_REQUEST),
+    "a large request": (C, 413, {}, Kind.WRONG_REQUEST),
+    "a wrong method": (C, 405, {}, Kind.WRONG_REQUEST),
+    "a conflict": (C, 409, {}, Kind.WRONG_REQUEST),
+    "a wrong value": (C, 422, {}, Kind.WRONG_REQUEST),
+    "an odd status": (C, 418, {}, Kind.WRONG_REQUEST),
+    "an unknown model": (C, 404, {"code": "model_not_found", "param": "model"}, Kind.UNKNOWN_MODEL),
+    "an unknown model of Messages": (M, 404, {"type": "not_found_error", "message": "model: x"}, Kind.UNKNOWN_MODEL),
+    "a model that is no good here": (C, 400, {"type": "invalid_request_error", "param": "model"}, Kind.UNKNOWN_MODEL),
+    "an unknown response": (C, 404, {"code": "response_not_found", "param": "id"}, Kind.WRONG_REQUEST),
+    "a broken server": (C, 500, {}, Kind.NO_ANSWER),
+    "a broken way": (C, 502, {"message": "x"}, Kind.NO_ANSWER),
+    "a slow server": (C, 504, {}, Kind.NO_ANSWER),
+    "a slow request": (C, 408, {}, Kind.NO_ANSWER),
+    "a status of a proxy": (C, 520, {}, Kind.NO_ANSWER),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_pitfall_312_313_314_319_what_a_provider_answers_has_one_kind(case: str) -> None:
+    protocol, status, error, kind = ANSWERS[case]
+    assert kind_of(codec_of(protocol).decode_failure(status, json.dumps({"error": error}).encode())) is kind
+
+
+@pytest.mark.parametrize(
+    "words", ["INSUFFICIENT QUOTA for concurrency", "quota exceeded: requests per minute", "check your billing"]
+)
+@pytest.mark.parametrize("codec", PROTOCOLS, ids=lambda codec: codec.name)
+def test_pitfall_314_words_alone_make_no_rate_limit_final(codec: Codec, words: str) -> None:
+    failure = codec.decode_failure(429, json.dumps({"error": {"message": words}}).encode())
+    assert kind_of(failure) is Kind.RATE_LIMITED
+
+
+@given(st.sampled_from(FailureKind), st.integers(400, 599), st.text(max_size=40), st.booleans())
+def test_pitfall_338_340_no_words_of_a_client_make_its_error_the_targets(
+    kind: FailureKind, status: int, words: str, stream: bool
+) -> None:
+    # A provider repeats what it was asked in its message, and nowhere else.
+    bare = kind_of(Failure(kind=kind, status=status, message=""), stream=stream)
+    told = kind_of(Failure(kind=kind, status=status, message=words), stream=stream)
+    assert (told in COUNTING) == (bare in COUNTING)
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 415, 422])
+@pytest.mark.parametrize("codec", PROTOCOLS, ids=lambda codec: codec.name)
+def test_pitfall_338_a_4xx_is_never_the_targets_failure(codec: Codec, status: int) -> None:
+    assert kind_of(codec.decode_failure(status, b"")) not in COUNTING
+
+
+IN_STREAMS: dict[str, tuple[Failure, Kind]] = {
+    "overload": (Failure(kind=FailureKind.OVERLOADED, status=529, message="x"), Kind.OVERLOADED),
+    "a limit": (Failure(kind=FailureKind.RATE_LIMITED, status=429, message="x"), Kind.RATE_LIMITED),
+    "a broken server": (Failure(kind=FailureKind.INTERNAL, status=500, message="x"), Kind.NO_ANSWER),
+    "an end too early": (Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="x"), Kind.BROKEN),
+    "a broken way": (Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="x", code="upstream"), Kind.NO_ANSWER),
+}
+
+
+@pytest.mark.parametrize("case", IN_STREAMS)
+def test_pitfall_301_329_an_error_event_counts_as_the_status_that_it_names(case: str) -> None:
+    failure, kind = IN_STREAMS[case]
+    assert kind_of(failure, stream=True) is kind
+
+
+def test_a_cause_is_named_by_codes_and_types_that_say_something() -> None:
+    bare = Failure(kind=FailureKind.QUOTA, status=402, message="pay", native="invalid_request_error")
+    assert not names_its_cause(bare)
+    assert names_its_cause(Failure(kind=FailureKind.QUOTA, status=402, message="", native="billing_error"))
+    assert names_its_cause(Failure(kind=FailureKind.QUOTA, status=402, message="", code="no_credits"))

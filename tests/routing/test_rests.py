@@ -1,0 +1,108 @@
+"""What headers say of trying again, and how long keys rest."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.routing.outcomes import Kind
+from dragoman.routing.rests import LONGEST, NO_HINT, SHORTEST, USUAL, Hint, Rest, hint_of, rest_of
+
+NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
+
+HINTS: dict[str, tuple[list[tuple[bytes, bytes]], Hint]] = {
+    "nothing": ([(b"content-type", b"application/json")], Hint()),
+    "seconds": ([(b"retry-after", b"20")], Hint(wait=20.0)),
+    "part of a second": ([(b"retry-after", b"0.5")], Hint(wait=0.5)),
+    "milliseconds, which are more exact": ([(b"retry-after", b"2"), (b"retry-after-ms", b"1500")], Hint(wait=1.5)),
+    "a date": ([(b"retry-after", b"Sun, 09 Sep 2001 01:47:10 GMT")], Hint(wait=30.0)),
+    "a date that is over": ([(b"retry-after", b"Sun, 09 Sep 2001 01:46:10 GMT")], Hint(wait=0.0)),
+    "no": ([(b"x-should-retry", b"false")], Hint(should_retry=False)),
+    "yes": ([(b"x-should-retry", b" True ")], Hint(should_retry=True)),
+    "perhaps": ([(b"x-should-retry", b"perhaps")], Hint()),
+    "an account's window": ([(b"anthropic-ratelimit-unified-status", b"rejected")], Hint(account=True)),
+    "no number": ([(b"retry-after", b"soon")], Hint()),
+    "less than nothing": ([(b"retry-after", b"-5")], Hint()),
+    "no number that ends": ([(b"retry-after", b"inf"), (b"retry-after-ms", b"nan")], Hint()),
+    "a month that is none": ([(b"retry-after", b"Sun, 09 Xxx 2001 01:46:10 GMT")], Hint()),
+}
+
+
+@pytest.mark.parametrize("case", HINTS)
+def test_hints_are_read_from_headers(case: str) -> None:
+    headers, hint = HINTS[case]
+    assert hint_of(headers, NOW) == hint
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"retry-after", b"retry-after-ms"]))
+def test_no_header_is_waited_for_without_end(value: bytes, name: bytes) -> None:
+    wait = hint_of([(name, value)], NOW).wait
+    assert wait is None or 0 <= wait < float("inf")
+
+
+def failure(kind: FailureKind, status: int, *, code: str | None = None, native: str = "") -> Failure:
+    return Failure(kind=kind, status=status, message="x", code=code, native=native)
+
+
+LIMIT = failure(FailureKind.RATE_LIMITED, 429)
+RESTS: dict[str, tuple[Kind, Failure | None, Hint, Rest | None]] = {
+    "a limit": (Kind.RATE_LIMITED, LIMIT, NO_HINT, Rest(seconds=USUAL)),
+    "a limit that says how long": (Kind.RATE_LIMITED, LIMIT, Hint(wait=7.0), Rest(seconds=7.0)),
+    "a limit of no time": (Kind.RATE_LIMITED, LIMIT, Hint(wait=0.0), Rest(seconds=SHORTEST)),
+    "a limit for days": (Kind.RATE_LIMITED, LIMIT, Hint(wait=600_000.0), Rest(seconds=LONGEST)),
+    "a limit of the account": (
+        Kind.RATE_LIMITED,
+        failure(FailureKind.RATE_LIMITED, 429, code="account_rate_limit_exceeded"),
+        NO_HINT,
+        Rest(seconds=USUAL, every_model=True),
+    ),
+    "a window of the account": (
+        Kind.RATE_LIMITED,
+        LIMIT,
+        Hint(wait=60.0, account=True),
+        Rest(seconds=60.0, every_model=True),
+    ),
+    "no money": (
+        Kind.NO_MONEY,
+        failure(FailureKind.QUOTA, 429, code="insufficient_quota"),
+        NO_HINT,
+        Rest(seconds=LONGEST, every_model=True),
+    ),
+    "no money for days": (
+        Kind.NO_MONEY,
+        failure(FailureKind.RATE_LIMITED, 429, native="usage_limit_reached"),
+        Hint(wait=500_000.0),
+        Rest(seconds=LONGEST, every_model=True),
+    ),
+    "no money, says the status alone": (Kind.NO_MONEY, failure(FailureKind.QUOTA, 402), NO_HINT, None),
+    "a bad key": (
+        Kind.BAD_KEY,
+        failure(FailureKind.UNAUTHENTICATED, 401),
+        NO_HINT,
+        Rest(seconds=LONGEST, every_model=True),
+    ),
+    "a key that may not use the model": (
+        Kind.BAD_KEY,
+        failure(FailureKind.FORBIDDEN, 403, native="permission_error"),
+        NO_HINT,
+        Rest(seconds=LONGEST),
+    ),
+    "a page that forbids": (Kind.BAD_KEY, failure(FailureKind.FORBIDDEN, 403), NO_HINT, None),
+    "no credentials at all": (Kind.BAD_KEY, None, NO_HINT, None),
+    "overload": (Kind.OVERLOADED, failure(FailureKind.OVERLOADED, 529), Hint(wait=5.0), None),
+}
+
+
+@pytest.mark.parametrize("case", RESTS)
+def test_pitfall_313_316_345_346_which_key_rests_and_how_long(case: str) -> None:
+    kind, failed, hint, rest = RESTS[case]
+    assert rest_of(kind, failed, hint) == rest
+
+
+@given(st.sampled_from(Kind), st.floats(min_value=0, allow_infinity=False), st.integers(400, 599))
+def test_pitfall_345_no_rest_is_longer_than_a_quarter_of_an_hour(kind: Kind, wait: float, status: int) -> None:
+    rest = rest_of(kind, failure(FailureKind.OTHER, status, code="x"), Hint(wait=wait))
+    assert (rest is None) == (kind not in (Kind.RATE_LIMITED, Kind.NO_MONEY, Kind.BAD_KEY))
+    assert rest is None or SHORTEST <= rest.seconds <= LONGEST
