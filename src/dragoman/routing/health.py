@@ -1,0 +1,352 @@
+"""Health: how each target stands, as a fold over what became of the attempts on it (decision 25).
+
+standing   after                               then
+GOOD       a failure                           SUSPECT for a while: behind the good ones
+SUSPECT    five requests failed in a row, or   RESTING, longer each time
+           half of at least ten
+RESTING    its end                             PROBED: one request has the permit, which expires
+PROBED     an answer, of whatever kind         RAMPING for a while, then GOOD
+           a failure                           RESTING, longer
+RAMPING    two requests failed in a row        RESTING, longer
+
+Only failures of the target itself count, each request once, and any well-formed answer is one of a target that lives.
+An attempt that began before a rest says nothing about what came after it. What is found out here is told to the other
+workers as notices; of two notices the one of the later epoch holds, then that of the higher rank, then that of the
+later end. So they may come in any order and as often as they like. A step down, to a lower rank, begins a new epoch.
+
+How keys stand is another matter: they only rest (`providers/key_rests.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from dragoman.routing.outcomes import COUNTING, LIVING, Kind
+from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+
+# Seconds.
+SUSPICION = 10.0
+FIRST_REST = 5.0
+LONGEST_REST = 300.0
+# Half of the time in which failures are compared with answers.
+HALF_WINDOW = 15.0
+# How long a target must have been good for its rests to begin short again; before that they begin half as high.
+FORGIVEN = 60.0
+# How many requests in a row, how many while it is ramping, and of how many the half.
+IN_A_ROW = 5
+IN_A_RAMP = 2
+SAMPLES = 10
+# Names may come from clients, where a line says `provider/*`.
+MOST = 4096
+
+_ANSWERED = Kind.ANSWERED
+_GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING
+_RANKS = {_GOOD: 0, _SUSPECT: 1, _RESTING: 2, _PROBED: 3, _RAMPING: 4, Level.KEYLESS: 0}
+
+
+class Notice(Struct, frozen=True, array_like=True):
+    """What one worker tells the others about a target."""
+
+    target: str
+    level: Level
+    until: float
+    epoch: float = 0.0
+    rests: int = 0
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """Why a target stands as it does, for whoever asks."""
+
+    target: str
+    standing: Standing
+    # What failed last, and when.
+    last: Kind | None
+    failed: float
+    in_a_row: int
+    rests: int
+
+
+class _Entry:
+    """What is remembered of one target."""
+
+    __slots__ = (
+        "bad",
+        "bad_before",
+        "calm",
+        "epoch",
+        "failed",
+        "good",
+        "good_before",
+        "in_a_row",
+        "last",
+        "level",
+        "rests",
+        "shown",
+        "since",
+        "turn",
+        "until",
+        "wakes",
+    )
+
+    def __init__(self, now: float) -> None:
+        self.level = _GOOD
+        self.until = 0.0
+        self.shown = GOOD
+        self.epoch = 0.0
+        self.rests = 0
+        # Attempts that began before this say nothing any more.
+        self.since = -math.inf
+        # When its rest ends, whoever has the permit; and since when it is as good as any.
+        self.wakes = 0.0
+        self.calm = 0.0
+        self.last: Kind | None = None
+        self.failed = 0.0
+        self.in_a_row = 0
+        self.forget(now)
+
+    def forget(self, now: float) -> None:
+        self.good = self.bad = self.good_before = self.bad_before = 0
+        self.turn = now + HALF_WINDOW
+
+    def roll(self, now: float) -> None:
+        """Go on to the next half of the window."""
+        if now >= self.turn + HALF_WINDOW:
+            self.forget(now)
+        else:
+            self.good_before, self.bad_before, self.good, self.bad = self.good, self.bad, 0, 0
+            self.turn += HALF_WINDOW
+
+    def key(self) -> tuple[float, int, float, int]:
+        return (self.epoch, _RANKS[self.level], self.until, self.rests)
+
+
+class Health:
+    """How targets stand. Time is handed in, in seconds of a clock that only grows and that all workers share."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._most = most
+        self._dirty: set[str] = set()
+
+    # Outcomes.
+
+    def note(self, target: str, kind: Kind, now: float, began: float, charged: set[str] | None = None) -> None:
+        """Fold in what became of an attempt that began at a time.
+
+        `charged` belongs to one exchange, and holds the targets that it was a failure for: to each once.
+        """
+        entry = self._entries.get(target)
+        if kind is _ANSWERED:
+            if entry is None:
+                entry = self._made(target, now)
+            elif entry.level is not _GOOD:
+                self._answered(target, entry, now, began)
+            if now >= entry.turn:
+                entry.roll(now)
+            entry.good += 1
+            entry.in_a_row = 0
+        elif kind in COUNTING:
+            if charged is not None:
+                if target in charged:
+                    return
+                charged.add(target)
+            self._failed(target, entry or self._made(target, now), kind, now, began)
+        elif entry is not None and kind in LIVING:
+            if entry.level is not _GOOD:
+                self._answered(target, entry, now, began)
+            entry.in_a_row = 0
+
+    def _answered(self, target: str, entry: _Entry, now: float, began: float) -> None:
+        if entry.level in (_RESTING, _PROBED) and began >= entry.since:
+            entry.in_a_row = 0
+            entry.since = now
+            entry.wakes, entry.calm = 0.0, now + RAMP
+            entry.forget(now)
+            self._enter(target, entry, _RAMPING, now + RAMP, now)
+
+    def _failed(self, target: str, entry: _Entry, kind: Kind, now: float, began: float) -> None:
+        entry.last, entry.failed = kind, now
+        _settle(entry, now)
+        level = entry.level
+        if began < entry.since:
+            # It was under way before the target rested, or answered again.
+            return
+        if now >= entry.turn:
+            entry.roll(now)
+        entry.bad += 1
+        entry.in_a_row += 1
+        bad = entry.bad + entry.bad_before
+        total = bad + entry.good + entry.good_before
+        if (
+            level in (_RESTING, _PROBED)
+            or entry.in_a_row >= (IN_A_RAMP if level is _RAMPING else IN_A_ROW)
+            or (level is not _RAMPING and total >= SAMPLES and bad * 2 >= total)
+        ):
+            self._rest(target, entry, now)
+        elif level is not _RAMPING:
+            self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
+
+    def _rest(self, target: str, entry: _Entry, now: float) -> None:
+        if entry.level in (_GOOD, _SUSPECT):
+            # It was as good as any since its last rest: for long, or who knows.
+            entry.rests = 0 if now - entry.calm > FORGIVEN else entry.rests // 2
+        until = now + _rest_time(entry.rests)
+        if entry.level in (_RESTING, _PROBED):
+            until = max(until, entry.wakes)
+        entry.rests = min(entry.rests + 1, 16)
+        entry.since, entry.wakes, entry.in_a_row = now, until, 0
+        entry.forget(now)
+        self._enter(target, entry, _RESTING, until, now)
+
+    # Questions.
+
+    def standing(self, target: str, now: float) -> Standing:
+        """How a target stands; one that rests and whose end is over may be asked by whoever gets the permit."""
+        entry = self._entries.get(target)
+        if entry is None or entry.level is _GOOD:
+            return GOOD
+        if now >= entry.until:
+            _settle(entry, now)
+        return entry.shown
+
+    def take_permit(self, target: str, now: float, seconds: float) -> bool:
+        """Whether a target may be asked; of one that rests one request at a time, for so long at most.
+
+        A rest need not be over: if all rest, whoever wakes first may be asked before its time.
+        """
+        entry = self._entries.get(target)
+        if entry is None or entry.level is _GOOD:
+            return True
+        _settle(entry, now)
+        if entry.level is _PROBED:
+            return False
+        if entry.level is _RESTING:
+            entry.since = min(entry.since, now)
+            self._enter(target, entry, _PROBED, now + seconds, now)
+        return True
+
+    def give_back(self, target: str, now: float) -> None:
+        """Give a permit back that found nothing out: the client left, or nothing was sent."""
+        entry = self._entries.get(target)
+        if entry is not None and entry.level is _PROBED:
+            self._enter(target, entry, _RESTING, entry.wakes, now)
+
+    def clear(self, target: str, now: float) -> None:
+        """Take a target for good, whatever it did; the other workers are told."""
+        entry = self._entries.get(target)
+        if entry is not None:
+            entry.rests = entry.in_a_row = 0
+            # What is still under way is not held against it either.
+            entry.since, entry.wakes = now, 0.0
+            entry.forget(now)
+            entry.epoch = _later(entry.epoch, now)
+            self._enter(target, entry, _GOOD, now, now)
+
+    def reports(self, now: float) -> list[Report]:
+        """All targets that were heard of."""
+        return [
+            Report(
+                target=target,
+                standing=self.standing(target, now),
+                last=entry.last,
+                failed=entry.failed,
+                in_a_row=entry.in_a_row,
+                rests=entry.rests,
+            )
+            for target, entry in self._entries.items()
+        ]
+
+    # Other workers.
+
+    def news(self) -> list[Notice]:
+        """What the other workers were not told yet."""
+        if not self._dirty:
+            return []
+        told = [_notice(target, self._entries[target]) for target in self._dirty if target in self._entries]
+        self._dirty.clear()
+        return told
+
+    def snapshot(self) -> list[Notice]:
+        """All that would be told to a worker that knows nothing, or kept for a later start."""
+        return [_notice(target, entry) for target, entry in self._entries.items() if entry.level is not _GOOD]
+
+    def merge(self, notices: Iterable[Notice]) -> None:
+        """Take over what other workers found out; they may come in any order, and more than once."""
+        for notice in notices:
+            entry = self._entries.get(notice.target)
+            if entry is None:
+                entry = self._made(notice.target, -math.inf)
+            if (notice.epoch, _RANKS[notice.level], notice.until, notice.rests) > entry.key():
+                _adopt(entry, notice)
+
+    def _enter(self, target: str, entry: _Entry, level: Level, until: float, now: float) -> None:
+        if _RANKS[level] < _RANKS[entry.level]:
+            entry.epoch = _later(entry.epoch, now)
+        _show(entry, level, until)
+        self._dirty.add(target)
+
+    def _made(self, target: str, now: float) -> _Entry:
+        if len(self._entries) >= self._most:
+            self._make_room()
+        entry = self._entries[target] = _Entry(now)
+        return entry
+
+    def _make_room(self) -> None:
+        """Forget an eighth: those that are good, the oldest first, then those whose end is the nearest."""
+        entries = self._entries
+        ranked = sorted(entries, key=lambda target: 0.0 if entries[target].level is _GOOD else entries[target].until)
+        for target in ranked[: max(self._most // 8, 1)]:
+            del entries[target]
+            self._dirty.discard(target)
+
+
+def _settle(entry: _Entry, now: float) -> None:
+    """Let what is over be over."""
+    if now < entry.until:
+        return
+    level = entry.level
+    if level is _RAMPING:
+        # Every worker comes to the same epoch by itself.
+        entry.epoch = max(entry.epoch, entry.until)
+        _show(entry, _GOOD, 0.0)
+    elif level is _SUSPECT:
+        _show(entry, _GOOD, 0.0)
+    elif level is _PROBED:
+        # Nobody told what became of the probe: the permit is free again.
+        entry.epoch = max(entry.epoch, entry.until)
+        _show(entry, _RESTING, entry.wakes)
+
+
+def _show(entry: _Entry, level: Level, until: float) -> None:
+    entry.level, entry.until = level, until
+    entry.shown = GOOD if level is _GOOD else Standing(level, until)
+
+
+def _adopt(entry: _Entry, notice: Notice) -> None:
+    _show(entry, notice.level, notice.until)
+    entry.epoch, entry.rests = notice.epoch, notice.rests
+    if notice.level is _SUSPECT:
+        return
+    entry.in_a_row = 0
+    entry.forget(-math.inf)
+    if notice.level is _RAMPING:
+        entry.since, entry.calm, entry.wakes = notice.until - RAMP, notice.until, 0.0
+    else:
+        # Of what is under way here nobody knows whether it began before.
+        entry.since = notice.until
+        entry.wakes = max(entry.wakes, notice.until) if notice.level is _RESTING else entry.wakes
+
+
+def _notice(target: str, entry: _Entry) -> Notice:
+    return Notice(target, entry.level, entry.until, entry.epoch, entry.rests)
+
+
+def _rest_time(rests: int) -> float:
+    return min(FIRST_REST * 2.0**rests, LONGEST_REST)
+
+
+def _later(epoch: float, now: float) -> float:
+    return now if now > epoch else math.nextafter(epoch, math.inf)

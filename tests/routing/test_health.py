@@ -1,0 +1,399 @@
+"""How targets stand after what became of the attempts on them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import json
+
+from dragoman.routing.health import (
+    FIRST_REST,
+    IN_A_ROW,
+    LONGEST_REST,
+    SUSPICION,
+    Health,
+    Notice,
+)
+from dragoman.routing.outcomes import COUNTING, LIVING, Kind
+from dragoman.routing.standing import GOOD, RAMP, Level
+
+A, B = "one/model", "two/model"
+FAILURE = Kind.OVERLOADED
+counting = st.sampled_from([kind for kind in Kind if kind in COUNTING])
+harmless = st.sampled_from([kind for kind in Kind if kind not in COUNTING])
+kinds = st.sampled_from(Kind)
+steps = st.lists(st.tuples(kinds, st.floats(0, 20)), max_size=60)
+
+
+def fail(health: Health, now: float, times: int = 1, target: str = A) -> None:
+    for _ in range(times):
+        health.note(target, FAILURE, now, now)
+
+
+def resting(now: float = 0.0) -> Health:
+    health = Health()
+    fail(health, now, IN_A_ROW)
+    return health
+
+
+def level(health: Health, now: float, target: str = A) -> Level:
+    return health.standing(target, now).level
+
+
+def test_whoever_was_never_heard_of_is_good() -> None:
+    assert Health().standing(A, 5.0) is GOOD
+
+
+def test_pitfall_339_one_failure_makes_a_suspect_for_a_while() -> None:
+    health = Health()
+    fail(health, 1.0)
+    assert health.standing(A, 1.0).level is Level.SUSPECT
+    assert health.standing(A, 1.0).until == 1.0 + SUSPICION
+    assert level(health, 1.0 + SUSPICION) is Level.GOOD
+    assert level(health, 1.0, B) is Level.GOOD
+
+
+def test_pitfall_339_five_in_a_row_rest_and_an_answer_between_does_not() -> None:
+    health = Health()
+    fail(health, 1.0, IN_A_ROW - 1)
+    health.note(A, Kind.ANSWERED, 1.0, 1.0)
+    fail(health, 1.0, IN_A_ROW - 1)
+    assert level(health, 1.0) is Level.SUSPECT
+    fail(health, 1.0)
+    assert health.standing(A, 1.0).level is Level.RESTING
+    assert health.standing(A, 1.0).until == 1.0 + FIRST_REST
+
+
+def test_half_of_ten_within_the_window_rest() -> None:
+    health = Health()
+    for turn in range(5):
+        assert level(health, turn) is not Level.RESTING
+        health.note(A, Kind.ANSWERED, turn, turn)
+        fail(health, turn)
+    assert level(health, 4.0) is Level.RESTING
+
+
+def test_one_in_three_does_not_rest() -> None:
+    health = Health()
+    for turn in range(300):
+        health.note(A, FAILURE if turn % 3 == 0 else Kind.ANSWERED, turn / 10, turn / 10)
+        assert level(health, turn / 10) in (Level.GOOD, Level.SUSPECT)
+
+
+def test_failures_of_long_ago_are_not_compared_with_answers_of_today() -> None:
+    health = Health()
+    for turn in range(20):
+        health.note(A, FAILURE if turn % 5 > 2 else Kind.ANSWERED, turn, turn)
+    before = level(health, 20.0)
+    fail(health, 300.0)
+    assert (before, level(health, 300.0)) == (Level.SUSPECT, Level.SUSPECT)
+
+
+@given(harmless)
+def test_pitfall_338_340_a_thousand_bad_requests_change_nothing(kind: Kind) -> None:
+    health = Health()
+    for turn in range(1000):
+        health.note(A, kind, turn / 100, turn / 100)
+        assert health.standing(A, turn / 100) is GOOD
+    assert health.news() == []
+
+
+@given(st.lists(counting, min_size=2, max_size=30))
+def test_pitfall_315_one_request_adds_at_most_one_failure(failed: list[Kind]) -> None:
+    health = Health()
+    charged: set[str] = set()
+    for kind in failed:
+        health.note(A, kind, 1.0, 1.0, charged)
+    (report,) = health.reports(1.0)
+    assert report.in_a_row == 1
+    assert report.standing.level is Level.SUSPECT
+    health.note(B, failed[0], 1.0, 1.0, charged)
+    assert charged == {A, B}
+
+
+def test_pitfall_322_what_rests_is_known_before_the_next_request() -> None:
+    health = resting()
+    assert level(health, 0.0) is Level.RESTING
+    assert level(health, 0.0, B) is Level.GOOD
+
+
+# Rests, probes and ramps.
+
+
+def test_pitfall_352_after_a_rest_one_request_probes_and_then_some_go() -> None:
+    health = resting()
+    end = FIRST_REST
+    standing = health.standing(A, end)
+    assert (standing.level, standing.until) == (Level.RESTING, end)
+    assert health.take_permit(A, end, 60.0)
+    assert [health.take_permit(A, end, 60.0) for _ in range(3)] == [False] * 3
+    assert health.standing(A, end).level is Level.PROBED
+    health.note(A, Kind.ANSWERED, end + 1, end)
+    standing = health.standing(A, end + 1)
+    assert (standing.level, standing.until) == (Level.RAMPING, end + 1 + RAMP)
+    assert standing.share(end + 1) == 0.25
+    assert health.take_permit(A, end + 1, 60.0)
+    assert health.standing(A, end + 1 + RAMP) is GOOD
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind in LIVING])
+def test_any_answer_to_a_probe_is_one_of_a_target_that_lives(kind: Kind) -> None:
+    health = resting()
+    assert health.take_permit(A, FIRST_REST, 60.0)
+    health.note(A, kind, FIRST_REST + 1, FIRST_REST)
+    assert level(health, FIRST_REST + 1) is Level.RAMPING
+
+
+def test_a_probe_that_fails_rests_longer() -> None:
+    health, now, lengths = resting(), 0.0, []
+    for _ in range(9):
+        lengths.append(health.standing(A, now).until - now)
+        now = health.standing(A, now).until
+        assert health.take_permit(A, now, 60.0)
+        fail(health, now)
+    assert lengths == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
+
+
+def test_a_probe_that_is_never_answered_gives_its_permit_back() -> None:
+    health = resting()
+    assert health.take_permit(A, FIRST_REST, 60.0)
+    assert not health.take_permit(A, FIRST_REST + 59.9, 60.0)
+    standing = health.standing(A, FIRST_REST + 60.0)
+    assert standing.level is Level.RESTING
+    assert standing.until <= FIRST_REST + 60.0
+    assert health.take_permit(A, FIRST_REST + 60.0, 60.0)
+
+
+def test_a_probe_whose_client_left_gives_its_permit_back() -> None:
+    health = resting()
+    assert health.take_permit(A, FIRST_REST, 60.0)
+    health.note(A, Kind.LEFT, FIRST_REST + 1, FIRST_REST)
+    assert level(health, FIRST_REST + 1) is Level.PROBED
+    health.give_back(A, FIRST_REST + 1)
+    assert health.take_permit(A, FIRST_REST + 1, 60.0)
+
+
+def test_who_rests_may_be_asked_before_its_time_by_one_at_a_time() -> None:
+    health = resting()
+    assert health.take_permit(A, 1.0, 60.0)
+    assert not health.take_permit(A, 1.0, 60.0)
+    health.give_back(A, 2.0)
+    assert health.standing(A, 2.0).until == FIRST_REST
+    assert health.take_permit(A, 2.0, 60.0)
+    health.note(A, Kind.ANSWERED, 3.0, 2.0)
+    assert level(health, 3.0) is Level.RAMPING
+
+
+def test_two_failures_in_a_ramp_rest_longer_and_one_does_not() -> None:
+    health = resting()
+    health.note(A, Kind.ANSWERED, 6.0, 5.5)
+    health.note(A, FAILURE, 7.0, 6.5)
+    assert level(health, 7.0) is Level.RAMPING
+    health.note(A, FAILURE, 7.0, 6.5)
+    standing = health.standing(A, 7.0)
+    assert (standing.level, standing.until) == (Level.RESTING, 7.0 + 2 * FIRST_REST)
+
+
+def test_what_began_before_a_rest_says_nothing_after_it() -> None:
+    health = resting(10.0)
+    for kind in (FAILURE, Kind.ANSWERED, Kind.WRONG_REQUEST):
+        health.note(A, kind, 20.0, 9.0)
+        standing = health.standing(A, 20.0)
+        assert (standing.level, standing.until) == (Level.RESTING, 10.0 + FIRST_REST)
+
+
+def test_pitfall_344_a_hundred_calls_that_fail_together_are_one_rest() -> None:
+    health = Health()
+    for _ in range(100):
+        health.note(A, FAILURE, 10.0, 1.0)
+    assert health.standing(A, 10.0).until == 10.0 + FIRST_REST
+
+
+@given(steps)
+def test_pitfall_344_a_failure_never_shortens_a_rest(outcomes: list[tuple[Kind, float]]) -> None:
+    health, now = Health(), 0.0
+    for kind, passed in outcomes:
+        now += passed
+        before = health.standing(A, now)
+        health.note(A, kind, now, now)
+        after = health.standing(A, now)
+        if kind in COUNTING and before.level is Level.RESTING:
+            assert after.level is Level.RESTING
+            assert after.until >= before.until
+        assert after.until <= now + max(LONGEST_REST, RAMP, SUSPICION)
+
+
+@given(steps)
+def test_pitfall_339_whatever_happened_a_target_is_good_again_by_itself(outcomes: list[tuple[Kind, float]]) -> None:
+    health, now = Health(), 0.0
+    for kind, passed in outcomes:
+        now += passed
+        health.take_permit(A, now, 30.0)
+        health.note(A, kind, now, now)
+    # The longest rest or permit is over, one request answers, and a ramp later all is well.
+    now += LONGEST_REST + 30.0
+    assert health.take_permit(A, now, 30.0)
+    health.note(A, Kind.ANSWERED, now, now)
+    assert health.standing(A, now + RAMP) is GOOD
+
+
+def test_flapping_locks_nobody_out_for_ever() -> None:
+    health, asked, answered = Health(), 0, 0
+    for second in range(3600):
+        now = float(second)
+        standing = health.standing(A, now)
+        if standing.level is Level.RESTING and standing.until > now:
+            continue
+        assert health.take_permit(A, now, 10.0)
+        asked += 1
+        # Half a minute well, half a minute ill.
+        well = second % 60 < 30
+        answered += well
+        health.note(A, Kind.ANSWERED if well else FAILURE, now, now)
+    assert answered > 1200
+    assert asked - answered < 450
+
+
+def test_a_target_that_was_good_for_long_rests_shortly_again() -> None:
+    health, now = resting(), FIRST_REST
+    for _ in range(4):
+        fail(health, now)
+        now = health.standing(A, now).until
+    health.note(A, Kind.ANSWERED, now, now)
+    fail(health, now + 3600.0, IN_A_ROW)
+    assert health.standing(A, now + 3600.0).until == now + 3600.0 + FIRST_REST
+
+
+def test_pitfall_345_a_rest_can_be_cleared() -> None:
+    health = resting()
+    health.clear(A, 1.0)
+    assert health.standing(A, 1.0) is GOOD
+    # What was under way is not held against it.
+    health.note(A, FAILURE, 2.0, 0.5)
+    assert health.standing(A, 2.0) is GOOD
+    health.clear("never/seen", 1.0)
+
+
+def test_pitfall_353_a_report_says_why() -> None:
+    health = Health()
+    fail(health, 4.0)
+    (report,) = health.reports(5.0)
+    assert (report.target, report.last, report.failed, report.in_a_row) == (A, FAILURE, 4.0, 1)
+
+
+def test_pitfall_358_the_number_of_targets_is_bounded_and_those_that_rest_are_kept() -> None:
+    health = Health(most=64)
+    fail(health, 0.0, IN_A_ROW, target="ill/model")
+    for number in range(1000):
+        health.note(f"made/up{number}", Kind.ANSWERED, 1.0, 1.0)
+    assert len(health.reports(1.0)) <= 64
+    assert level(health, 1.0, "ill/model") is Level.RESTING
+
+
+# Other workers.
+
+
+def shared(*healths: Health) -> None:
+    """Tell everybody everything."""
+    for health in healths:
+        told = json.decode(json.encode(health.news()), type=list[Notice])
+        for other in healths:
+            if other is not health:
+                other.merge(told)
+
+
+def test_pitfall_343_350_a_rest_is_known_to_others_once_it_is_told() -> None:
+    here, there = resting(), Health()
+    shared(here, there)
+    assert there.standing(A, 1.0) == here.standing(A, 1.0)
+    assert there.news() == []
+    # One of them has the permit, and what it finds out holds for both.
+    assert here.take_permit(A, 6.0, 60.0)
+    shared(here, there)
+    assert not there.take_permit(A, 6.5, 60.0)
+    here.note(A, Kind.ANSWERED, 7.0, 6.0)
+    shared(here, there)
+    assert level(there, 7.0) is Level.RAMPING
+    assert level(there, 7.0 + RAMP) is Level.GOOD
+    there.note(A, FAILURE, 20.0, 19.0)
+    shared(here, there)
+    assert level(here, 20.0) is Level.SUSPECT
+
+
+def test_a_probe_that_fails_here_rests_everywhere() -> None:
+    here, there = resting(), Health()
+    shared(here, there)
+    assert there.take_permit(A, 6.0, 300.0)
+    shared(here, there)
+    there.note(A, FAILURE, 7.0, 6.0)
+    shared(here, there)
+    assert here.standing(A, 7.0) == there.standing(A, 7.0)
+    assert here.standing(A, 7.0).until == 7.0 + 2 * FIRST_REST
+
+
+def test_what_is_cleared_here_is_cleared_everywhere() -> None:
+    here, there = resting(), Health()
+    shared(here, there)
+    there.clear(A, 1.0)
+    shared(here, there)
+    assert here.standing(A, 1.0) is GOOD
+    # A rest that was told before does not come back.
+    here.merge([Notice(A, Level.RESTING, FIRST_REST)])
+    assert here.standing(A, 1.0) is GOOD
+
+
+def test_pitfall_350_a_rest_survives_in_a_snapshot() -> None:
+    there = Health()
+    there.merge(resting().snapshot())
+    assert level(there, 1.0) is Level.RESTING
+
+
+levels = st.sampled_from([Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING])
+notices = st.builds(
+    Notice, st.just(A), levels, st.integers(1, 4).map(float), st.integers(0, 2).map(float), st.integers(0, 2)
+)
+
+
+@given(st.lists(notices, max_size=4))
+def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[Notice]) -> None:
+    ends = set()
+    for order in itertools.permutations(told):
+        health = Health()
+        health.merge(order)
+        health.merge(order[:2])
+        ends.add((*health.snapshot(), health.standing(A, 0.0)))
+    assert len(ends) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), kinds, st.floats(0.01, 8)), max_size=40))
+def test_workers_agree_once_they_have_told_each_other(did: list[tuple[int, Kind, float]]) -> None:
+    workers, now = [Health(), Health(), Health()], 0.0
+    told: list[Notice] = []
+    for who, kind, passed in did:
+        now += passed
+        workers[who].take_permit(A, now, 5.0)
+        workers[who].note(A, kind, now, now)
+        told += workers[who].news()
+    for health in workers:
+        health.merge(reversed(told))
+        health.merge(told)
+    assert len({health.standing(A, now) for health in workers}) == 1
+
+
+@given(steps)
+def test_pitfall_351_a_clock_that_only_grows_is_all_that_is_asked(outcomes: list[tuple[Kind, float]]) -> None:
+    def after(start: float) -> list[tuple[Level, bool]]:
+        health, now, seen = Health(), start, []
+        for kind, passed in outcomes:
+            now += math.ceil(passed)
+            health.note(A, kind, now, now)
+            standing = health.standing(A, now)
+            seen.append((standing.level, standing.until > now))
+        return seen
+
+    # Only differences count: no time of day comes into it.
+    assert after(0.0) == after(1_048_576.0)
