@@ -94,3 +94,68 @@ def test_a_rotation_in_place_of_another_that_had_other_keys_begins_anew() -> Non
     former.cool("a", 10)
     assert taken(Rotation(("x", "y"), Clock(), former), 3) == ["x", "y", "x"]
     assert Rotation((), Clock(), former).next() is None
+
+
+def test_pitfall_346_a_key_rests_for_one_model_or_for_all() -> None:
+    clock = Clock()
+    rotation = Rotation(("a", "b"), clock)
+    rotation.cool("a", 60, "small")
+    assert [rotation.next(model="small") for _ in range(3)] == ["b", "b", "b"]
+    assert {rotation.next(model="large") for _ in range(2)} == {"a", "b"}
+    rotation.cool("b", 60)
+    assert [rotation.next(model=model) for model in ("large", "large", "")] == ["a", "a", "a"]
+
+
+def test_pitfall_357_a_key_that_is_preferred_goes_before_its_turn_unless_it_rests() -> None:
+    rotation = Rotation(("a", "b", "c"), Clock())
+    wanted = rotation.digest("b")
+    assert [rotation.next(preferred=wanted) for _ in range(3)] == ["b", "b", "b"]
+    # The others' turns go on as if nothing had been.
+    assert taken(rotation, 2) == ["a", "b"]
+    rotation.cool("b", 60, "m")
+    assert rotation.next(preferred=wanted, model="m") == "c"
+    assert rotation.next(preferred=wanted, model="n") == "b"
+    assert rotation.next(preferred="of a key that is gone") == "a"
+
+
+def test_pitfall_309_311_a_request_walks_the_keys_once() -> None:
+    rotation = Rotation(("a", "b", "c"), Clock())
+    tried: list[str] = []
+    while (key := rotation.next(without=tried)) is not None:
+        tried.append(key)
+        # Others take their turns meanwhile.
+        rotation.next()
+    assert sorted(tried) == ["a", "b", "c"]
+
+
+def test_pitfall_309_a_key_that_was_tried_is_not_used_again_although_all_rest() -> None:
+    rotation = Rotation(("a", "b"), Clock())
+    rotation.cool("a", 5)
+    rotation.cool("b", 50)
+    assert rotation.next() == "a"
+    assert rotation.next(without=["a"]) == "b"
+    assert rotation.next(without=["a", "b"]) is None
+
+
+def test_it_is_known_when_the_first_key_wakes_if_all_rest() -> None:
+    clock = Clock()
+    rotation = Rotation(("a", "b"), clock)
+    assert rotation.wakes() is None
+    rotation.cool("a", 30)
+    assert rotation.wakes("m") is None
+    rotation.cool("b", 10, "m")
+    assert (rotation.wakes("m"), rotation.wakes("n")) == (110.0, None)
+    clock.now += 10
+    assert rotation.wakes("m") is None
+    assert Rotation((), clock).wakes() is None
+
+
+def test_pitfall_343_a_rest_is_known_to_the_rotation_of_another_worker() -> None:
+    clock = Clock()
+    here, there = Rotation(("a", "b"), clock, provider="p"), Rotation(("a", "b"), clock, provider="p")
+    here.cool("a", 60)
+    there.rests.merge(here.rests.news())
+    assert taken(there, 2) == ["b", "b"]
+    there.rests.clear(clock())
+    here.rests.merge(there.rests.news())
+    assert set(taken(here, 2)) == {"a", "b"}

@@ -60,7 +60,7 @@ class Service:
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
-            name: Rotation(provider.keys, self.clock, rotations.get(name))
+            name: Rotation(provider.keys, self.clock, rotations.get(name), name)
             for name, provider in settings.providers.items()
         }
         self._redactors: dict[str, Redactor] = {}

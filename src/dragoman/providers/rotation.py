@@ -7,49 +7,76 @@ still run under the former one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+
+from dragoman.providers.key_rests import ANY_MODEL, KeyRests, digest_of
 
 
 class Rotation:
     """Whose turn it is among a provider's keys; `clock` gives seconds that only grow."""
 
-    __slots__ = ("_clock", "_keys", "_position", "_rested")
+    __slots__ = ("_clock", "_digests", "_keys", "_position", "rests")
 
     def __init__(
-        self, keys: tuple[str, ...], clock: Callable[[], float] = time.monotonic, former: Rotation | None = None
+        self,
+        keys: tuple[str, ...],
+        clock: Callable[[], float] = time.monotonic,
+        former: Rotation | None = None,
+        provider: str = "",
     ) -> None:
         self._keys = keys
+        self._digests = {key: digest_of(key) for key in keys}
         self._clock = clock
         self._position = 0 if former is None else _place(former._next_in_turn(), keys)
-        # When each of the resting keys may be used again.
-        self._rested: dict[str, float] = {} if former is None else former._rested
+        # Which keys rest, and until when.
+        self.rests: KeyRests = KeyRests(provider) if former is None else former.rests
 
     @property
     def count(self) -> int:
         """How many keys take turns."""
         return len(self._keys)
 
-    def next(self) -> str | None:
-        """The next key in turn that does not rest; if all rest, the one that recovers first; None without keys."""
+    def digest(self, key: str) -> str:
+        """What one of the keys is known by wherever it is not used."""
+        return self._digests.get(key) or digest_of(key)
+
+    def next(self, *, preferred: str = "", model: str = ANY_MODEL, without: Collection[str] = ()) -> str | None:
+        """The next key in turn that does not rest; if all rest, the one that recovers first; None without keys.
+
+        The key with the digest `preferred` goes before its turn, unless it rests. Keys in `without` are as if they were
+        not there: no request uses one twice.
+        """
         keys = self._keys
         if not keys:
             return None
-        if not self._rested:
+        if not self.rests.any and not preferred and not without:
             return self._take(self._position)
         now = self._clock()
-        for key in [key for key, until in self._rested.items() if until <= now]:
-            del self._rested[key]
-        for step in range(len(keys)):
-            position = (self._position + step) % len(keys)
-            if keys[position] not in self._rested:
-                return self._take(position)
-        return min(keys, key=self._rested.__getitem__)
+        self.rests.forget(now)
+        if preferred:
+            wanted = next((key for key in keys if self._digests[key] == preferred and key not in without), None)
+            if wanted is not None and self._until(wanted, model) <= now:
+                return wanted
+        left = [place for step in range(len(keys)) if keys[place := (self._position + step) % len(keys)] not in without]
+        for place in left:
+            if self._until(keys[place], model) <= now:
+                return self._take(place)
+        return min((keys[place] for place in sorted(left)), key=lambda key: self._until(key, model), default=None)
 
-    def cool(self, key: str, seconds: float) -> None:
-        """Let a key rest for so long; a longer rest that was set before stays."""
-        if key in self._keys:
-            until = self._clock() + seconds
-            self._rested[key] = max(until, self._rested.get(key, until))
+    def wakes(self, model: str = ANY_MODEL) -> float | None:
+        """When the first of the keys may be used for a model, if all of them rest."""
+        if not self.rests.any or not self._keys:
+            return None
+        first = min(self._until(key, model) for key in self._keys)
+        return first if first > self._clock() else None
+
+    def cool(self, key: str, seconds: float, model: str = ANY_MODEL) -> None:
+        """Let a key rest for so long, for one model or for all; a longer rest that was set before stays."""
+        if key in self._digests:
+            self.rests.rest(self._digests[key], model, self._clock() + seconds)
+
+    def _until(self, key: str, model: str) -> float:
+        return self.rests.until(self._digests[key], model)
 
     def _next_in_turn(self) -> tuple[str, ...]:
         """All keys, the one whose turn it is first."""

@@ -1,0 +1,108 @@
+"""Which keys rest, and what other workers are told of that."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import json
+
+from dragoman.providers.key_rests import LONGEST, KeyNotice, KeyRests, digest_of
+
+
+def test_a_digest_is_short_and_holds_no_key() -> None:
+    assert len(digest_of("sk-secret")) == 16
+    assert digest_of("sk-secret") != digest_of("sk-secret2")
+    assert "secret" not in digest_of("sk-secret")
+
+
+def test_a_key_rests_for_a_model_or_for_all() -> None:
+    rests = KeyRests("p")
+    rests.rest("a", "m", 10.0)
+    assert (rests.until("a", "m"), rests.until("a", "n"), rests.until("a", ""), rests.until("b", "m")) == (10, 0, 0, 0)
+    rests.rest("a", "", 20.0)
+    assert (rests.until("a", "m"), rests.until("a", "n"), rests.until("a", "")) == (20, 20, 20)
+
+
+@given(st.lists(st.floats(1, 1000), min_size=1))
+def test_pitfall_344_the_later_end_holds(ends: list[float]) -> None:
+    rests = KeyRests("p")
+    for end in ends:
+        rests.rest("a", "", end)
+    assert rests.until("a", "") == max(ends)
+
+
+def test_what_is_over_is_forgotten() -> None:
+    rests = KeyRests("p")
+    rests.rest("a", "", 2000.0)
+    rests.forget(1999.0)
+    assert rests.any
+    rests.forget(2000.0)
+    assert not rests.any
+    assert rests.snapshot() == []
+
+
+def test_pitfall_345_a_rest_can_be_cleared_for_one_key_or_for_all() -> None:
+    rests = KeyRests("p")
+    for key in ("a", "b"):
+        rests.rest(key, "", 50.0)
+    rests.clear(10.0, "a")
+    assert (rests.until("a", ""), rests.until("b", "")) == (0.0, 50.0)
+    rests.clear(10.0)
+    assert rests.until("b", "") == 0.0
+    # It may rest anew.
+    rests.rest("a", "", 60.0)
+    assert rests.until("a", "") == 60.0
+
+
+def test_pitfall_350_others_are_told_once_and_an_old_rest_does_not_come_back() -> None:
+    here, there = KeyRests("p"), KeyRests("p")
+    here.rest("a", "m", 50.0)
+    told = json.decode(json.encode(here.news()), type=list[KeyNotice])
+    assert here.news() == []
+    there.merge(told)
+    assert there.until("a", "m") == 50.0
+    assert there.news() == []
+    there.clear(10.0)
+    here.merge(there.news())
+    here.merge(told)
+    assert here.until("a", "m") == 0.0
+    here.forget(10.0 + LONGEST)
+    assert not here.any
+
+
+def test_keys_of_another_provider_are_nobodys() -> None:
+    rests = KeyRests("p")
+    rests.merge([KeyNotice("q", "a", "", 50.0)])
+    assert not rests.any
+
+
+notices = st.builds(
+    KeyNotice,
+    st.just("p"),
+    st.sampled_from("ab"),
+    st.sampled_from(["", "m"]),
+    st.integers(1, 4).map(float),
+    st.integers(0, 2).map(float),
+)
+
+
+@given(st.lists(notices, max_size=4))
+def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[KeyNotice]) -> None:
+    ends = set()
+    for order in itertools.permutations(told):
+        rests = KeyRests("p")
+        rests.merge(order)
+        rests.merge(order[:2])
+        ends.add(frozenset(rests.snapshot()))
+    assert len(ends) == 1
+
+
+def test_the_number_of_rests_is_bounded_and_the_longest_are_kept() -> None:
+    rests = KeyRests("p", most=8)
+    rests.rest("a", "", 500.0)
+    for number in range(100):
+        rests.rest("a", f"made-up-{number}", 10.0)
+    assert len(rests.snapshot()) == 8
+    assert rests.until("a", "") == 500.0
