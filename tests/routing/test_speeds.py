@@ -1,0 +1,127 @@
+"""How fast targets answered of late."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.routing.policies.fastest import expected
+from dragoman.routing.speed import Speed
+from dragoman.routing.speeds import HALF_LIFE, LARGE, Speeds
+
+A = "one/model"
+
+
+def streamed(speeds: Speeds, first: float, now: float = 0.0, size: int = 10) -> None:
+    speeds.answered(A, size, now, first=first, seconds=2.0, tokens=100.0)
+
+
+def known(speeds: Speeds, now: float = 0.0, size: int = 10) -> Speed:
+    speed = speeds.speed(A, size, now)
+    assert speed is not None
+    return speed
+
+
+def test_pitfall_367_nothing_measured_is_nothing_known() -> None:
+    speeds = Speeds()
+    assert speeds.speed(A, 10, 0.0) is None
+    speeds.failed(A, 10, 0.0)
+    assert speeds.speed(A, 10, 0.0) is None
+
+
+def test_a_stream_tells_its_first_content_and_its_rate() -> None:
+    speeds = Speeds()
+    streamed(speeds, 0.5)
+    assert known(speeds) == Speed(first_token=0.5, rate=50.0, success_rate=1.0, age=0.0, samples=1)
+
+
+def test_small_and_large_requests_are_apart() -> None:
+    speeds = Speeds()
+    streamed(speeds, 0.5)
+    streamed(speeds, 5.0, size=LARGE)
+    assert known(speeds).first_token == 0.5
+    assert known(speeds, size=LARGE - 1).first_token == 0.5
+    assert known(speeds, size=LARGE).first_token == pytest.approx(5.0)
+
+
+def test_a_whole_answer_counts_where_no_stream_was_seen() -> None:
+    speeds = Speeds()
+    speeds.answered(A, 10, 0.0, seconds=4.0, tokens=200.0)
+    assert (known(speeds).first_token, known(speeds).rate) == (0.0, 50.0)
+    speeds.answered(A, 10, 0.0, first=1.0, seconds=2.0, tokens=60.0)
+    assert (known(speeds).first_token, known(speeds).rate) == (1.0, 30.0)
+
+
+def test_a_sample_counts_for_half_after_twenty_others() -> None:
+    speeds = Speeds()
+    for _ in range(500):
+        streamed(speeds, 1.0)
+    for _ in range(20):
+        streamed(speeds, 3.0)
+    assert known(speeds).first_token == pytest.approx(2.0, abs=0.01)
+
+
+def test_a_sample_counts_for_half_after_ten_minutes() -> None:
+    speeds = Speeds()
+    streamed(speeds, 1.0)
+    streamed(speeds, 4.0, now=HALF_LIFE * 10)
+    assert known(speeds, HALF_LIFE * 10).first_token == pytest.approx(4.0, abs=0.01)
+
+
+def test_pitfall_364_figures_have_an_age() -> None:
+    speeds = Speeds()
+    streamed(speeds, 1.0, now=100.0)
+    assert known(speeds, 160.0).age == 60.0
+
+
+def test_pitfall_365_fast_failures_do_not_look_fast() -> None:
+    speeds = Speeds()
+    streamed(speeds, 1.0)
+    before = expected(known(speeds), 256)
+    for _ in range(20):
+        speeds.failed(A, 10, 0.0)
+    assert known(speeds).first_token == pytest.approx(1.0)
+    assert known(speeds).success_rate < 0.2
+    assert expected(known(speeds), 256) > 5 * before
+    # What failed long ago is held against nobody.
+    assert known(speeds, HALF_LIFE * 20).success_rate == pytest.approx(1.0, abs=0.01)
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(st.tuples(st.none() | numbers, numbers, numbers, st.floats(0, 1e6), st.booleans()), max_size=20))
+def test_pitfall_367_no_value_breaks_the_figures(
+    samples: list[tuple[float | None, float, float, float, bool]],
+) -> None:
+    speeds, now = Speeds(), 0.0
+    for first, seconds, tokens, passed, good in samples:
+        now += passed
+        if good:
+            speeds.answered(A, 10, now, first=first, seconds=seconds, tokens=tokens)
+        else:
+            speeds.failed(A, 10, now)
+    speed = speeds.speed(A, 10, now)
+    if speed is not None:
+        assert speed.first_token >= 0.0
+        assert speed.rate >= 0.0
+        assert 0.0 < speed.success_rate <= 1.0
+        assert not math.isnan(expected(speed, 256))
+
+
+def test_what_was_measured_days_ago_is_as_good_as_never_measured() -> None:
+    speeds = Speeds()
+    streamed(speeds, 1.0)
+    speeds.failed(A, 10, 1e6)
+    assert speeds.speed(A, 10, 1e6) is None
+
+
+def test_the_number_of_targets_is_bounded() -> None:
+    speeds = Speeds(most=8)
+    for number in range(100):
+        speeds.failed(f"made/up{number}", 10, float(number))
+    streamed(speeds, 1.0, now=100.0)
+    assert known(speeds, 100.0).samples == 1
