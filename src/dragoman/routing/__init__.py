@@ -7,8 +7,11 @@
     plan        the order in which targets are tried, with the reasons
                 (outline, decide, filters, candidate, explanation)
     policies    one ranking each, named as in the configuration
-    outcomes    what became of an attempt, and what follows it; kinds finds out, rests reads what headers say of it
-    health      how targets and keys stand
+    outcomes    what became of an attempt, and what follows it (kinds finds out, rests says which key is left alone)
+    health      how targets stand
+    budgets     how often a target may be asked again
+    speeds      how fast targets answered of late
+    pins        where conversations are, known by the keys of conversations
 
 Nothing here has a clock, a loop, dice or a memory of its own: all of that is handed in.
 """

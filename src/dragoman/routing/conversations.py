@@ -1,0 +1,64 @@
+"""Conversations: by what a conversation is known, so that it can stay where it is (decision 25).
+
+In this order: the stored conversation, the previous response, the key of the provider's cache, a session header, else
+how it began. All of it goes by digests, with the gateway key: nobody meets another's conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+# Headers by which clients name their sessions, the more exact ones first.
+SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
+_SESSION_HEADERS = frozenset(SESSION_HEADERS)
+# Bytes that are looked at of each text.
+MOST = 4096
+
+
+def conversation_key(
+    owner: str,
+    *,
+    conversation: str = "",
+    previous: str = "",
+    cache_key: str = "",
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    instructions: str = "",
+    opening: str = "",
+) -> str:
+    """What a conversation is known by; "" if nothing tells it from others.
+
+    `opening` is the text of the first user message and `instructions` what stands before it, both without marks that
+    move from turn to turn. Instructions alone tell nothing: they are the same for all who use a program.
+    """
+    if conversation:
+        return _digest("conversation", owner, conversation)
+    if previous:
+        return response_key(owner, previous)
+    if cache_key:
+        return _digest("cache", owner, cache_key)
+    session = _session(headers)
+    if session:
+        return _digest("session", owner, session)
+    return _digest("opening", owner, instructions, opening) if opening else ""
+
+
+def response_key(owner: str, response_id: str) -> str:
+    """What a conversation is known by whose latest answer has this id."""
+    return _digest("response", owner, response_id)
+
+
+def _session(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    found = {name: value for name, value in headers if name in _SESSION_HEADERS and value}
+    if not found:
+        return ""
+    return next(found[name].decode("latin-1") for name in SESSION_HEADERS if name in found)
+
+
+def _digest(*texts: str) -> str:
+    # A character has at least one byte.
+    parts = [text[:MOST].encode("utf-8", "surrogatepass")[:MOST] for text in texts]
+    # Their lengths keep texts apart from those beside them.
+    parts.append(repr([len(part) for part in parts]).encode())
+    # Processors have instructions for it: it is the quickest of all.
+    return sha256(b"".join(parts)).hexdigest()[:32]

@@ -1,0 +1,132 @@
+"""Pins: where conversations are, so that they stay with their caches and their reasoning (decision 25).
+
+A pin lasts for an hour after its last use. There is a bounded number of them, of which one gateway key has a tenth at
+most. What is pinned is told to the other workers as notices: of two notices the one of the later change holds, and of
+their uses the later one, so that they may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from dragoman.routing.view import Pin
+
+MOST = 10_000
+# One gateway key has one in so many.
+SHARE = 10
+# Seconds: after the last use, and how long others may go without being told that a pin is still used.
+LIFE = 3600.0
+REMINDED = 300.0
+
+
+class PinNotice(Struct, frozen=True, array_like=True):
+    """What one worker tells the others about a conversation."""
+
+    owner: str
+    conversation: str
+    pin: Pin
+    changed: float
+    used: float
+
+
+class _Held:
+    """A pin, when it was made, when it was used last, and when the others were told of that."""
+
+    __slots__ = ("changed", "owner", "pin", "told", "used")
+
+    def __init__(self, owner: str, pin: Pin, changed: float) -> None:
+        self.owner = owner
+        self.pin = pin
+        self.changed = self.used = self.told = changed
+
+
+class Pins:
+    """Conversations by their keys (see `conversations.py`), and by the gateway keys that they belong to."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        # Each in the order of their last use.
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._owned: dict[str, OrderedDict[str, None]] = {}
+        self._dirty: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def pin(self, conversation: str, now: float) -> Pin | None:
+        """Where a conversation is; to ask is to use it."""
+        held = self._held.get(conversation)
+        if held is None:
+            return None
+        if now >= held.used + LIFE:
+            self._drop(conversation)
+            return None
+        self._use(conversation, held, now)
+        return held.pin
+
+    def put(self, owner: str, conversation: str, pin: Pin, now: float) -> None:
+        """Say where a conversation is: with whoever answered it."""
+        held = self._held.get(conversation)
+        if held is None:
+            held = self._made(owner, conversation, pin, now)
+            self._dirty.add(conversation)
+        elif held.pin != pin:
+            held.pin, held.changed = pin, now
+            self._dirty.add(conversation)
+        self._use(conversation, held, now)
+
+    def news(self) -> list[PinNotice]:
+        """What the other workers were not told yet."""
+        told: list[PinNotice] = []
+        for conversation in self._dirty:
+            held = self._held.get(conversation)
+            if held is not None:
+                held.told = held.used
+                told.append(PinNotice(held.owner, conversation, held.pin, held.changed, held.used))
+        self._dirty.clear()
+        return told
+
+    def merge(self, notices: Iterable[PinNotice]) -> None:
+        """Take over what other workers pinned; they may come in any order, and more than once."""
+        for notice in notices:
+            held = self._held.get(notice.conversation)
+            if held is None:
+                held = self._made(notice.owner, notice.conversation, notice.pin, notice.changed)
+            elif _rank(notice.changed, notice.pin) > _rank(held.changed, held.pin):
+                held.pin, held.changed = notice.pin, notice.changed
+            held.used = max(held.used, notice.used)
+            held.told = max(held.told, notice.used)
+
+    def _use(self, conversation: str, held: _Held, now: float) -> None:
+        held.used = max(held.used, now)
+        if now >= held.told + REMINDED:
+            self._dirty.add(conversation)
+        self._held.move_to_end(conversation)
+        self._owned[held.owner].move_to_end(conversation)
+
+    def _made(self, owner: str, conversation: str, pin: Pin, now: float) -> _Held:
+        owned = self._owned.setdefault(owner, OrderedDict())
+        if len(owned) >= max(self._most // SHARE, 1):
+            self._drop(next(iter(owned)))
+            owned = self._owned.setdefault(owner, OrderedDict())
+        elif len(self._held) >= self._most:
+            self._drop(next(iter(self._held)))
+            owned = self._owned.setdefault(owner, OrderedDict())
+        held = self._held[conversation] = _Held(owner, pin, now)
+        owned[conversation] = None
+        return held
+
+    def _drop(self, conversation: str) -> None:
+        held = self._held.pop(conversation)
+        owned = self._owned[held.owner]
+        del owned[conversation]
+        if not owned:
+            del self._owned[held.owner]
+        self._dirty.discard(conversation)
+
+
+def _rank(changed: float, pin: Pin) -> tuple[float, str, str, str]:
+    return (changed, pin.target, pin.key, pin.rule)

@@ -1,0 +1,81 @@
+"""By what a conversation is known."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.routing.conversations import MOST, SESSION_HEADERS, conversation_key, response_key
+
+SESSION = [(b"host", b"h"), (b"x-session-id", b"s")]
+
+
+def test_what_is_more_exact_goes_first() -> None:
+    keys = [
+        conversation_key(
+            "k", conversation="c", previous="p", cache_key="a", headers=SESSION, instructions="i", opening="o"
+        ),
+        conversation_key("k", previous="p", cache_key="a", headers=SESSION, instructions="i", opening="o"),
+        conversation_key("k", cache_key="a", headers=SESSION, instructions="i", opening="o"),
+        conversation_key("k", headers=SESSION, instructions="i", opening="o"),
+        conversation_key("k", instructions="i", opening="o"),
+    ]
+    assert keys == [
+        conversation_key("k", conversation="c"),
+        response_key("k", "p"),
+        conversation_key("k", cache_key="a"),
+        conversation_key("k", headers=SESSION),
+        conversation_key("k", instructions="i", opening="o", headers=[(b"host", b"other")]),
+    ]
+    assert len(set(keys)) == 5
+
+
+@pytest.mark.parametrize("name", SESSION_HEADERS)
+def test_a_session_is_named_by_one_of_several_headers(name: bytes) -> None:
+    assert conversation_key("k", headers=[(name, b"s")]) == conversation_key("k", headers=SESSION)
+
+
+def test_a_session_header_without_a_value_is_none() -> None:
+    assert conversation_key("k", headers=[(b"session_id", b""), (b"x-session-id", b"s")]) == conversation_key(
+        "k", headers=SESSION
+    )
+
+
+def test_the_same_word_in_another_place_is_another_conversation() -> None:
+    keys = {
+        conversation_key("k", conversation="x"),
+        conversation_key("k", previous="x"),
+        conversation_key("k", cache_key="x"),
+        conversation_key("k", headers=[(b"session_id", b"x")]),
+        conversation_key("k", opening="x"),
+        conversation_key("k", instructions="x", opening="x"),
+        conversation_key("x", opening="k"),
+    }
+    assert len(keys) == 7
+
+
+@given(st.text(max_size=5), st.text(max_size=5), st.text(max_size=5, min_size=1), st.text(max_size=5, min_size=1))
+def test_pitfall_362_nobody_meets_the_conversation_of_another_gateway_key(
+    one: str, other: str, first: str, second: str
+) -> None:
+    same = (one, first) == (other, second)
+    assert (conversation_key(one, cache_key=first) == conversation_key(other, cache_key=second)) == same
+    assert (conversation_key(one, opening=first) == conversation_key(other, opening=second)) == same
+
+
+def test_pitfall_358_instructions_alone_are_no_conversation() -> None:
+    assert conversation_key("k", instructions="You are a program that all use.") == ""
+
+
+def test_pitfall_358_a_thousand_conversations_have_a_thousand_keys() -> None:
+    keys = {conversation_key("k", instructions="the same", opening=f"question {number}") for number in range(1000)}
+    assert len(keys) == 1000
+
+
+def test_no_more_than_the_beginning_of_a_text_is_looked_at() -> None:
+    long = "x" * MOST
+    assert conversation_key("k", opening=long + "a") == conversation_key("k", opening=long + "b")
+    assert conversation_key("k", opening=long[:-1] + "a") != conversation_key("k", opening=long[:-1] + "b")
+    assert conversation_key("k", opening="ü" * MOST) == conversation_key("k", opening="ü" * MOST + "a")
+    assert conversation_key("k", opening="\ud800") != conversation_key("k", opening="\udfff")

@@ -1,0 +1,112 @@
+"""Where conversations are."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import json
+
+from dragoman.routing.pins import LIFE, REMINDED, PinNotice, Pins
+from dragoman.routing.view import Pin
+
+HERE, THERE = Pin("one/model", "k1"), Pin("two/model", "k2", "large")
+
+
+def test_pitfall_357_a_conversation_stays_with_its_target_and_key() -> None:
+    pins = Pins()
+    assert pins.pin("c", 0.0) is None
+    pins.put("me", "c", HERE, 0.0)
+    assert [pins.pin("c", float(turn)) for turn in range(20)] == [HERE] * 20
+
+
+def test_pitfall_360_after_a_failure_it_is_with_whoever_answered() -> None:
+    pins = Pins()
+    pins.put("me", "c", HERE, 0.0)
+    pins.put("me", "c", THERE, 1.0)
+    assert pins.pin("c", 2.0) == THERE
+
+
+def test_pitfall_358_it_ends_an_hour_after_its_last_use() -> None:
+    pins = Pins()
+    pins.put("me", "c", HERE, 0.0)
+    assert pins.pin("c", LIFE - 1) == HERE
+    assert pins.pin("c", 2 * LIFE - 2) == HERE
+    assert pins.pin("c", 3 * LIFE) is None
+    assert len(pins) == 0
+
+
+def test_pitfall_358_the_number_is_bounded_and_the_latest_used_are_kept() -> None:
+    pins = Pins(most=100)
+    for owner in range(20):
+        for number in range(10):
+            pins.put(f"key{owner}", f"{owner}-{number}", HERE, float(owner))
+            pins.pin("0-0", float(owner))
+    assert len(pins) == 100
+    assert pins.pin("0-0", 20.0) == HERE
+    assert pins.pin("0-1", 20.0) is None
+    assert pins.pin("19-9", 20.0) == HERE
+
+
+def test_pitfall_358_one_gateway_key_has_a_tenth_at_most() -> None:
+    pins = Pins(most=100)
+    pins.put("you", "yours", HERE, 0.0)
+    for number in range(1000):
+        pins.put("me", f"mine{number}", HERE, 1.0)
+    assert len(pins) == 11
+    assert pins.pin("yours", 2.0) == HERE
+    assert pins.pin("mine999", 2.0) == HERE
+    assert pins.pin("mine0", 2.0) is None
+
+
+def test_others_are_told_what_changes_and_now_and_then_that_it_is_used() -> None:
+    pins = Pins()
+    pins.put("me", "c", HERE, 0.0)
+    assert json.decode(json.encode(pins.news()), type=list[PinNotice]) == [PinNotice("me", "c", HERE, 0.0, 0.0)]
+    pins.put("me", "c", HERE, 1.0)
+    assert pins.pin("c", 2.0) == HERE
+    assert pins.news() == []
+    pins.put("me", "c", HERE, REMINDED)
+    assert pins.news() == [PinNotice("me", "c", HERE, 0.0, REMINDED)]
+    pins.put("me", "c", THERE, REMINDED + 1)
+    assert pins.news() == [PinNotice("me", "c", THERE, REMINDED + 1, REMINDED + 1)]
+
+
+def test_a_later_change_holds_whoever_used_it_last() -> None:
+    here, there = Pins(), Pins()
+    here.put("me", "c", HERE, 0.0)
+    there.merge(here.news())
+    there.put("me", "c", THERE, 10.0)
+    # It is asked for here before the other's word is.
+    assert here.pin("c", 11.0) == HERE
+    here.merge(there.news())
+    assert here.pin("c", 12.0) == THERE
+    assert here.news() == []
+
+
+notices = st.builds(
+    PinNotice,
+    st.just("me"),
+    st.sampled_from("cd"),
+    st.sampled_from([HERE, THERE]),
+    st.integers(0, 2).map(float),
+    st.integers(2, 4).map(float),
+)
+
+
+@given(st.lists(notices, max_size=4))
+def test_notices_may_come_in_any_order_and_twice(told: list[PinNotice]) -> None:
+    ends = set()
+    for order in itertools.permutations(told):
+        pins = Pins()
+        pins.merge(order)
+        pins.merge(order[:2])
+        ends.add((pins.pin("c", LIFE + 2.5), pins.pin("d", LIFE + 2.5), pins.pin("c", 5.0), pins.pin("d", 5.0)))
+    assert len(ends) == 1
+
+
+def test_pins_of_others_are_bounded_too() -> None:
+    pins = Pins(most=100)
+    pins.merge(PinNotice("me", f"c{number}", HERE, 0.0, 0.0) for number in range(1000))
+    assert len(pins) == 10
