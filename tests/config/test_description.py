@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config.description import describe
+from dragoman.config.description import describe, describe_line
 from dragoman.config.file_schema import SECTIONS
+from dragoman.config.settings import Line, LineRule
 from dragoman.providers.catalogue import catalogue
+from dragoman.routing.route import When
 from tests.config.support import CATALOGUE, SECRET
 
 EVIL = f"""
@@ -35,6 +37,9 @@ api_key = "none"
 [models]
 "claude-*" = "mine/*"
 "gpt" = {{ to = "openai/gpt", strict = true }}
+"both" = ["mine/a", "openai/b"]
+"split" = {{ policy = "weighted", targets = {{ "mine/a" = 80, "evil/b" = 20 }} }}
+"ruled" = {{ to = "mine/a", rules = [{{ when = {{}}, to = "evil/b" }}, {{ targets = ["mine/a", "evil/c"] }}] }}
 [keys.laptop]
 key = "$LAPTOP"
 [keys.server]
@@ -66,6 +71,9 @@ def test_what_a_file_would_do_is_told_in_plain_lines() -> None:
         assert f"reads ${name} from the environment" in told
     assert 'leads the model "claude-*" to mine/*' in told
     assert "leads the model gpt to openai/gpt" in told
+    assert "leads the model both to mine/a, openai/b" in told
+    assert "leads the model split to mine/a, evil/b" in told
+    assert "leads the model ruled to mine/a, evil/b, evil/c" in told
     assert "asks for one of the keys laptop, server" in told
     assert "sets server.host = 0.0.0.0" in told
     assert "sets server.port = 8485" in told
@@ -92,6 +100,29 @@ def test_what_a_file_would_do_is_told_in_plain_lines() -> None:
 def test_where_a_clouds_requests_go_is_told(text: str, words: str) -> None:
     told = describe(tomllib.loads(text), catalogue())
     assert any(words in line for line in told), told
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (Line(pattern="a", targets=("p/m",)), "p/m"),
+        (Line(pattern="a", targets=("p/m", "b")), "fallback: p/m, b"),
+        (Line(pattern="a", targets=("p/m", "q/m"), policy="weighted", weights=(80, 20)), "weighted: p/m 80, q/m 20"),
+        (
+            Line(
+                pattern="a",
+                targets=("p/*",),
+                rules=(
+                    LineRule(when=When(tools=True), targets=("q/m", "r/m")),
+                    LineRule(when=When(images=True), targets=("q/m", "r/m")),
+                ),
+            ),
+            "p/*; by rules: q/m, r/m",
+        ),
+    ],
+)
+def test_a_line_is_told_in_short(line: Line, words: str) -> None:
+    assert describe_line(line) == words
 
 
 def test_a_name_cannot_pass_for_a_sentence() -> None:

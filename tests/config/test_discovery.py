@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.config.discovery import default_routes, discovered, echo_provider
-from dragoman.config.settings import Route
+from dragoman.config.settings import Line
 from dragoman.mock.answers.models import echo_models
 from tests.config.support import CATALOGUE, A, C, R
 
@@ -39,7 +39,7 @@ def test_a_key_that_is_not_enough_is_told_and_does_no_harm() -> None:
 
 def test_providers_answer_to_what_the_catalogue_says() -> None:
     assert default_routes(["anthropic", "local", "openai"], CATALOGUE) == (
-        Route(pattern="claude-*", provider="anthropic", model="*"),
-        Route(pattern="gpt-*", provider="openai", model="*"),
-        Route(pattern="o1", provider="openai", model="o1"),
+        Line(pattern="claude-*", targets=("anthropic/*",)),
+        Line(pattern="gpt-*", targets=("openai/*",)),
+        Line(pattern="o1", targets=("openai/o1",)),
     )

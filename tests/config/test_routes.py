@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.settings import Route
+from dragoman.config.settings import Line
 from tests.config.support import problems_of, settings_of
 
 KEY = {"OPENAI_API_KEY": "sk-1"}
@@ -22,11 +22,11 @@ def test_lines_keep_their_order(tmp_path: Path) -> None:
 all = "echo/text"
 """
     assert settings_of(tmp_path, text, KEY).routes == (
-        Route(pattern="gpt-5.1", provider="openai", model="gpt-5.1"),
-        Route(pattern="fast-*", provider="openai", model="gpt-*-mini"),
-        Route(pattern="local/*", provider="echo", model="*"),
-        Route(pattern="exact", provider="openai", model="org/model:free", strict=True),
-        Route(pattern="all", provider="echo", model="text"),
+        Line(pattern="gpt-5.1", targets=("openai/gpt-5.1",)),
+        Line(pattern="fast-*", targets=("openai/gpt-*-mini",)),
+        Line(pattern="local/*", targets=("echo/*",)),
+        Line(pattern="exact", targets=("openai/org/model:free",), strict=True),
+        Line(pattern="all", targets=("echo/text",)),
     )
 
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Limits, Route, Server, Settings, Timeouts
+from dragoman.config.settings import Key, Limits, Line, Server, Settings, Timeouts
 from dragoman.gateway.app import App
 from dragoman.gateway.processes.worker import server_limits
 from dragoman.gateway.records.logs import Log
@@ -322,7 +322,7 @@ def settings_for(
     return Settings(
         server=server or Server(),
         providers=providers,
-        routes=(Route(pattern="claude-*", provider="messages", model="*"),),
+        routes=(Line(pattern="claude-*", targets=("messages/*",)),),
         keys=tuple(Key(name=f"key{count}", digest=sha256(key.encode()).digest()) for count, key in enumerate(keys)),
         timeouts=timeouts or Timeouts(),
         limits=limits or Limits(),

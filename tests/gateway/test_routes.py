@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from dragoman.config.settings import Route, Settings
+from dragoman.config.settings import Line, LineRule, Settings
 from dragoman.gateway import routes as module
 from dragoman.gateway.routes import Routes, UnknownModel, filled, shown
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.route import Route, When
+from dragoman.routing.target import Target
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 
@@ -29,9 +33,8 @@ PROVIDERS = {
 
 
 def routes(*lines: tuple[str, str], defaults: tuple[tuple[str, str], ...] = ()) -> Routes:
-    def read(line: tuple[str, str]) -> Route:
-        name, _, model = line[1].partition("/")
-        return Route(pattern=line[0], provider=name, model=model)
+    def read(line: tuple[str, str]) -> Line:
+        return Line(pattern=line[0], targets=line[1:])
 
     return Routes(Settings(providers=PROVIDERS, routes=tuple(map(read, lines)), defaults=tuple(map(read, defaults))))
 
@@ -107,7 +110,7 @@ def test_prefix_and_suffix_of_a_pattern_do_not_overlap() -> None:
     ],
 )
 def test_the_star_is_filled(pattern: str, target: str, name: str, model: str) -> None:
-    assert filled(Route(pattern=pattern, provider="p", model=target), name) == model
+    assert filled(pattern, target, name) == model
 
 
 @pytest.mark.parametrize(("protocol", "endpoint"), [(CHAT, CHAT), (RESPONSES, RESPONSES), (MESSAGES, RESPONSES)])
@@ -200,10 +203,184 @@ def test_the_same_name_leads_clients_of_different_protocols_to_their_own_endpoin
 
 
 def test_strictness_comes_with_the_line() -> None:
-    line = Route(pattern="careful", provider="local", model="x", strict=True)
+    line = Line(pattern="careful", targets=("local/x",), strict=True)
     found = Routes(Settings(providers=PROVIDERS, routes=(line,)))
     assert found.target("careful", CHAT).strict
     assert not found.target("local/x", CHAT).strict
+
+
+SEVERAL = (
+    Line(pattern="smart", targets=("anthropic/opus", "openai/gpt-5.1")),
+    Line(pattern="turns", targets=("local/a", "local/b"), policy="round-robin"),
+    Line(pattern="split", targets=("local/old", "local/new"), weights=(0, 3), policy="weighted"),
+    Line(pattern="wise-*", targets=("anthropic/*", "local/copy-*")),
+    Line(pattern="alias", targets=("smart",), strict=True, retries=1),
+    Line(pattern="nested", targets=("local/x", "patient", "wise-one"), retries=2, max_cost=7, strict=True),
+    Line(pattern="patient", targets=("local/x", "local/y"), retries=3, first_byte=20.0, max_cost=9, refusals=True),
+    Line(
+        pattern="ruled-*",
+        targets=("anthropic/*",),
+        policy="cheapest",
+        sticky=False,
+        rules=(
+            LineRule(when=When(input_over=60_000), targets=("openai/gpt-5.1",)),
+            LineRule(when=When(tools=True), targets=("smart",)),
+            LineRule(when=When(images=True), targets=("local/a", "local/big-*")),
+        ),
+    ),
+    Line(pattern="dear", targets=("local/x",), max_cost=5),
+    Line(pattern="local/own", targets=("local/own", "openai/gpt-5.1")),
+    Line(pattern="same", targets=("local/m", "openai/other", "openai/m", "patient")),
+)
+
+
+def several(*, keeps: bool = False) -> Routes:
+    return Routes(Settings(providers=PROVIDERS, routes=SEVERAL), keeps=keeps)
+
+
+def ids(targets: Iterable[Target | Route]) -> list[str]:
+    return [each.id if isinstance(each, Target) else f"[{each.name}]" for each in targets]
+
+
+def test_a_line_with_several_targets_has_them_in_order() -> None:
+    route = several().route("smart", CHAT)
+    assert (route.name, route.policy, ids(route.members)) == ("smart", "fallback", ["anthropic/opus", "openai/gpt-5.1"])
+    assert route.only is None
+    assert [target.endpoint.protocol for target in route.targets] == [MESSAGES, CHAT]
+
+
+def test_the_star_is_filled_in_every_target() -> None:
+    assert ids(several().route("wise-one", CHAT).members) == ["anthropic/wise-one", "local/copy-one"]
+
+
+@pytest.mark.parametrize("name", ["local/x", "o1", "fast", "claude-opus-4"])
+def test_a_name_with_one_target_has_no_choice(name: str) -> None:
+    route = routes(*LINES[:3], defaults=DEFAULTS).route(name, CHAT)
+    assert route.only is not None
+    assert route.only == routes(*LINES[:3], defaults=DEFAULTS).target(name, CHAT)
+    assert not route.only.kept_here
+
+
+def test_a_name_for_a_line_is_that_line() -> None:
+    found = several()
+    alias, line = found.route("alias", CHAT), found.route("smart", CHAT)
+    assert (alias.name, ids(alias.members), alias.policy) == ("alias", ids(line.members), line.policy)
+    assert (alias.strict, alias.retries, all(target.strict for target in alias.targets)) == (True, 1, True)
+    assert not any(target.strict for target in line.targets)
+
+
+def test_a_line_within_a_line_keeps_what_it_says_and_takes_the_rest() -> None:
+    route = several().route("nested", CHAT)
+    assert ids(route.members) == ["local/x", "[patient]", "[wise-*]"]
+    _, patient, wise = route.members
+    assert isinstance(patient, Route) and isinstance(wise, Route)
+    assert (patient.retries, patient.first_byte, patient.max_cost, patient.refusals) == (3, 20.0, 7, True)
+    assert (wise.retries, wise.first_byte, wise.max_cost, wise.refusals) == (2, None, 7, False)
+    assert ids(wise.members) == ["anthropic/wise-one", "local/copy-one"]
+    assert all(target.strict for target in route.targets)
+    assert ids(route.targets) == ["local/x", "local/y", "anthropic/wise-one", "local/copy-one"]
+
+
+def test_rules_lead_to_targets_or_lines_under_the_options_of_their_line() -> None:
+    route = several().route("ruled-1", CHAT)
+    assert route.only is None
+    assert [ids(rule.to.members) for rule in route.rules] == [
+        ["openai/gpt-5.1"],
+        ["anthropic/opus", "openai/gpt-5.1"],
+        ["local/a", "local/big-1"],
+    ]
+    assert [(rule.to.policy, rule.to.sticky) for rule in route.rules] == [
+        ("cheapest", False),
+        ("fallback", False),
+        ("cheapest", False),
+    ]
+    assert [rule.when.input_over for rule in route.rules] == [60_000, None, None]
+    assert not any(rule.to.rules for rule in route.rules)
+
+
+@pytest.mark.parametrize(("name", "sticky"), [("smart", True), ("turns", False), ("ruled-1", False)])
+def test_conversations_stay_unless_requests_take_turns_or_the_line_says_no(name: str, sticky: bool) -> None:
+    assert several().route(name, CHAT).sticky is sticky
+
+
+def test_a_line_that_limits_the_cost_has_a_choice_to_make() -> None:
+    route = several().route("dear", CHAT)
+    assert (route.only, ids(route.targets)) == (None, ["local/x"])
+
+
+def test_a_provider_goes_before_a_line_of_the_same_name() -> None:
+    assert ids(several().route("local/own", CHAT).members) == ["local/own", "openai/gpt-5.1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("smart", True), ("ruled-1", True), ("alias", True), ("nested", True), ("dear", False), ("local/x", False)],
+)
+def test_what_several_may_answer_is_kept_here_if_there_is_a_store(name: str, kept: bool) -> None:
+    assert {target.kept_here for target in several(keeps=True).route(name, CHAT).targets} == {kept}
+    assert not any(target.kept_here for target in several().route(name, CHAT).targets)
+
+
+@pytest.mark.parametrize("line", ["anthropic/*", "smart", "local/copy-*-x"])
+def test_pitfall_305_a_name_comes_to_targets_whatever_form_it_has(line: str) -> None:
+    """A plain name, another name for a line, a pattern and a rule: all that is ever tried is a provider's model."""
+    lines = (
+        *SEVERAL,
+        Line(pattern="plain", targets=("local/a", "local/b")),
+        Line(pattern="any-*", targets=(line, "local/b")),
+        Line(
+            pattern="one-*", targets=("local/a",), rules=(LineRule(when=When(tools=True), targets=(line, "local/b")),)
+        ),
+    )
+    found = Routes(Settings(providers=PROVIDERS, routes=lines))
+    for name in ("plain", "any-x", "one-x", "alias", "wise-x"):
+        targets = found.route(name, CHAT).targets
+        assert len(targets) > 1
+        assert all(target.provider is PROVIDERS[target.provider.name] for target in targets)
+        assert not any("*" in target.model for target in targets)
+
+
+def test_whoever_asks_for_one_gets_the_first_that_has_a_share() -> None:
+    found = several()
+    assert found.target("smart", CHAT).id == "anthropic/opus"
+    assert found.target("nested", CHAT).id == "local/x"
+    assert found.target("split", CHAT).id == "local/new"
+    assert found.target("turns", CHAT) == found.target("turns", CHAT)
+
+
+def test_the_pinned_target_goes_first_then_the_one_that_is_filled_most() -> None:
+    found = several()
+    shares = {"anthropic/ruled-1": 0.1, "openai/gpt-5.1": 0.9}
+
+    def fills(target: Target) -> float:
+        return shares.get(target.id, 0.0)
+
+    assert found.fixed("ruled-1", CHAT, None, fills).id == "openai/gpt-5.1"
+    assert found.fixed("ruled-1", CHAT, "local/big-1", fills).id == "local/big-1"
+    assert found.fixed("local/x", CHAT, "local/y", fills).id == "local/x"
+
+
+def test_pitfall_362_a_pin_chooses_among_the_targets_of_the_name_that_was_asked_for() -> None:
+    for pin in ("openai/gpt-5.1-mini", "echo/text", "smart", "no/such", ""):
+        assert several().fixed("smart", CHAT, pin, lambda _: 0.0).id == "anthropic/opus"
+
+
+def test_those_alike_serve_the_model_of_the_first() -> None:
+    found = several()
+    assert ids(found.alike("same", CHAT)) == ["local/m", "openai/m"]
+    assert ids(found.alike("ruled-1", CHAT)) == ["anthropic/ruled-1"]
+    assert ids(found.alike("local/x", CHAT)) == ["local/x"]
+
+
+def test_a_line_that_comes_to_no_model_is_unknown() -> None:
+    lines = (Line(pattern="team/*", targets=("local/*", "openai/gpt-5.1")),)
+    with pytest.raises(UnknownModel):
+        Routes(Settings(providers=PROVIDERS, routes=lines)).route("team/", CHAT)
+
+
+def test_an_unknown_name_is_told_lines_with_several_targets_too() -> None:
+    with pytest.raises(UnknownModel, match="did you mean smart"):
+        several().route("smrat", CHAT)
 
 
 def test_listings_name_what_has_no_star() -> None:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
+from dragoman.config.description import describe_line
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Route, Settings
+from dragoman.config.settings import Line, Settings
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import Provider
 
@@ -48,10 +49,10 @@ def _summary(settings: Settings) -> Iterator[str]:
     none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
     yield f"keys       {len(settings.keys) or none}"
     yield from _listed("providers", [(name, _describe(at)) for name, at in settings.providers.items()])
-    yield from _listed("models", [(route.pattern, _target(route)) for route in settings.routes])
+    yield from _listed("models", [(line.pattern, _target(line)) for line in settings.routes])
     served: dict[str, list[str]] = {}
-    for route in settings.defaults:
-        served.setdefault(route.provider, []).append(route.pattern)
+    for line in settings.defaults:
+        served.setdefault(line.targets[0].partition("/")[0], []).append(line.pattern)
     yield from _listed("by itself", [(name, " ".join(patterns)) for name, patterns in served.items()])
 
 
@@ -62,8 +63,8 @@ def _describe(provider: Provider) -> str:
     return f"{protocols}; {'no key' if provider.auth == 'none' else f'credentials of {provider.auth}'}"
 
 
-def _target(route: Route) -> str:
-    return f"{route.provider}/{route.model}{' strict' if route.strict else ''}"
+def _target(line: Line) -> str:
+    return f"{describe_line(line)}{' strict' if line.strict else ''}"
 
 
 def _listed(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:

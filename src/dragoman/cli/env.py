@@ -106,7 +106,7 @@ def wish_of(client: Client, options: argparse.Namespace, settings: Settings, add
 
 def _known_models(settings: Settings) -> tuple[str, ...]:
     """Names that lead somewhere, as far as the configuration spells them out."""
-    routed = [route.pattern for route in settings.routes if "*" not in route.pattern]
+    routed = [line.pattern for line in settings.routes if "*" not in line.pattern]
     served = [f"{name}/{model}" for name, provider in settings.providers.items() for model in provider.models or ()]
     return (*routed, *served)
 

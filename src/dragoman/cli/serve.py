@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
+from dragoman.config.description import describe_line
 from dragoman.config.file_schema import SERVER
 from dragoman.config.finding import ConfigFile, Origin
 from dragoman.config.keys import read_hash
@@ -180,7 +181,7 @@ def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, 
         lines += textwrap.wrap(words, _WIDTH, subsequent_indent=" " * 15, break_on_hyphens=False)
     if settings.routes:
         lines.append("models:")
-        lines += [f"  {route.pattern} -> {route.provider}/{route.model}" for route in settings.routes]
+        lines += [f"  {line.pattern} -> {describe_line(line)}" for line in settings.routes]
     lines.append("try:")
     lines += (f"  {line}" for line in curl_lines(address, keyed=protection.asks_keys))
     sys.stdout.write("\n".join(map(printable, lines)) + "\n")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from dragoman.config.environment import is_literal
 from dragoman.config.file_schema import NO_KEY, SECTIONS
+from dragoman.config.settings import Line
 from dragoman.config.toml_lines import dotted
 from dragoman.providers.catalogue import Listing
 
@@ -95,8 +96,38 @@ def _plain(values: Mapping[str, object]) -> Iterator[str]:
             yield f"sets {dotted((section, name))} = {value}"
 
 
+def describe_line(line: Line) -> str:
+    """Where one line of `[models]` leads, in short."""
+    words = _targets(line.targets, line.weights)
+    if len(line.targets) > 1:
+        words = f"{line.policy}: {words}"
+    ruled = dict.fromkeys(_targets(rule.targets, rule.weights) for rule in line.rules)
+    return f"{words}; by rules: {', '.join(ruled)}" if ruled else words
+
+
+def _targets(targets: tuple[str, ...], weights: tuple[int, ...]) -> str:
+    if not weights:
+        return ", ".join(targets)
+    return ", ".join(f"{target} {weight}" for target, weight in zip(targets, weights, strict=True))
+
+
 def _target(to: object) -> str:
-    return str(to.get("to")) if isinstance(to, dict) else str(to)
+    return ", ".join(dict.fromkeys(_written_targets(to))) or str(to)
+
+
+def _written_targets(to: object) -> Iterator[str]:
+    """Everything that a line may lead to, as far as that can be read."""
+    if isinstance(to, list):
+        yield from map(str, to)
+    elif not isinstance(to, dict):
+        yield str(to)
+    else:
+        for name in ("to", "targets"):
+            told = to.get(name, [])
+            yield from map(str, told) if isinstance(told, list | dict) else [str(told)]
+        rules = to.get("rules")
+        for rule in rules if isinstance(rules, list) else ():
+            yield from _written_targets(rule)
 
 
 def _table(values: Mapping[str, object], name: str) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from dragoman.config.file_schema import PROTOCOL_NAMES
 from dragoman.config.providers import Report, Told, assemble
-from dragoman.config.settings import Route
+from dragoman.config.settings import Line
 from dragoman.mock.answers.models import echo_models
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Endpoint, Provider
@@ -57,10 +57,10 @@ def _reasons(reasons: list[str]) -> Report:
     return report
 
 
-def default_routes(providers: Iterable[str], catalogue: Mapping[str, Listing]) -> tuple[Route, ...]:
+def default_routes(providers: Iterable[str], catalogue: Mapping[str, Listing]) -> tuple[Line, ...]:
     """Which names the providers at hand answer to by themselves, as the catalogue says."""
     return tuple(
-        Route(pattern=pattern, provider=name, model="*" if "*" in pattern else pattern)
+        Line(pattern=pattern, targets=(f"{name}/{'*' if '*' in pattern else pattern}",))
         for name in providers
         if name in catalogue
         for pattern in catalogue[name].serves

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dragoman.config import file_schema
-from dragoman.config.settings import Route
+from dragoman.config.settings import Line
 from dragoman.config.tables import Table, meant
 from dragoman.config.toml_lines import dotted
 from dragoman.config.values import found, shown
 from dragoman.providers.catalogue import Listing
 
 
-def read_routes(models: Table, providers: Iterable[str], catalogue: Mapping[str, Listing]) -> tuple[Route, ...]:
+def read_routes(models: Table, providers: Iterable[str], catalogue: Mapping[str, Listing]) -> tuple[Line, ...]:
     """The lines of `[models]` in their order; `providers` are the names that a target may have."""
     routes = []
     for pattern, value in models.values.items():
@@ -46,7 +46,7 @@ def _target(models: Table, pattern: str, value: object) -> tuple[str | None, boo
     return told.to, told.strict
 
 
-def _route(models: Table, pattern: str, target: str, strict: bool) -> Route | None:
+def _route(models: Table, pattern: str, target: str, strict: bool) -> Line | None:
     provider, slash, model = target.partition("/")
     problem = None
     if not _is_model(pattern):
@@ -60,21 +60,22 @@ def _route(models: Table, pattern: str, target: str, strict: bool) -> Route | No
     if problem is not None:
         models.complain(pattern, *problem)
         return None
-    return Route(pattern=pattern, provider=provider, model=model, strict=strict)
+    return Line(pattern=pattern, targets=(target,), strict=strict)
 
 
 def _is_model(name: str) -> bool:
     return bool(name) and name.isprintable() and " " not in name
 
 
-def _check_provider(models: Table, route: Route, providers: tuple[str, ...], catalogue: Mapping[str, Listing]) -> None:
+def _check_provider(models: Table, route: Line, providers: tuple[str, ...], catalogue: Mapping[str, Listing]) -> None:
     """Note a target whose provider nobody knows, or one that is known but not set up."""
-    if route.provider in providers:
+    provider = route.targets[0].partition("/")[0]
+    if provider in providers:
         return
-    listing = catalogue.get(route.provider)
+    listing = catalogue.get(provider)
     if listing is None:
-        remedy = meant(route.provider, providers)
+        remedy = meant(provider, providers)
     else:
-        ways = [f"add [providers.{dotted((route.provider,))}]", *(f"export {name}=…" for name in listing.env[:1])]
+        ways = [f"add [providers.{dotted((provider,))}]", *(f"export {name}=…" for name in listing.env[:1])]
         remedy = " or ".join(ways)
-    models.complain(route.pattern, f"names the provider {shown(route.provider)}, which is not set up", remedy)
+    models.complain(route.pattern, f"names the provider {shown(provider)}, which is not set up", remedy)

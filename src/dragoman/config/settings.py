@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.providers.provider import Provider
+from dragoman.routing.route import FALLBACK, When
 
 MEBIBYTE = 1024 * 1024
 
@@ -40,13 +41,35 @@ class Server(Struct, frozen=True, kw_only=True):
     discover: bool = True
 
 
-class Route(Struct, frozen=True, kw_only=True):
-    """One line of `[models]`: names that match `pattern` go to `provider` as `model`; `*` stands for the same text."""
+class LineRule(Struct, frozen=True, kw_only=True):
+    """Where a line leads in place of its own targets, when a request fits."""
+
+    when: When
+    targets: tuple[str, ...]
+    weights: tuple[int, ...] = ()
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """One line of `[models]`, as it is written: names that match `pattern` go to `targets`.
+
+    A target is `provider/model`, where `*` stands for the same text as in the pattern, or the name of another line.
+    What is None is not said: it is as the line that names this one says, else as everywhere.
+    """
 
     pattern: str
-    provider: str
-    model: str
+    targets: tuple[str, ...]
+    policy: str = FALLBACK
+    # One for each target, for the policy that asks for them.
+    weights: tuple[int, ...] = ()
+    rules: tuple[LineRule, ...] = ()
     strict: bool = False
+    sticky: bool | None = None
+    retries: int | None = None
+    # In seconds.
+    first_byte: float | None = None
+    # In nano-dollars.
+    max_cost: int | None = None
+    refusals: bool | None = None
 
 
 class Key(Struct, frozen=True, kw_only=True):
@@ -126,8 +149,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     server: Server = Server()
     providers: dict[str, Provider] = {}
     # What `[models]` says, and what the catalogue says of the providers at hand, for names that `[models]` leaves out.
-    routes: tuple[Route, ...] = ()
-    defaults: tuple[Route, ...] = ()
+    routes: tuple[Line, ...] = ()
+    defaults: tuple[Line, ...] = ()
     keys: tuple[Key, ...] = ()
     # Whether the file has `[keys]`, with anything in it or not; and whether it has nothing at all.
     keys_table: bool = False

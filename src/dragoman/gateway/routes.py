@@ -1,18 +1,22 @@
-"""Routes: which provider and model a name means.
+"""Routes: which providers and models a name means.
 
 In this order: the name itself in `[models]`, `provider/model` of a configured provider, the pattern of `[models]` with
-the longest literal prefix, and last what the catalogue says its providers serve.
+the longest literal prefix, and last what the catalogue says its providers serve. What a line names is resolved at once,
+down to targets: whoever chooses among them, counts or remembers never sees another name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 
-from dragoman.config.settings import Route, Settings
+from msgspec.structs import replace
+
+from dragoman.config.settings import Line, Settings
 from dragoman.errors import DragomanError
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.route import ROUND_ROBIN, Route, Rule
 from dragoman.routing.target import Target
 
 # How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
@@ -27,18 +31,19 @@ class UnknownModel(DragomanError):
 
 
 class Routes:
-    """The names of one configuration."""
+    """The names of one configuration. `keeps` says that there is a store to keep responses in."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
         self._providers = settings.providers
-        self._exact = {route.pattern: route for route in settings.routes if "*" not in route.pattern}
+        self._keeps = keeps
+        self._exact = {line.pattern: line for line in settings.routes if "*" not in line.pattern}
         self._patterns = _longest_first(settings.routes)
         self._defaults = _longest_first(settings.defaults)
-        self._plain_defaults = {route.pattern: route for route in settings.defaults if "*" not in route.pattern}
-        self._known: dict[tuple[str, str], Target] = {}
+        self._plain_defaults = {line.pattern: line for line in settings.defaults if "*" not in line.pattern}
+        self._known: dict[tuple[str, str], Route] = {}
 
-    def target(self, name: str, protocol: str) -> Target:
-        """Find the target of a model's name for a client of a protocol."""
+    def route(self, name: str, protocol: str) -> Route:
+        """Find what a model's name leads to for a client of a protocol."""
         known = self._known.get((name, protocol))
         if known is None:
             known = self._find(name, protocol)
@@ -48,25 +53,95 @@ class Routes:
                 self._known[name, protocol] = known
         return known
 
+    def target(self, name: str, protocol: str) -> Target:
+        """Find the one target of a name, or the first of several."""
+        return self.fixed(name, protocol, None, _nobody_knows)
+
+    def fixed(self, name: str, protocol: str, pinned: str | None, fills: Callable[[Target], float]) -> Target:
+        """Find the target of a name without dice and turns: that with the pinned id, else the one that is filled most.
+
+        `fills` says which share of a target's window a request takes. A pin chooses among the name's own targets, and
+        leads nowhere else. Those that fill alike are taken in order.
+        """
+        route = self.route(name, protocol)
+        only = route.only
+        if only is not None:
+            return only
+        targets = (*_members(route), *route.targets)
+        for target in targets:
+            if target.id == pinned:
+                return target
+        return max(targets, key=fills)
+
+    def alike(self, name: str, protocol: str) -> tuple[Target, ...]:
+        """The targets of a name that serve the same model as its first one, in order; rules choose none of them."""
+        members = tuple(_members(self.route(name, protocol)))
+        return tuple(member for member in members if member.model == members[0].model)
+
     def names(self) -> list[str]:
         """The names without patterns, for listings."""
         return list(self._exact)
 
-    def _find(self, name: str, protocol: str) -> Target:
-        route = self._exact.get(name)
-        if route is None:
+    def _find(self, name: str, protocol: str) -> Route:
+        line = self._exact.get(name)
+        if line is None:
             first, slash, rest = name.partition("/")
             if slash and rest and first in self._providers:
-                route = Route(pattern=name, provider=first, model=rest)
-        if route is None:
-            route = _matching(self._patterns, name) or self._plain_defaults.get(name) or _matching(self._defaults, name)
-        if route is None or not (model := filled(route, name)):
+                return Route(name=name, members=(self._target(name, first, rest, protocol),))
+            line = _matching(self._patterns, name) or self._plain_defaults.get(name) or _matching(self._defaults, name)
+        if line is None:
             raise UnknownModel(self._unknown(name))
-        provider = self._providers[route.provider]
-        model, endpoint = self._endpoint(provider, model, protocol)
-        if not model:
+        route = self._resolved(line, name, protocol)
+        if self._keeps and len(route.targets) > 1:
+            # Whoever answers, any other can go on.
+            route = self._resolved(line, name, protocol, kept=True)
+        return route
+
+    def _resolved(self, line: Line, name: str, protocol: str, *, kept: bool = False) -> Route:
+        """A line, with everything that it leads to, for a name that matches it."""
+
+        def members(texts: tuple[str, ...]) -> tuple[Target | Route, ...]:
+            return tuple(self._member(line, text, name, protocol, kept=kept) for text in texts)
+
+        def leads(texts: tuple[str, ...], weights: tuple[int, ...]) -> Route:
+            found = members(texts)
+            if len(found) == 1 and isinstance(found[0], Route):
+                # Another name for a line is that line.
+                return found[0]
+            return replace(own, members=found, weights=weights)
+
+        own = Route(
+            name=line.pattern,
+            members=(),
+            policy=line.policy,
+            strict=line.strict,
+            sticky=line.policy != ROUND_ROBIN if line.sticky is None else line.sticky,
+            retries=line.retries or 0,
+            first_byte=line.first_byte,
+            max_cost=line.max_cost,
+            refusals=line.refusals or False,
+        )
+        if not line.rules:
+            return replace(leads(line.targets, line.weights), name=line.pattern)
+        rules = tuple(Rule(when=rule.when, to=leads(rule.targets, rule.weights)) for rule in line.rules)
+        return replace(own, members=members(line.targets), weights=line.weights, rules=rules)
+
+    def _member(self, line: Line, text: str, name: str, protocol: str, *, kept: bool) -> Target | Route:
+        """What a target of a line names: a provider's model, or another line."""
+        provider, slash, model = text.partition("/")
+        if slash and model and provider in self._providers:
+            target = self._target(name, provider, filled(line.pattern, model, name), protocol)
+            return replace(target, strict=line.strict, kept_here=kept) if line.strict or kept else target
+        other = self._exact.get(text) or _matching(self._patterns, text)
+        if other is None:
+            raise UnknownModel(self._unknown(text))
+        return self._resolved(_within(line, other), text, protocol, kept=kept)
+
+    def _target(self, name: str, provider: str, model: str, protocol: str) -> Target:
+        found, endpoint = self._endpoint(self._providers[provider], model, protocol)
+        if not found:
             raise UnknownModel(self._unknown(name))
-        return Target(provider=provider, endpoint=endpoint, model=model, strict=route.strict)
+        return Target(provider=self._providers[provider], endpoint=endpoint, model=found, strict=False)
 
     def _endpoint(self, provider: Provider, model: str, protocol: str) -> tuple[str, Endpoint]:
         if provider.transport != "echo":
@@ -107,30 +182,58 @@ def shown(name: str) -> str:
     return f"`{printable}`"
 
 
-def filled(route: Route, name: str) -> str:
-    """The model that a route gives for a name.
+def filled(pattern: str, model: str, name: str) -> str:
+    """The model that a target of a line gives for a name.
 
-    A target that is `*` alone is the name as the provider knows it: all of it (`"claude-*" = "anthropic/*"`), but for
-    the directories that the pattern spells out (`"local/*" = "local/*"`). In any other target `*` is what it matched.
+    A model that is `*` alone is the name as the provider knows it: all of it (`"claude-*" = "anthropic/*"`), but for
+    the directories that the pattern spells out (`"local/*" = "local/*"`). In any other model `*` is what it matched.
     """
-    before, star, after = route.pattern.partition("*")
-    if route.model == "*":
+    before, star, after = pattern.partition("*")
+    if model == "*":
         return name[before.rfind("/") + 1 :]
-    return route.model.replace("*", name[len(before) : len(name) - len(after)] if star else name, 1)
+    return model.replace("*", name[len(before) : len(name) - len(after)] if star else name, 1)
 
 
-def _longest_first(routes: Iterable[Route]) -> list[tuple[str, str, Route]]:
+def _within(outer: Line, inner: Line) -> Line:
+    """A line that another one names: what it does not say itself is as there; each of them may refuse and limit."""
+    limits = [limit for limit in (outer.max_cost, inner.max_cost) if limit is not None]
+    return replace(
+        inner,
+        strict=outer.strict or inner.strict,
+        sticky=outer.sticky if inner.sticky is None else inner.sticky,
+        retries=outer.retries if inner.retries is None else inner.retries,
+        first_byte=outer.first_byte if inner.first_byte is None else inner.first_byte,
+        max_cost=min(limits, default=None),
+        refusals=outer.refusals if inner.refusals is None else inner.refusals,
+    )
+
+
+def _members(route: Route) -> Iterator[Target]:
+    """The targets of a route but for its rules, in order; those that get no share of the requests come last."""
+    weights = route.weights or (1,) * len(route.members)
+    for _, member in sorted(zip(weights, route.members, strict=True), key=lambda entry: entry[0] == 0):
+        if isinstance(member, Target):
+            yield member
+        else:
+            yield from _members(member)
+
+
+def _nobody_knows(_: Target) -> float:
+    return 0.0
+
+
+def _longest_first(lines: Iterable[Line]) -> list[tuple[str, str, Line]]:
     """Patterns as prefix and suffix, the most particular first."""
     found = []
-    for route in routes:
-        before, star, after = route.pattern.partition("*")
+    for line in lines:
+        before, star, after = line.pattern.partition("*")
         if star:
-            found.append((before, after, route))
+            found.append((before, after, line))
     return sorted(found, key=lambda entry: (-len(entry[0]), -len(entry[1])))
 
 
-def _matching(patterns: list[tuple[str, str, Route]], name: str) -> Route | None:
-    for before, after, route in patterns:
+def _matching(patterns: list[tuple[str, str, Line]], name: str) -> Line | None:
+    for before, after, line in patterns:
         if len(name) >= len(before) + len(after) and name.startswith(before) and name.endswith(after):
-            return route
+            return line
     return None

@@ -49,7 +49,7 @@ class Service:
         self.notes_ids = notes_ids(settings)
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)
-        self.routes = Routes(settings)
+        self.routes = Routes(settings, keeps=self.state.store is not None)
         self.mint = system_mint()
         self.client: Client = Client(
             connect_timeout=settings.timeouts.connect,

@@ -10,7 +10,9 @@ from msgspec import Struct
 from dragoman.routing.outline import Outline, outline_of
 from dragoman.routing.target import Target
 
+# What is done where a line says nothing, and the one policy that keeps no conversation where it is.
 FALLBACK = "fallback"
+ROUND_ROBIN = "round-robin"
 
 
 class When(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Route, Settings
+from dragoman.config.settings import Line, Settings
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import failure_of, log_lines, with_provider
 from tests.sdk.digging import dig_objects
@@ -83,8 +83,8 @@ def test_a_list_can_be_asked_for_without_its_body() -> None:
 def test_names_of_the_configuration_come_first() -> None:
     def settings(port: int) -> Settings:
         routes = (
-            Route(pattern="fast", provider="chat", model="served"),
-            Route(pattern="x-*", provider="chat", model="*"),
+            Line(pattern="fast", targets=("chat/served",)),
+            Line(pattern="x-*", targets=("chat/*",)),
         )
         return replace(settings_for(port), routes=routes)
 

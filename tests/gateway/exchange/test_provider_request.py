@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, Limits, Route, Server, Settings
+from dragoman.config.settings import Key, Limits, Line, Server, Settings
 from dragoman.gateway.exchange.provider_request import DECISIVE, able, outline_of
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
@@ -275,7 +275,7 @@ def by_key(settings: Settings) -> Settings:
 
 def by_route(settings: Settings) -> Settings:
     """Strict for one route."""
-    return replace(settings, routes=(Route(pattern="careful", provider="messages", model="served", strict=True),))
+    return replace(settings, routes=(Line(pattern="careful", targets=("messages/served",), strict=True),))
 
 
 def by_server(settings: Settings) -> Settings:
@@ -374,8 +374,8 @@ def test_usage_that_the_gateway_asked_for_is_withheld_from_the_client() -> None:
 
 def test_a_route_may_lead_a_name_to_another_model() -> None:
     routes = (
-        Route(pattern="fast", provider="chat", model="served-2"),
-        Route(pattern="big-*", provider="chat", model="*"),
+        Line(pattern="fast", targets=("chat/served-2",)),
+        Line(pattern="big-*", targets=("chat/*",)),
     )
     with running([tells(CHAT), tells(CHAT)], with_settings(routes=routes)) as house:
         for name in ("fast", "big-one"):

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.finding import Fingerprint, fingerprint
-from dragoman.config.settings import Limits, Route, Server, Settings, Timeouts
+from dragoman.config.settings import Limits, Line, Server, Settings, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.processes.binding import bind
 from dragoman.gateway.processes.followed_config import Duty
@@ -153,7 +153,7 @@ def test_every_problem_of_a_refused_configuration_is_a_line_of_its_own(house: Ho
 # New settings, and what is said of them.
 CHANGES: dict[str, tuple[Settings, list[str]]] = {
     "a route": (
-        Settings(routes=(Route(pattern="a", provider="echo", model="text"),)),
+        Settings(routes=(Line(pattern="a", targets=("echo/text",)),)),
         ["the configuration was changed"],
     ),
     "another port": (
