@@ -22,6 +22,7 @@ from dragoman.config import file_schema, rows, settings  # noqa: E402 - the path
 from dragoman.config.values import Kind  # noqa: E402 - the paths above come first
 from dragoman.providers.catalogue import Listing  # noqa: E402 - the paths above come first
 from dragoman.providers.provider import Provider  # noqa: E402 - the paths above come first
+from dragoman.routing.route import When  # noqa: E402 - the paths above come first
 from dragoman.rules.abilities import Abilities  # noqa: E402 - the paths above come first
 from tools.writing import write_or_check  # noqa: E402 - the paths above come first
 
@@ -91,6 +92,22 @@ changes = { images = false, max_output = 8192 }
 "gpt-5.1" = "openai/gpt-5.1"
 "local/*" = "local/*"
 "exact" = { to = "openai/gpt-5.1", strict = true }
+"smart" = ["both/large", "openai/gpt-5.1"]                # a list is a fallback, in order
+"cheap" = { policy = "cheapest", targets = ["local/qwen3", "openai/gpt-5-mini"], max_cost = 0.05 }
+"split" = { policy = "weighted", targets = { "both/large" = 80, "openai/gpt-5.1" = 20 }, sticky = false }
+"patient" = { to = "local/qwen3", retries = 3, first_byte = "20 s" }
+"all" = { policy = "fastest", targets = ["smart", "patient"] }
+""",
+    "rules": """[models."large-*"]
+to = "both/*"
+
+[[models."large-*".rules]]
+when = { input_over = 60_000, tools = false }
+to = "openai/gpt-5.1"
+
+[[models."large-*".rules]]
+when = { key = "laptop" }
+targets = ["local/qwen3", "smart"]
 """,
     "keys": """[keys.laptop]
 key = "$LAPTOP_KEY"
@@ -118,7 +135,8 @@ SECTIONS = (
     Section("[server]", settings.Server, file_schema.SERVER, EXAMPLES["server"]),
     Section("[providers.NAME]", file_schema.ProviderTable, file_schema.PROVIDER, EXAMPLES["provider"]),
     Section("[[providers.NAME.rows]]", file_schema.RowTable, file_schema.ROW, EXAMPLES["row"]),
-    Section("[models]", file_schema.RouteTable, file_schema.ROUTE, EXAMPLES["models"]),
+    Section("[models]", file_schema.LineTable, file_schema.LINE, EXAMPLES["models"]),
+    Section("[[models.NAME.rules]]", file_schema.RuleTable, file_schema.RULE, EXAMPLES["rules"]),
     Section("[keys.NAME]", file_schema.KeyTable, file_schema.KEY, EXAMPLES["keys"]),
     Section("[timeouts]", settings.Timeouts, file_schema.TIMEOUTS, EXAMPLES["timeouts"]),
     Section("[limits]", settings.Limits, file_schema.LIMITS, EXAMPLES["limits"]),
@@ -201,6 +219,16 @@ def _abilities() -> list[str]:
     return [*lines, ""]
 
 
+def _when() -> list[str]:
+    comments = comments_of(When)
+    lines = ["### When", "", "What `when` may name. What is left out is not looked at.", ""]
+    lines += ["| Key | Value | Meaning | Example |", "| --- | --- | --- | --- |"]
+    for name, kind in file_schema.WHEN.items():
+        cells = (f"`{name}`", kind.words, comments[name], f"`{name} = {kind.example}`")
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return [*lines, ""]
+
+
 def page() -> str:
     """The whole page."""
     lines = [HEAD]
@@ -208,6 +236,8 @@ def page() -> str:
         lines += _section(section)
         if section.struct is file_schema.RowTable:
             lines += _abilities()
+        if section.struct is file_schema.RuleTable:
+            lines += _when()
     return "\n".join(lines).rstrip() + "\n"
 
 

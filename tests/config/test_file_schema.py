@@ -11,6 +11,7 @@ from msgspec import Struct
 from dragoman.config import file_schema, settings
 from dragoman.config.values import Kind
 from dragoman.errors import ConfigError
+from dragoman.routing.route import When
 
 TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
     (settings.Server, file_schema.SERVER),
@@ -19,7 +20,9 @@ TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
     (settings.Storage, file_schema.STORAGE),
     (file_schema.ProviderTable, file_schema.PROVIDER),
     (file_schema.RowTable, file_schema.ROW),
-    (file_schema.RouteTable, file_schema.ROUTE),
+    (file_schema.LineTable, file_schema.LINE),
+    (file_schema.RuleTable, file_schema.RULE),
+    (When, file_schema.WHEN),
     (file_schema.KeyTable, file_schema.KEY),
 ]
 

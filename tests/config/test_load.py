@@ -272,8 +272,11 @@ NAMES = st.sampled_from(
         "a/b",
         *file_schema.PROVIDER,
         *file_schema.KEY,
-        *file_schema.ROUTE,
+        *file_schema.LINE,
+        *file_schema.RULE,
+        *file_schema.WHEN,
         "rows",
+        "rules",
         "port",
     ]
 )
@@ -291,6 +294,8 @@ SCALARS = st.one_of(
             "$A",
             "${A}",
             "openai/*",
+            "echo/text",
+            *file_schema.POLICIES,
         ]
     ),
     st.just(datetime.date(2026, 1, 1)),

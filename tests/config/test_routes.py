@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.settings import Line
+from dragoman.config.settings import Line, LineRule
+from dragoman.routing.route import When
 from tests.config.support import problems_of, settings_of
 
 KEY = {"OPENAI_API_KEY": "sk-1"}
+NEITHER = "expected provider/model or the name of another line, found"
 
 
 def test_lines_keep_their_order(tmp_path: Path) -> None:
@@ -41,10 +43,19 @@ all = "echo/text"
             "(add [providers.anthropic] or export ANTHROPIC_API_KEY=…)",
         ),
         ('"a" = "ollama/x"', 'models.a: names the provider "ollama", which is not set up (add [providers.ollama])'),
-        ('"a" = "x"', 'models.a: expected provider/model, found "x" (for example "openai/gpt-5.1")'),
-        ('"a" = "openai/"', 'models.a: expected provider/model, found "openai/" (for example "openai/gpt-5.1")'),
-        ('"a" = 1', 'models.a: expected a target in quotes or a table, found a whole number (for example "claude-*"'),
-        ('gpt-5.1 = "openai/x"', 'models.gpt-5: is a table without to (put names with dots in quotes: "gpt-5.1" = …)'),
+        ('"a" = "x"', f'models.a: {NEITHER} "x" (for example "openai/gpt-5.1")'),
+        ('"a" = "openai/"', f'models.a: {NEITHER} "openai/" (for example "openai/gpt-5.1")'),
+        ('"a" = "openai/x y"', f'models.a: {NEITHER} "openai/x y" (for example "openai/gpt-5.1")'),
+        ('"*" = ""', f'models."*": {NEITHER} "" (for example "openai/gpt-5.1")'),
+        (
+            '"a" = 1',
+            "models.a: expected a target in quotes, a list of them or a table, found a whole number "
+            '(for example "claude-*"',
+        ),
+        (
+            'gpt-5.1 = "openai/x"',
+            'models.gpt-5: is a table without to and targets (put names with dots in quotes: "gpt-5.1" = …)',
+        ),
         ('"a*b*" = "openai/x"', 'models."a*b*": has more than one * on a side (keep one)'),
         ('"a*" = "openai/**"', 'models."a*": has more than one * on a side (keep one)'),
         ('"a" = "openai/*"', "models.a: has a * in its target alone"),
@@ -53,6 +64,127 @@ all = "echo/text"
         ('"a" = { strict = true }', 'models.a.to: is missing (for example to = "openai/gpt-5.1")'),
         ('"a" = { to = "openai/x", strikt = true }', "models.a.strikt: is not a known key (did you mean strict?)"),
         ('"a" = { to = 1 }', "models.a.to: expected a text in quotes, found a whole number"),
+        ('"a" = []', "models.a: expected at least one, found an empty list"),
+        ('"a" = ["echo/x", 1]', "models.a: expected a text in quotes, found a whole number"),
+        ('"a" = ["echo/x", "openia/x"]', 'models.a[1]: names the provider "openia", which is not set up (did you mean'),
+        ('"a" = ["echo/x", "echo/*"]', "models.a[1]: has a * in its target alone (put one into the name, too, or"),
+        (
+            '"a" = ["echo/x", "echo/x"]',
+            'models.a[1]: names "echo/x" once more (leave it out; retries asks the same target again)',
+        ),
+        (
+            '"a" = { to = "echo/x", targets = ["echo/y"] }',
+            "models.a.targets: stands beside to (keep one of them, to for one target)",
+        ),
+        ('"a" = { targets = [] }', "models.a.targets: expected at least one, found an empty list (for example"),
+        ('"a" = { targets = {} }', "models.a.targets: expected at least one, found an empty table (for example"),
+        (
+            '"a" = { targets = "echo/x" }',
+            "models.a.targets: expected a list of targets, or a table of weights, found a text in quotes",
+        ),
+        (
+            '"a" = { to = "echo/x", policy = "cheepest" }',
+            "models.a.policy: expected one of fallback, weighted, round-robin, cheapest, fastest, least-loss, found "
+            '"cheepest" (did you mean cheapest?)',
+        ),
+        (
+            '"a" = { policy = "wieghted", targets = { "echo/x" = 1 } }',
+            "models.a.policy: expected one of fallback, weighted, round-robin, cheapest, fastest, least-loss, found "
+            '"wieghted" (did you mean weighted?)',
+        ),
+        ('"a" = { to = "echo/x", policy = 1 }', "models.a.policy: expected a text in quotes, found a whole number"),
+        (
+            '"a" = { policy = "cheapest", targets = { "echo/x" = 1 } }',
+            'models.a.targets: has weights, which cheapest does not ask for (write a list, or policy = "weighted")',
+        ),
+        (
+            '"a" = { targets = { "echo/x" = 1 } }',
+            'models.a.targets: has weights, which fallback does not ask for (write a list, or policy = "weighted")',
+        ),
+        (
+            '"a" = { policy = "weighted", targets = ["echo/x"] }',
+            "models.a.targets: has no weights (for example",
+        ),
+        (
+            '"a" = { policy = "weighted", targets = { "echo/x" = 0.5 } }',
+            'models.a.targets: for "echo/x": expected a whole number, found a number (for example targets = {',
+        ),
+        (
+            '"a" = { policy = "weighted", targets = { "echo/x" = -1, "echo/y" = 2 } }',
+            'models.a.targets: for "echo/x": expected a whole number from 0 to 1000000, found -1',
+        ),
+        (
+            '"a" = { policy = "weighted", targets = { "echo/x" = true } }',
+            'models.a.targets: for "echo/x": expected a whole number, found true or false without quotes',
+        ),
+        (
+            '"a" = { policy = "weighted", targets = { "echo/x" = 0, "echo/y" = 0 } }',
+            "models.a.targets: expected a weight above 0, found none",
+        ),
+        (
+            '"a" = { policy = "weighted", targets = { "ecko/x" = 1 } }',
+            'models.a.targets."ecko/x": names the provider "ecko", which is not set up (did you mean echo?)',
+        ),
+        ('"a" = { to = "echo/x", retries = 6 }', "models.a.retries: expected a whole number from 0 to 5, found 6"),
+        ('"a" = { to = "echo/x", retries = -1 }', "models.a.retries: expected a whole number from 0 to 5, found -1"),
+        ('"a" = { to = "echo/x", first_byte = "20 x" }', "models.a.first_byte: expected a duration with a unit of"),
+        ('"a" = { to = "echo/x", first_byte = 0 }', "models.a.first_byte: expected a duration from 0.001 s"),
+        (
+            '"a" = { to = "echo/x", max_cost = "5 ct" }',
+            "models.a.max_cost: expected US dollars as a number without quotes, found a text in quotes",
+        ),
+        ('"a" = { to = "echo/x", max_cost = -1 }', "models.a.max_cost: expected US dollars from 0 to 1000000, found"),
+        ('"a" = { to = "echo/x", max_cost = nan }', "models.a.max_cost: expected US dollars from 0 to 1000000, found"),
+        ('"a" = { to = "echo/x", max_cost = true }', "models.a.max_cost: expected US dollars as a number"),
+        ('"a" = { to = "echo/x", sticky = "no" }', "models.a.sticky: expected true or false without quotes"),
+        ('"a" = { to = "echo/x", refusals = 1 }', "models.a.refusals: expected true or false without quotes"),
+        (
+            '"a" = { to = "echo/x", rules = {} }',
+            "models.a.rules: expected a list of tables, found a table (begin a line",
+        ),
+        ('"a" = { to = "echo/x", rules = [1] }', "models.a.rules[0]: expected a table, found a whole number"),
+        (
+            '"a" = { to = "echo/x", rules = [{ to = "echo/y" }] }',
+            "models.a.rules[0].when: is missing (for example when = { input_over = 60_000 })",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = {}, to = "echo/y" }] }',
+            "models.a.rules[0].when: expected what must be so, found an empty table, which would fit always",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = true, to = "echo/y" }] }',
+            "models.a.rules[0].when: expected a table, found true or false without quotes",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { inputover = 1 }, to = "echo/y" }] }',
+            "models.a.rules[0].when.inputover: is not a known key (did you mean input_over?)",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { input_over = "1" }, to = "echo/y" }] }',
+            "models.a.rules[0].when.input_over: expected a whole number, found a text in quotes",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { tools = true } }] }',
+            'models.a.rules[0].to: is missing (for example to = "openai/gpt-5.1")',
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { tools = true }, to = "echo/y", policy = "cheapest" }] }',
+            "models.a.rules[0].policy: is not a known key",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { tools = true }, targets = ["ecko/y"] }] }',
+            'models.a.rules[0].targets[0]: names the provider "ecko", which is not set up (did you mean echo?)',
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { tools = true }, targets = { "echo/y" = 1 } }] }',
+            "models.a.rules[0].targets: has weights, which fallback does not ask for",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { key = "laptop" }, to = "echo/y" }] }',
+            'models.a.rules[0].when.key: names the key "laptop", which is not there (add [keys.laptop])',
+        ),
+        ('"a" = "a"', "models.a: leads back to itself: a → a (take one of them out of the circle)"),
+        ('"a*" = { to = "echo/x", rules = [{ when = { tools = true }, to = "ab" }] }', 'models."a*": leads back to'),
     ],
 )
 def test_a_line_that_cannot_be_used_has_its_place(tmp_path: Path, line: str, problem: str) -> None:
@@ -63,3 +195,79 @@ def test_a_line_that_cannot_be_used_has_its_place(tmp_path: Path, line: str, pro
 def test_a_provider_that_cannot_be_used_is_not_told_of_twice(tmp_path: Path) -> None:
     (told,) = problems_of(tmp_path, '[providers.openai]\n[models]\na = "openai/x"\n')
     assert told.startswith("1: providers.openai.api_key: is missing")
+
+
+SEVERAL = """
+[keys.laptop]
+key = "0123456789abcdef"
+[models]
+"smart"    = ["anthropic/claude-opus-5", "openai/gpt-5.1"]
+"cheap"    = { policy = "cheapest", targets = ["echo/text", "openai/gpt-5-mini"], max_cost = 0.05 }
+"split"    = { policy = "weighted", targets = { "echo/a" = 80, "echo/b" = 0 }, sticky = false }
+"patient"  = { targets = ["echo/text"], retries = 3, first_byte = "20 s", refusals = true }
+"all"      = { policy = "round-robin", targets = ["smart", "claude-haiku-9"] }
+"openai/x" = ["openai/x", "echo/text"]
+[models."claude-*"]
+to = "anthropic/*"
+[[models."claude-*".rules]]
+when = { input_over = 60_000, key = "laptop" }
+to = "openai/gpt-5.1"
+[[models."claude-*".rules]]
+when = { tools = false, client = "codex" }
+targets = ["echo/*", "smart"]
+"""
+
+
+def test_a_line_says_where_it_leads_and_how(tmp_path: Path) -> None:
+    assert settings_of(tmp_path, SEVERAL, {**KEY, "ANTHROPIC_API_KEY": "sk-2"}).routes == (
+        Line(pattern="smart", targets=("anthropic/claude-opus-5", "openai/gpt-5.1")),
+        Line(pattern="cheap", targets=("echo/text", "openai/gpt-5-mini"), policy="cheapest", max_cost=50_000_000),
+        Line(pattern="split", targets=("echo/a", "echo/b"), policy="weighted", weights=(80, 0), sticky=False),
+        Line(pattern="patient", targets=("echo/text",), retries=3, first_byte=20.0, refusals=True),
+        Line(pattern="all", targets=("smart", "claude-haiku-9"), policy="round-robin"),
+        Line(pattern="openai/x", targets=("openai/x", "echo/text")),
+        Line(
+            pattern="claude-*",
+            targets=("anthropic/*",),
+            rules=(
+                LineRule(when=When(input_over=60_000, key="laptop"), targets=("openai/gpt-5.1",)),
+                LineRule(when=When(tools=False, client="codex"), targets=("echo/*", "smart")),
+            ),
+        ),
+    )
+
+
+def test_a_problem_stands_on_the_line_of_its_target(tmp_path: Path) -> None:
+    text = """[models]
+smart = [
+  "echo/text",
+  "openia/gpt",
+]
+[[models.smart2.rules]]
+when = { tools = true }
+to = "smrt"
+[models.other]
+targets = [
+  "smart",
+  "other-*",
+]
+"""
+    assert problems_of(tmp_path, text, KEY) == [
+        '4: models.smart[1]: names the provider "openia", which is not set up (did you mean openai?)',
+        '6: models.smart2.to: is missing (for example to = "openai/gpt-5.1")',
+        f'8: models.smart2.rules[0].to: {NEITHER} "smrt" (did you mean smart?)',
+        "12: models.other.targets[1]: has a * in its target alone (put one into the name, too, or name the model)",
+    ]
+
+
+def test_a_line_is_named_without_a_star(tmp_path: Path) -> None:
+    (told,) = problems_of(tmp_path, '[models]\n"a-*" = "echo/*"\n"b-*" = "a-*"\n')
+    assert told == '3: models."b-*": has a * in the name of a line (write provider/model there)'
+
+
+def test_a_gateway_key_of_the_command_line_may_be_named(tmp_path: Path) -> None:
+    text = 'a = { to = "echo/x", rules = [{ when = { key = "KEY" }, to = "echo/y" }] }\n[keys.laptop]\nkey = "KEY"\n'
+    (line,) = settings_of(tmp_path, "[models]\n" + text.replace("KEY", "launch", 1)).routes
+    assert line.rules[0].when.key == "launch"
+    (told,) = problems_of(tmp_path, "[models]\n" + text.replace("KEY", "labtop", 1))
+    assert told.endswith("(did you mean laptop?)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable
 
 import pytest
@@ -34,6 +35,10 @@ SECRET = "sk-very-secret-value"
         (values.read_size, "1.1kB", 1100),
         (values.read_size, "2 gib", 2147483648),
         (values.read_size, "7 B", 7),
+        (values.read_money, 2, 2_000_000_000),
+        (values.read_money, 0.05, 50_000_000),
+        (values.read_money, 0.1 + 0.2, 300_000_000),
+        (values.read_money, 0, 0),
         (values.read_host, "LocalHost", "localhost"),
         (values.read_host, "0.0.0.0", "0.0.0.0"),
         (values.read_host, "::", "::"),
@@ -92,6 +97,8 @@ def test_what_people_write_is_understood(read: Callable[[object], object], value
         (values.read_size, "32 MX", 'expected a size with a unit of B, kB, MB, GB, KiB, MiB or GiB, found "32 MX"'),
         (values.read_size, 1.5, "expected a whole number of bytes, found a fraction"),
         (values.read_size, 0, "expected a size from 1 B to 1024 GiB, found another"),
+        (values.read_money, "1", "expected US dollars as a number without quotes, found a text in quotes"),
+        (values.read_money, math.inf, "expected US dollars from 0 to 1000000, found another"),
         (values.read_size, datetime.date(2026, 1, 1), "expected a size as a number or a text, found a date"),
         (values.read_host, "[::1]", 'expected a host name or an IP address without a port, found "[::1]"'),
         (values.read_host, "a:80", 'expected a host name or an IP address without a port, found "a:80"'),

@@ -20,7 +20,7 @@ from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
 from dragoman.config.file_schema import SERVER
 from dragoman.config.finding import ConfigFile, Origin
-from dragoman.config.keys import read_hash
+from dragoman.config.keys import COMMAND_LINE_KEY, read_hash
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 _SHOWN_MODELS = 6
 _WIDTH = 100
-# What a key of the command line is called in the log.
-COMMAND_LINE_KEY = "launch"
 # What the command line may say instead of `[server]`.
 _OPTIONS: Mapping[str, Kind[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
 

@@ -11,9 +11,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from dragoman.config import values
+from dragoman.config.tables import meant
 from dragoman.config.values import Kind
+from dragoman.errors import ConfigError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.protocols.registry import PROTOCOLS
+from dragoman.routing.route import FALLBACK, ROUND_ROBIN
 
 PROTOCOL_NAMES = tuple(codec.name for codec in PROTOCOLS)
 AUTHS = ("bearer", "x-api-key", "api-key", "none", "aws", "google")
@@ -21,7 +24,15 @@ TRANSPORTS = ("http", "azure", "bedrock", "vertex")
 STREAMS = ("asked", "always", "never")
 NO_KEY = "none"
 
+# As `dragoman.routing` has them.
+POLICIES = (FALLBACK, "weighted", ROUND_ROBIN, "cheapest", "fastest", "least-loss")
+WEIGHTS = '{ "a/m" = 80, "b/m" = 20 }'
+
+_MOST_WEIGHT = 1_000_000
+
 Addresses: TypeAlias = str | dict[str, str]
+# Targets in order, or with their weights.
+Targets: TypeAlias = tuple[str, ...] | dict[str, int]
 
 
 class ProviderTable(Struct, frozen=True, kw_only=True):
@@ -72,16 +83,51 @@ class RowTable(Struct, frozen=True, kw_only=True):
     changes: JsonObject | None = None
 
 
-class RouteTable(Struct, frozen=True, kw_only=True):
+class LineTable(Struct, frozen=True, kw_only=True):
     """Which names clients may use beside `provider/model`, which always works. A line is a name or a pattern with one
-    `*`, and its target as a text or as a table. A target that is `*` alone is the name itself, without the directories
-    that the pattern spells out; in any other target `*` is what the pattern's `*` matched. The longest literal prefix
-    wins."""
+    `*`, and where that leads: a target as a text, several as a list, which is a fallback in this order, or a table. A
+    target is `provider/model`, or the name of another line, which keeps what it says itself and takes the rest from
+    here. A model that is `*` alone is the name itself, without the directories that the pattern spells out; in any
+    other model `*` is what the pattern's `*` matched. The longest literal prefix wins."""
 
-    # The target, as `provider/model`.
+    # The one target. A line has either `to` or `targets`.
     to: str | None = None
-    # Refuse whatever would lose something, on this route.
+    # The targets, in order; with their weights for `weighted`, which are shares of the requests.
+    targets: Targets | None = None
+    # Which target goes first: the first of the list (`fallback`), by chance as the weights say (`weighted`), each in
+    # turn (`round-robin`), that on which the request is estimated to cost the least (`cheapest`), that which answers
+    # the soonest as measured (`fastest`), that on which the request's translation loses the least (`least-loss`). The
+    # others follow if it fails.
+    policy: str = FALLBACK
+    # Whether a conversation stays on its target until that fails, for the sake of prompt caches and reasoning. Left
+    # out, it does, but for `round-robin`.
+    sticky: bool | None = None
+    # How often the same target is asked again, if that makes sense after its failure, before the next one. Left out,
+    # never: clients repeat by themselves.
+    retries: int | None = None
+    # How long a target may take until its answer begins before the next one is asked; left out, `timeouts.first_byte`.
+    first_byte: float | None = None
+    # What a request may cost, as far as that can be estimated: dearer targets, and those whose price is not known, are
+    # left out.
+    max_cost: int | None = None
+    # Refuse whatever would lose something, on this line; of several targets, leave out those that would.
     strict: bool = False
+    # Whether the next target is asked when one refuses the request for its content. Left out, it is not: the refusal is
+    # the answer.
+    refusals: bool | None = None
+
+
+class RuleTable(Struct, frozen=True, kw_only=True):
+    """Where a request goes in place of the line's own targets; the first rule that fits decides. The line's policy and
+    options hold there, too. Rules choose prices, never permissions: what a key may use is a matter of the name that was
+    asked for."""
+
+    # What must be so of the request, all of it: see the list below.
+    when: dict[str, object] | None = None
+    # The one target. A rule has either `to` or `targets`.
+    to: str | None = None
+    # The targets, in order; with their weights for `weighted`.
+    targets: Targets | None = None
 
 
 class KeyTable(Struct, frozen=True, kw_only=True):
@@ -122,6 +168,41 @@ def _plain(value: object) -> JsonValue:
     if isinstance(value, str | int):
         return value
     raise values.mismatch(value, "a text, a number, true, false or a list")
+
+
+def _targets(value: object) -> Targets:
+    if not isinstance(value, dict):
+        if isinstance(value, list):
+            return values.read_texts(value)
+        raise values.mismatch(value, "a list of targets, or a table of weights")
+    if not value:
+        raise values.unfit("expected at least one, found an empty table")
+    weights = {name: _weight(name, weight) for name, weight in value.items()}
+    if not any(weights.values()):
+        raise values.unfit("expected a weight above 0, found none")
+    return weights
+
+
+def _weight(name: str, value: object) -> int:
+    try:
+        return values.whole(0, _MOST_WEIGHT)(value)
+    except ConfigError as error:
+        raise values.unfit(f"for {values.shown(name)}: {error.problem}", f"for example targets = {WEIGHTS}") from None
+
+
+def _policy(value: object) -> str:
+    text = values.read_text(value)
+    if text not in POLICIES:
+        raise values.unfit(f"expected one of {', '.join(POLICIES)}, found {values.shown(text)}", meant(text, POLICIES))
+    return text
+
+
+def _when(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise values.mismatch(value, "a table")
+    if not value:
+        raise values.unfit("expected what must be so, found an empty table, which would fit always")
+    return value
 
 
 _SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
@@ -219,9 +300,38 @@ ROW: dict[str, Kind[object]] = {
     "changes": Kind(words="table", example="{ images = false, max_output = 8192 }", read=_changes),
 }
 
-ROUTE: dict[str, Kind[object]] = {
-    "to": Kind(words="text", example='"openai/gpt-5.1"', read=values.read_text),
+TO = Kind(words="text", example='"openai/gpt-5.1"', read=values.read_text)
+TARGETS = Kind(
+    words="list of texts, or a table of whole numbers", example='["openai/gpt-5.1", "local/qwen3"]', read=_targets
+)
+
+LINE: dict[str, Kind[object]] = {
+    "to": TO,
+    "targets": TARGETS,
+    "policy": Kind(words=_choice(*POLICIES).words, example='"cheapest"', read=_policy),
+    "sticky": Kind(words="true or false", example="false", read=values.read_switch),
+    "retries": Kind(words="whole number, 0 to 5", example="3", read=values.whole(0, 5)),
+    "first_byte": _duration('"20 s"'),
+    "max_cost": Kind(words="US dollars", example="0.05", read=values.read_money),
     "strict": _SWITCH,
+    "refusals": _SWITCH,
+}
+
+RULE: dict[str, Kind[object]] = {
+    "when": Kind(words="table", example="{ input_over = 60_000 }", read=_when),
+    "to": TO,
+    "targets": TARGETS,
+}
+
+WHEN: dict[str, Kind[object]] = {
+    "input_over": Kind(words="whole number", example="60_000", read=values.whole(0, 10**9)),
+    "thinking": _SWITCH,
+    "images": _SWITCH,
+    "documents": _SWITCH,
+    "tools": _SWITCH,
+    "structured": _SWITCH,
+    "client": Kind(words="text", example='"claude-cli"', read=values.read_text),
+    "key": Kind(words="text", example='"laptop"', read=values.read_text),
 }
 
 KEY: dict[str, Kind[object]] = {

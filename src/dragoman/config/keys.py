@@ -16,6 +16,8 @@ from dragoman.config.values import is_name, unfit
 from dragoman.errors import ConfigError
 
 PREFIX = "dgm_"
+# What a key of the command line is called in the log.
+COMMAND_LINE_KEY = "launch"
 _ALPHABET = string.digits + string.ascii_letters
 # 43 characters of 62 hold 256 bits.
 _LENGTH = 43

@@ -13,10 +13,10 @@ from dragoman.config import file_schema
 from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider
 from dragoman.config.environment import is_literal
 from dragoman.config.finding import ConfigFile, Origin, state_folder
-from dragoman.config.keys import SHORTEST, read_keys
+from dragoman.config.keys import COMMAND_LINE_KEY, SHORTEST, read_keys
 from dragoman.config.parsing import parse
 from dragoman.config.providers import has_credentials, read_provider
-from dragoman.config.routes import read_routes
+from dragoman.config.routes import read_lines
 from dragoman.config.settings import Limits, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
 from dragoman.config.toml_lines import dotted
@@ -53,8 +53,10 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     tables = section.tables()
     providers, warnings = _providers(tables, server.discover, environ, catalogue)
     # A provider whose table cannot be used is told of there, not once more at each of its routes.
-    routes = read_routes(root.table("models"), (*providers, *section.values), catalogue)
-    keys, short = read_keys(root.table("keys"), environ)
+    own = root.table("keys")
+    named = (*own.values, COMMAND_LINE_KEY)
+    routes = read_lines(root.table("models"), (*providers, *section.values), catalogue, named)
+    keys, short = read_keys(own, environ)
     problems.settle()
     settings = Settings(
         file=name,

@@ -2,80 +2,244 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from dragoman.config import file_schema
-from dragoman.config.settings import Line
-from dragoman.config.tables import Table, meant
-from dragoman.config.toml_lines import dotted
+from dragoman.config.nesting import Named, check_nesting
+from dragoman.config.patterns import Patterns
+from dragoman.config.settings import Line, LineRule
+from dragoman.config.tables import Table, meant, nearest
+from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import found, shown
 from dragoman.providers.catalogue import Listing
+from dragoman.routing.route import When
+
+_EXAMPLE = f"for example {file_schema.LINE['to'].example}"
+_WEIGHTED = "weighted"
+_OPTIONS = {name: kind for name, kind in file_schema.LINE.items() if name not in ("to", "targets")}
+# Where each target is written, with its text.
+_Places: TypeAlias = dict[KeyPath, str]
 
 
-def read_routes(models: Table, providers: Iterable[str], catalogue: Mapping[str, Listing]) -> tuple[Line, ...]:
-    """The lines of `[models]` in their order; `providers` are the names that a target may have."""
-    routes = []
-    for pattern, value in models.values.items():
-        target, strict = _target(models, pattern, value)
-        if target is not None:
-            route = _route(models, pattern, target, strict)
-            if route is not None:
-                _check_provider(models, route, tuple(providers), catalogue)
-                routes.append(route)
-    return tuple(routes)
+class _Said(Struct, frozen=True, kw_only=True):
+    """What a line or a rule leads to, and its weights if it has any."""
+
+    places: _Places
+    weights: tuple[int, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(self.places.values())
 
 
-def _target(models: Table, pattern: str, value: object) -> tuple[str | None, bool]:
-    """The target of one line and whether it is strict; None if it cannot be used, which is noted."""
-    if isinstance(value, str):
-        return value, False
-    if not isinstance(value, dict):
-        problem = f"expected a target in quotes or a table, found {found(value)}"
-        models.complain(pattern, problem, 'for example "claude-*" = "anthropic/*"')
-        return None, False
-    if "to" not in value and not set(value) & set(file_schema.ROUTE):
-        # `gpt-5.1 = …` without quotes is a table called gpt-5 to TOML.
-        inner = ".".join((pattern, *list(value)[:1]))
-        models.complain(pattern, "is a table without to", f'put names with dots in quotes: "{inner}" = …')
-        return None, False
-    line = models.table(pattern)
-    line.refuse_others(file_schema.ROUTE)
-    told = line.fill(file_schema.RouteTable, file_schema.ROUTE)
-    if not line.has("to"):
-        line.complain("to", "is missing", f"for example to = {file_schema.ROUTE['to'].example}")
-    return told.to, told.strict
+class _Reader:
+    """Reads one `[models]`; what cannot be used is noted there."""
+
+    def __init__(
+        self, models: Table, providers: Iterable[str], catalogue: Mapping[str, Listing], keys: Iterable[str]
+    ) -> None:
+        self._models = models
+        self._providers = tuple(providers)
+        self._catalogue = catalogue
+        self._keys = tuple(keys)
+        self._patterns = Patterns(models.values)
+
+    def lines(self) -> Iterator[Line]:
+        """All lines that can be used, in their order."""
+        named = {}
+        for pattern, value in self._models.values.items():
+            line = self._line(pattern, value)
+            if line is not None:
+                texts = (*line.targets, *(text for rule in line.rules for text in rule.targets))
+                others = [self._line_named(text) for text in texts]
+                lines = tuple(other for other in others if other is not None)
+                named[pattern] = Named(targets=len(texts) - len(lines), lines=lines)
+                yield line
+        check_nesting(self._models, named)
+
+    def _line(self, pattern: str, value: object) -> Line | None:
+        path = (*self._models.path, pattern)
+        if not _is_model(pattern):
+            problem = "expected a model name, found an empty one or one with blanks"
+            self._models.complain(pattern, problem, "write the name as clients send it")
+            return None
+        if pattern.count("*") > 1:
+            self._models.complain(pattern, "has more than one * on a side", "keep one")
+            return None
+        if isinstance(value, dict):
+            return self._table(pattern, value)
+        said = None
+        if isinstance(value, str):
+            said = _Said(places={path: value})
+        elif isinstance(value, list):
+            said = _said(self._models, pattern, path)
+        else:
+            problem = f"expected a target in quotes, a list of them or a table, found {found(value)}"
+            self._models.complain(pattern, problem, 'for example "claude-*" = "anthropic/*"')
+        if said is None or not self._can_use(said, pattern):
+            return None
+        return Line(pattern=pattern, targets=said.targets)
+
+    def _table(self, pattern: str, value: dict[str, object]) -> Line | None:
+        known = (*file_schema.LINE, "rules")
+        if not set(value) & set(known):
+            # `gpt-5.1 = …` without quotes is a table called gpt-5 to TOML.
+            inner = ".".join((pattern, *list(value)[:1]))
+            remedy = f'put names with dots in quotes: "{inner}" = …'
+            self._models.complain(pattern, "is a table without to and targets", remedy)
+            return None
+        table = self._models.table(pattern)
+        table.refuse_others(known)
+        told = table.fill(file_schema.LineTable, _OPTIONS)
+        policy = told.policy if value.get("policy", told.policy) == told.policy else ""
+        said = self._leads(table, pattern, policy)
+        rules = self._rules(table, pattern, policy)
+        if said is None:
+            return None
+        return Line(
+            pattern=pattern,
+            targets=said.targets,
+            weights=said.weights,
+            rules=rules,
+            policy=told.policy,
+            sticky=told.sticky,
+            retries=told.retries,
+            first_byte=told.first_byte,
+            max_cost=told.max_cost,
+            strict=told.strict,
+            refusals=told.refusals,
+        )
+
+    def _leads(self, table: Table, pattern: str, policy: str) -> _Said | None:
+        """What `to` or `targets` of a line or a rule say; None if that cannot be used."""
+        if table.has("to") and table.has("targets"):
+            table.complain("targets", "stands beside to", "keep one of them, to for one target")
+            return None
+        if not table.has("to") and not table.has("targets"):
+            table.complain("to", "is missing", f"for example to = {file_schema.LINE['to'].example}")
+            return None
+        if table.has("to"):
+            text = table.take("to", file_schema.TO)
+            said = None if text is None else _Said(places={(*table.path, "to"): text})
+        else:
+            said = _said(table, "targets", (*table.path, "targets"))
+            if said is not None:
+                _check_weights(table, said, policy)
+        return said if said is not None and self._can_use(said, pattern) else None
+
+    def _rules(self, line: Table, pattern: str, policy: str) -> tuple[LineRule, ...]:
+        rules = line.values.get("rules", [])
+        remedy = f"begin a line with [[{dotted((*line.path, 'rules'))}]]"
+        if not isinstance(rules, list):
+            line.complain("rules", f"expected a list of tables, found {found(rules)}", remedy)
+            return ()
+        read = []
+        for position, values in enumerate(rules):
+            path = (*line.path, "rules", position)
+            if not isinstance(values, dict):
+                line.problems.add(path, f"expected a table, found {found(values)}", remedy)
+                continue
+            table = Table(values, path, line.problems)
+            table.refuse_others(file_schema.RULE)
+            when = self._when(table)
+            said = self._leads(table, pattern, policy)
+            if when is not None and said is not None:
+                read.append(LineRule(when=when, targets=said.targets, weights=said.weights))
+        return tuple(read)
+
+    def _when(self, rule: Table) -> When | None:
+        if not rule.has("when"):
+            rule.complain("when", "is missing", f"for example when = {file_schema.RULE['when'].example}")
+        if not rule.take("when", file_schema.RULE["when"]):
+            return None
+        table = rule.table("when")
+        table.refuse_others(file_schema.WHEN)
+        when = table.fill(When, file_schema.WHEN)
+        if when.key and when.key not in self._keys:
+            close = nearest(when.key, self._keys)
+            remedy = f"did you mean {dotted((close,))}?" if close else f"add [keys.{dotted((when.key,))}]"
+            table.complain("key", f"names the key {shown(when.key)}, which is not there", remedy)
+        return when
+
+    def _can_use(self, said: _Said, pattern: str) -> bool:
+        """Whether all targets lead somewhere, and each once; those that do not are noted."""
+        seen: set[str] = set()
+        is_good = True
+        for place, text in said.places.items():
+            problem = self._problem(text, pattern)
+            if problem is None and text in seen:
+                problem = f"names {shown(text)} once more", "leave it out; retries asks the same target again"
+            if problem is not None:
+                self._models.problems.add(place, *problem)
+                is_good = False
+            seen.add(text)
+        return is_good
+
+    def _problem(self, text: str, pattern: str) -> tuple[str, str] | None:
+        """What is wrong with one target, and the remedy."""
+        provider, slash, model = text.partition("/")
+        if text.count("*") > 1:
+            return "has more than one * on a side", "keep one"
+        if "*" in text and "*" not in pattern:
+            return "has a * in its target alone", "put one into the name, too, or name the model"
+        if slash and provider in self._providers and _is_model(model):
+            return None
+        if _is_model(text) and self._line_named(text) is not None:
+            return ("has a * in the name of a line", "write provider/model there") if "*" in text else None
+        if slash and provider and provider not in self._providers and _is_model(model):
+            problem = f"names the provider {shown(provider)}, which is not set up"
+            return problem, self._set_up(provider)
+        close = nearest(text, self._models.values)
+        remedy = f"did you mean {dotted((close,))}?" if close and close != pattern else _EXAMPLE
+        return f"expected provider/model or the name of another line, found {shown(text)}", remedy
+
+    def _set_up(self, provider: str) -> str:
+        listing = self._catalogue.get(provider)
+        if listing is None:
+            return meant(provider, self._providers)
+        return " or ".join(
+            [f"add [providers.{dotted((provider,))}]", *(f"export {name}=…" for name in listing.env[:1])]
+        )
+
+    def _line_named(self, text: str) -> str | None:
+        """The line that a target names: a provider's model goes first."""
+        provider, slash, model = text.partition("/")
+        if slash and model and provider in self._providers:
+            return None
+        return text if text in self._models.values else self._patterns.match(text)
 
 
-def _route(models: Table, pattern: str, target: str, strict: bool) -> Line | None:
-    provider, slash, model = target.partition("/")
-    problem = None
-    if not _is_model(pattern):
-        problem = ("expected a model name, found an empty one or one with blanks", "write the name as clients send it")
-    elif not slash or not provider or not _is_model(model):
-        problem = (f"expected provider/model, found {shown(target)}", 'for example "openai/gpt-5.1"')
-    elif pattern.count("*") > 1 or model.count("*") > 1:
-        problem = ("has more than one * on a side", "keep one")
-    elif "*" in model and "*" not in pattern:
-        problem = ("has a * in its target alone", "put one into the name, too, or name the model")
-    if problem is not None:
-        models.complain(pattern, *problem)
+def read_lines(
+    models: Table, providers: Iterable[str], catalogue: Mapping[str, Listing], keys: Iterable[str]
+) -> tuple[Line, ...]:
+    """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have."""
+    return tuple(_Reader(models, providers, catalogue, keys).lines())
+
+
+def _said(table: Table, name: str, path: KeyPath) -> _Said | None:
+    """A list of targets, or a table of them with their weights."""
+    told = table.take(name, file_schema.TARGETS)
+    if told is None:
         return None
-    return Line(pattern=pattern, targets=(target,), strict=strict)
+    if isinstance(told, dict):
+        return _Said(places={(*path, text): text for text in told}, weights=tuple(told.values()))
+    return _Said(places={(*path, position): text for position, text in enumerate(told)})
+
+
+def _check_weights(table: Table, said: _Said, policy: str) -> None:
+    if not policy:
+        # It cannot be used, which is noted.
+        return
+    if said.weights and policy != _WEIGHTED:
+        table.complain(
+            "targets", f"has weights, which {policy} does not ask for", 'write a list, or policy = "weighted"'
+        )
+    elif policy == _WEIGHTED and not said.weights:
+        table.complain("targets", "has no weights", f"for example targets = {file_schema.WEIGHTS}")
 
 
 def _is_model(name: str) -> bool:
     return bool(name) and name.isprintable() and " " not in name
-
-
-def _check_provider(models: Table, route: Line, providers: tuple[str, ...], catalogue: Mapping[str, Listing]) -> None:
-    """Note a target whose provider nobody knows, or one that is known but not set up."""
-    provider = route.targets[0].partition("/")[0]
-    if provider in providers:
-        return
-    listing = catalogue.get(provider)
-    if listing is None:
-        remedy = meant(provider, providers)
-    else:
-        ways = [f"add [providers.{dotted((provider,))}]", *(f"export {name}=…" for name in listing.env[:1])]
-        remedy = " or ".join(ways)
-    models.complain(route.pattern, f"names the provider {shown(provider)}, which is not set up", remedy)

@@ -148,6 +148,19 @@ def read_size(value: object) -> int:
     return int(size)
 
 
+NANO = 10**9
+_MOST_MONEY = 1_000_000
+
+
+def read_money(value: object) -> int:
+    """US dollars, as nano-dollars."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise mismatch(value, "US dollars as a number without quotes")
+    if not math.isfinite(value) or not 0 <= value <= _MOST_MONEY:
+        raise unfit(f"expected US dollars from 0 to {_MOST_MONEY}, found another")
+    return round(value * NANO)
+
+
 def _measured(value: object, units: dict[str, float] | dict[str, int], what: str, known: str) -> float:
     if isinstance(value, str):
         parts = _MEASURE.fullmatch(value)

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from msgspec.structs import replace
 
+from dragoman.config.patterns import Patterns
 from dragoman.config.settings import Line, Settings
 from dragoman.errors import DragomanError
 from dragoman.protocols.registry import PROTOCOLS
@@ -30,16 +31,31 @@ class UnknownModel(DragomanError):
     """A model name that leads nowhere; the words name the nearest ones."""
 
 
+class _Lines:
+    """Lines by their names and patterns."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._all = {line.pattern: line for line in lines}
+        self.exact = {name: line for name, line in self._all.items() if "*" not in name}
+        self._patterns = Patterns(self._all)
+
+    def named(self, name: str) -> Line | None:
+        """The line of a name: its own, else that of the pattern with the longest literal prefix."""
+        found = self.exact.get(name)
+        if found is None:
+            pattern = self._patterns.match(name)
+            found = None if pattern is None else self._all[pattern]
+        return found
+
+
 class Routes:
     """The names of one configuration. `keeps` says that there is a store to keep responses in."""
 
     def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
         self._providers = settings.providers
         self._keeps = keeps
-        self._exact = {line.pattern: line for line in settings.routes if "*" not in line.pattern}
-        self._patterns = _longest_first(settings.routes)
-        self._defaults = _longest_first(settings.defaults)
-        self._plain_defaults = {line.pattern: line for line in settings.defaults if "*" not in line.pattern}
+        self._lines = _Lines(settings.routes)
+        self._defaults = _Lines(settings.defaults)
         self._known: dict[tuple[str, str], Route] = {}
 
     def route(self, name: str, protocol: str) -> Route:
@@ -80,15 +96,15 @@ class Routes:
 
     def names(self) -> list[str]:
         """The names without patterns, for listings."""
-        return list(self._exact)
+        return list(self._lines.exact)
 
     def _find(self, name: str, protocol: str) -> Route:
-        line = self._exact.get(name)
+        line = self._lines.exact.get(name)
         if line is None:
             first, slash, rest = name.partition("/")
             if slash and rest and first in self._providers:
                 return Route(name=name, members=(self._target(name, first, rest, protocol),))
-            line = _matching(self._patterns, name) or self._plain_defaults.get(name) or _matching(self._defaults, name)
+            line = self._lines.named(name) or self._defaults.named(name)
         if line is None:
             raise UnknownModel(self._unknown(name))
         route = self._resolved(line, name, protocol)
@@ -132,7 +148,7 @@ class Routes:
         if slash and model and provider in self._providers:
             target = self._target(name, provider, filled(line.pattern, model, name), protocol)
             return replace(target, strict=line.strict, kept_here=kept) if line.strict or kept else target
-        other = self._exact.get(text) or _matching(self._patterns, text)
+        other = self._lines.named(text)
         if other is None:
             raise UnknownModel(self._unknown(text))
         return self._resolved(_within(line, other), text, protocol, kept=kept)
@@ -156,7 +172,7 @@ class Routes:
         return model, provider.endpoints[0]
 
     def _unknown(self, name: str) -> str:
-        known = [*self._exact, *(f"{name}/{model}" for name, model in self._listed())]
+        known = [*self._lines.exact, *(f"{name}/{model}" for name, model in self._listed())]
         near = get_close_matches(name[:200], known, n=_NEAREST, cutoff=0.5)
         first, slash, rest = name[:200].partition("/")
         meant = get_close_matches(first, self._providers, n=1)
@@ -220,20 +236,3 @@ def _members(route: Route) -> Iterator[Target]:
 
 def _nobody_knows(_: Target) -> float:
     return 0.0
-
-
-def _longest_first(lines: Iterable[Line]) -> list[tuple[str, str, Line]]:
-    """Patterns as prefix and suffix, the most particular first."""
-    found = []
-    for line in lines:
-        before, star, after = line.pattern.partition("*")
-        if star:
-            found.append((before, after, line))
-    return sorted(found, key=lambda entry: (-len(entry[0]), -len(entry[1])))
-
-
-def _matching(patterns: list[tuple[str, str, Line]], name: str) -> Line | None:
-    for before, after, line in patterns:
-        if len(name) >= len(before) + len(after) and name.startswith(before) and name.endswith(after):
-            return line
-    return None

@@ -18,15 +18,21 @@ ROUND_ROBIN = "round-robin"
 class When(Struct, frozen=True, kw_only=True):
     """When a rule fits: all that it says is so; None and "" say nothing."""
 
-    # Estimated tokens of the request.
+    # More tokens than these, as estimated by the request's size.
     input_over: int | None = None
+    # Whether the model is asked to think.
     thinking: bool | None = None
+    # Whether there are images in it.
     images: bool | None = None
+    # Whether there are documents in it.
     documents: bool | None = None
+    # Whether there are tools to call.
     tools: bool | None = None
+    # Whether the answer has to have a given structure.
     structured: bool | None = None
-    # The beginning of the client's program, and the name of the gateway key.
+    # The beginning of the client's program, as it names itself.
     client: str = ""
+    # The name of the gateway key.
     key: str = ""
 
 

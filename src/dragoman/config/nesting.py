@@ -1,0 +1,60 @@
+"""Nesting: lines of `[models]` that name other lines, which may neither go in circles nor grow without measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.config.tables import Table
+
+# How many lines may stand within each other, and how many targets a line may come to: all of them are looked at for
+# each request.
+DEEPEST = 8
+MOST_TARGETS = 128
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """What one line names, its rules included: how many targets, and which other lines."""
+
+    targets: int
+    lines: tuple[str, ...]
+
+
+class _Extent(Struct, frozen=True):
+    """What a line comes to: how many lines deep, and how many targets."""
+
+    depth: int = 0
+    targets: int = 0
+
+
+def check_nesting(models: Table, named: Mapping[str, Named]) -> None:
+    """Note every circle of lines, and lines that are too deep or too wide."""
+    known: dict[str, _Extent] = {}
+
+    def measured(name: str, path: tuple[str, ...]) -> _Extent:
+        if name in known:
+            return known[name]
+        if name in path:
+            circle = (*path[path.index(name) :], name)
+            models.complain(name, f"leads back to itself: {' → '.join(circle)}", "take one of them out of the circle")
+            # Told once, whichever of them is looked at next.
+            known.update(dict.fromkeys(circle, _Extent()))
+            return _Extent()
+        if len(path) > DEEPEST or name not in named:
+            # Whoever is at the head of it is told of the former, and the latter has a problem of its own.
+            return _Extent()
+        within = [measured(other, (*path, name)) for other in named[name].lines]
+        extent = _Extent(
+            1 + max((each.depth for each in within), default=0),
+            named[name].targets + sum(each.targets for each in within),
+        )
+        known.setdefault(name, extent)
+        if extent.depth == DEEPEST + 1:
+            models.complain(name, f"has more than {DEEPEST} lines within each other", "name their targets instead")
+        if extent.targets > MOST_TARGETS >= max((each.targets for each in within), default=0):
+            models.complain(name, f"comes to {extent.targets} targets, of {MOST_TARGETS} at most", "leave some out")
+        return known[name]
+
+    for name in named:
+        measured(name, ())
