@@ -75,6 +75,7 @@ api_key = "none"
 protocol = ["anthropic-messages", "openai-chat"]
 api_key = "$BOTH_KEY"
 headers = { x-team = "blue" }
+concurrency = 64
 
 [providers.both.base_url]
 anthropic-messages = "https://llm.example.org/anthropic"
@@ -121,6 +122,10 @@ connect = 10
 first_byte = "5 min"
 drain = "30 s"
 """,
+    "routing": """[routing]
+attempts = 4
+hold = "5 s"
+""",
     "limits": """[limits]
 body = "32 MiB"
 header_count = 128
@@ -139,6 +144,7 @@ SECTIONS = (
     Section("[[models.NAME.rules]]", file_schema.RuleTable, file_schema.RULE, EXAMPLES["rules"]),
     Section("[keys.NAME]", file_schema.KeyTable, file_schema.KEY, EXAMPLES["keys"]),
     Section("[timeouts]", settings.Timeouts, file_schema.TIMEOUTS, EXAMPLES["timeouts"]),
+    Section("[routing]", settings.Routing, file_schema.ROUTING, EXAMPLES["routing"]),
     Section("[limits]", settings.Limits, file_schema.LIMITS, EXAMPLES["limits"]),
     Section("[storage]", settings.Storage, file_schema.STORAGE, EXAMPLES["storage"]),
 )

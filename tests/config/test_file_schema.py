@@ -16,6 +16,7 @@ from dragoman.routing.route import When
 TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
     (settings.Server, file_schema.SERVER),
     (settings.Timeouts, file_schema.TIMEOUTS),
+    (settings.Routing, file_schema.ROUTING),
     (settings.Limits, file_schema.LIMITS),
     (settings.Storage, file_schema.STORAGE),
     (file_schema.ProviderTable, file_schema.PROVIDER),

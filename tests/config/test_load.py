@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dragoman.config import file_schema
 from dragoman.config.keys import digest_of
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Key, Limits, Line, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Key, Limits, Line, Routing, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import CATALOGUE, SECRET, A, C, named, problems_of, settings_of
@@ -105,6 +105,11 @@ keep_alive = 5
 client_headers = 6
 client_body = 7
 drain = 0
+[routing]
+attempts = 2
+replays = 0
+hold = "500 ms"
+explore = 1
 [limits]
 body = 1
 header_bytes = 2
@@ -129,6 +134,7 @@ background = 8
         pooled_limits=True,
         discover=False,
     )
+    assert settings.routing == Routing(attempts=2, replays=0, hold=0.5, explore=1.0)
     assert settings.timeouts == Timeouts(
         connect=1, first_byte=2, idle=3, total=4, keep_alive=5, client_headers=6, client_body=7, drain=0
     )

@@ -70,6 +70,9 @@ models = ["m", "n"]
 ask_usage = true
 counts_tokens = true
 stores = false
+concurrency = 3
+queue = 0
+queue_time = "5 s"
 [[providers.local.rows]]
 protocol = "openai-chat"
 changes = { images = false }
@@ -85,6 +88,9 @@ changes = { images = false }
         ask_usage=True,
         counts_tokens=True,
         stores=False,
+        concurrency=3,
+        queue=0,
+        queue_time=5.0,
         rows=(Row(protocol=C, changes={"images": False}),),
     )
 

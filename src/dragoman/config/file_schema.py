@@ -68,6 +68,12 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     stores: bool | None = None
     # How calls are addressed and framed.
     transport: str | None = None
+    # How many calls it may have at a time, over all workers; left out, any number.
+    concurrency: int | None = None
+    # How many requests may wait for one of them, over all workers; one more is answered at once as overloaded.
+    queue: int | None = None
+    # How long a request may wait for one of them.
+    queue_time: float | None = None
     # Whether a key may be sent in clear text, to an `http://` address that is not this machine.
     insecure: bool = False
 
@@ -258,6 +264,13 @@ TIMEOUTS: dict[str, Kind[object]] = {
     "drain": _duration('"30 s"', lowest=0.0),
 }
 
+ROUTING: dict[str, Kind[object]] = {
+    "attempts": _count(8, 16),
+    "replays": Kind(words="whole number, 0 to 16", example="0", read=values.whole(0, 16)),
+    "hold": _duration('"10 s"'),
+    "explore": Kind(words="number, 0 to 1", example="0.05", read=values.read_share),
+}
+
 LIMITS: dict[str, Kind[object]] = {
     "body": _size('"32 MiB"'),
     "header_bytes": _size('"64 KiB"'),
@@ -291,6 +304,9 @@ PROVIDER: dict[str, Kind[object]] = {
     "counts_tokens": _SWITCH,
     "stores": Kind(words="true or false", example="false", read=values.read_switch),
     "transport": _choice(*TRANSPORTS),
+    "concurrency": _count(64, 100_000),
+    "queue": Kind(words="whole number, 0 to 100000", example="256", read=values.whole(0, 100_000)),
+    "queue_time": _duration('"30 s"'),
     "insecure": _SWITCH,
 }
 
@@ -340,4 +356,4 @@ KEY: dict[str, Kind[object]] = {
     "strict": _SWITCH,
 }
 
-SECTIONS = ("server", "providers", "models", "keys", "timeouts", "limits", "storage")
+SECTIONS = ("server", "providers", "models", "keys", "timeouts", "routing", "limits", "storage")

@@ -17,7 +17,7 @@ from dragoman.config.keys import COMMAND_LINE_KEY, SHORTEST, read_keys
 from dragoman.config.parsing import parse
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_lines
-from dragoman.config.settings import Limits, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Limits, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust import check_trust
@@ -47,6 +47,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     root.refuse_others(file_schema.SECTIONS)
     server = _section(root, "server").fill(Server, file_schema.SERVER)
     timeouts = _section(root, "timeouts").fill(Timeouts, file_schema.TIMEOUTS)
+    routing = _section(root, "routing").fill(Routing, file_schema.ROUTING)
     limits = _section(root, "limits").fill(Limits, file_schema.LIMITS)
     storage = _section(root, "storage").fill(Storage, file_schema.STORAGE)
     section = root.table("providers")
@@ -68,6 +69,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
         keys_table=root.has("keys"),
         empty=file is not None and not values,
         timeouts=timeouts,
+        routing=routing,
         limits=limits,
         storage=msgspec.structs.replace(storage, path=_kept_in(storage.path, file, environ)),
     )
@@ -115,6 +117,7 @@ def _section(root: Table, name: str) -> Table:
 _KINDS = {
     "server": file_schema.SERVER,
     "timeouts": file_schema.TIMEOUTS,
+    "routing": file_schema.ROUTING,
     "limits": file_schema.LIMITS,
     "storage": file_schema.STORAGE,
 }

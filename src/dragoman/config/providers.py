@@ -155,6 +155,9 @@ def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[Row, ...])
         ask_usage=provider.ask_usage if table.ask_usage is None else table.ask_usage,
         counts_tokens=provider.counts_tokens if table.counts_tokens is None else table.counts_tokens,
         stores=provider.stores if table.stores is None else table.stores,
+        concurrency=table.concurrency,
+        queue=provider.queue if table.queue is None else table.queue,
+        queue_time=provider.queue_time if table.queue_time is None else table.queue_time,
     )
 
 

@@ -108,6 +108,22 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     drain: float = 30.0
 
 
+class Routing(Struct, frozen=True, kw_only=True):
+    """What may follow a failure, for one request, before anything of an answer was said: another try on the same
+    target or the next one, as the model's line in `[models]` says."""
+
+    # How many tries a request has, over all targets and names.
+    attempts: int = 8
+    # How often a request is sent once more although the provider may have worked on it, and may bill it: after silence,
+    # or a stream that broke.
+    replays: int = 1
+    # How long nothing is told while targets are tried, on lines with several of them; then a streaming client gets
+    # heartbeats.
+    hold: float = 10.0
+    # The share of requests with which `fastest` leads with the target whose figures are missing or the oldest.
+    explore: float = 0.05
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """Limits in size, in bytes unless the name says otherwise."""
 
@@ -158,6 +174,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     # Whether several keys were known since the start, although there may be fewer now.
     several_owners: bool = False
     timeouts: Timeouts = Timeouts()
+    routing: Routing = Routing()
     limits: Limits = Limits()
     storage: Storage = Storage()
     # What works but should be known, in sentences without secrets.

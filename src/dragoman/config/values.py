@@ -161,6 +161,15 @@ def read_money(value: object) -> int:
     return round(value * NANO)
 
 
+def read_share(value: object) -> float:
+    """A part of the whole, from none to all."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise mismatch(value, "a number without quotes")
+    if not 0 <= value <= 1:
+        raise unfit("expected a number from 0 to 1, found another")
+    return float(value)
+
+
 def _measured(value: object, units: dict[str, float] | dict[str, int], what: str, known: str) -> float:
     if isinstance(value, str):
         parts = _MEASURE.fullmatch(value)

@@ -45,6 +45,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     counts_tokens: bool = False
     # Whether it keeps what it answered on Responses, for `previous_response_id`; else it is kept here.
     stores: bool = True
+    # How many calls it may have at a time, None for any number; how many requests may wait for one of them, and how
+    # long, in seconds. Over all workers.
+    concurrency: int | None = None
+    queue: int = 256
+    queue_time: float = 30.0
     # What a transport needs to know: region, project, api_version and the like.
     options: Mapping[str, str] = {}
 
