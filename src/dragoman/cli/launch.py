@@ -90,7 +90,7 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     for name in filter(None, (options.model, options.small_model)):
         try:
             # Claude Code takes this end for itself.
-            routes.target(name.removesuffix("[1m]"), MESSAGES)
+            routes.route(name.removesuffix("[1m]"), MESSAGES)
         except UnknownModel as error:
             raise DragomanError(f"{error} (a provider is there once its key is: `dragoman providers`)") from None
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Timeouts
+from dragoman.config.settings import Line, Settings, Timeouts
 from dragoman.tokens import request as local
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer, Reply, running, whole
 from tests.gateway.says import comes_true, error_body, failure_of, log_lines, question, with_provider
@@ -37,6 +37,22 @@ def test_pitfall_182_a_provider_that_counts_is_asked(client: str, provider: str)
         if client != provider:
             assert not {"max_tokens", "stream", "max_output_tokens", "store"} & set(received.json())
             assert client == MESSAGES or told.json() == {"object": "response.input_tokens", "input_tokens": 728}
+
+
+@pytest.mark.parametrize("policy", ["fallback", "round-robin", "weighted", "fastest"])
+def test_a_name_with_several_targets_is_counted_by_the_same_one_every_time(policy: str) -> None:
+    weights = (1, 1) if policy == "weighted" else ()
+    line = Line(pattern="both", targets=("messages/served", "responses/served"), policy=policy, weights=weights)
+
+    def settings(port: int) -> Settings:
+        return replace(with_provider(counts_tokens=True)(port), routes=(line,))
+
+    with running(lambda received: whole({"input_tokens": 7}), settings) as house:
+        for _ in range(3):
+            told = house.post(COUNTS[MESSAGES], {**question(MESSAGES, MESSAGES), "model": "both"})
+            assert (told.status, counted(told)) == (200, 7)
+            assert told.header("x-dragoman-route") == "messages/served; dialect=anthropic-messages"
+        assert [received.json()["model"] for received in house.provider.received] == ["served"] * 3
 
 
 @pytest.mark.parametrize("protocol", [MESSAGES, RESPONSES])

@@ -94,6 +94,21 @@ def test_names_of_the_configuration_come_first() -> None:
     assert not any("*" in str(name) for name in names)
 
 
+def test_a_name_with_several_targets_is_a_model_if_one_of_them_may_have_it() -> None:
+    def settings(port: int) -> Settings:
+        routes = (
+            Line(pattern="both", targets=("echo/no-such-model", "chat/served")),
+            Line(pattern="turns", targets=("echo/text", "chat/served"), policy="round-robin"),
+            Line(pattern="none", targets=("echo/no-such-model", "echo/nor-this")),
+        )
+        return replace(settings_for(port), routes=routes)
+
+    with running((), settings) as house:
+        assert [house.get(f"/v1/models/{name}").status for name in ("both", "turns", "none")] == [200, 200, 404]
+        names = [model["id"] for model in dig_objects(house.get("/v1/models").json(), "data")]
+    assert names[:3] == ["both", "turns", "none"]
+
+
 def listing(received: Received) -> Reply:
     """A provider that lists its models in its own shape."""
     assert received.method == "GET"

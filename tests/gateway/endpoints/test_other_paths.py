@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Server, Settings
+from dragoman.config.settings import Line, Server, Settings
 from dragoman.gateway.endpoints import other_paths as passing
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
@@ -108,6 +108,38 @@ def test_paths_below_messages_go_to_a_provider_of_messages() -> None:
         assert (received.target, received.header("x-api-key")) == ("/v1/messages/batches/msgbatch_1", PROVIDER_KEY)
         told = house.post("/v1/messages/batches", {"model": "chat/served"})
         assert (told.status, failure_of(MESSAGES, told)["type"]) == (404, "not_found_error")
+
+
+@pytest.mark.parametrize(
+    ("targets", "served"),
+    [
+        (("chat/served", "responses/other"), "chat/served"),
+        (("messages/served", "messages/other", "chat/other", "responses/served"), "responses/served"),
+        (("nested", "chat/other"), "responses/served"),
+    ],
+)
+def test_a_name_with_several_targets_keeps_to_the_first_ones_model(targets: tuple[str, ...], served: str) -> None:
+    """Vectors of two models cannot be compared; another provider of the same model is as good."""
+    nested = Line(pattern="nested", targets=("messages/served", "responses/served"), policy="round-robin")
+
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port), routes=(Line(pattern="vectors", targets=targets), nested))
+
+    with running(lambda received: whole({"data": []}), settings) as house:
+        for _ in range(3):
+            told = house.post("/v1/embeddings", {"model": "vectors", "input": "a"})
+            assert (told.status, (told.header("x-dragoman-route") or "").partition(";")[0]) == (200, served)
+            assert house.provider.received[-1].json()["model"] == "served"
+
+
+def test_a_name_whose_model_is_served_by_nobody_with_the_path_is_a_404() -> None:
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port), routes=(Line(pattern="v", targets=("messages/served", "chat/other")),))
+
+    with running((), settings) as house:
+        told = house.post("/v1/embeddings", {"model": "v", "input": "a"})
+        assert (told.status, "messages has no path" in str(failure_of(CHAT, told)["message"])) == (404, True)
+        assert not house.provider.received
 
 
 def test_an_unknown_model_is_a_404_with_the_nearest_names() -> None:

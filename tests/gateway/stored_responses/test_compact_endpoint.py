@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.config.settings import Limits, Settings
+from dragoman.config.settings import Limits, Line, Settings
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, running, settings_for, whole
 from tests.gateway.keeping_house import ALICE, BOB, create, error_in, keeping
 from tests.gateway.says import STOPS, model_of, streams, tells
@@ -79,6 +80,25 @@ def test_a_provider_that_has_compaction_is_asked_for_it() -> None:
         received = house.provider.received[0]
         assert received.target == "/v1/responses/compact"
         assert received.body == raw.replace(b"responses/served", b"served")
+
+
+@pytest.mark.parametrize("first", [CHAT, RESPONSES])
+def test_a_name_with_several_targets_is_compacted_by_the_same_one_every_time(first: str) -> None:
+    compacted = {"id": "resp_c", "object": "response.compaction", "output": [], "usage": {}, "created_at": 1}
+    others = tuple(model_of(name) for name in (MESSAGES, CHAT, RESPONSES) if name != first)
+    line = Line(pattern="turns", targets=(model_of(first), *others), policy="round-robin")
+    reply = whole(compacted) if first == RESPONSES else tells(first, SUMMARY)
+
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port), routes=(line,))
+
+    with running(lambda received: reply, settings) as house:
+        for _ in range(3):
+            told = house.post("/v1/responses/compact", {"model": "turns", "input": SAID})
+            assert (told.status, told.json()["object"]) == (200, "response.compaction")
+        path = "/v1/responses/compact" if first == RESPONSES else "/v1/chat/completions"
+        assert {received.target for received in house.provider.received} == {path}
+        assert {received.json()["model"] for received in house.provider.received} == {"served"}
 
 
 def test_nobody_compacts_what_is_anothers_wherever_it_is_kept() -> None:

@@ -25,6 +25,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import transport_of
+from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object, encode
 
 _FRESH = 300.0
@@ -67,16 +68,17 @@ async def show_model(service: Service, request: Request, api_path: ApiPath, acco
     """Answer `GET /v1/models/{id}`: any name that leads somewhere is a model."""
     name = unquote(api_path.rest.removeprefix("/models/"), errors="replace")
     account.note(asked=name)
-    target = service.routes.target(name, account.record.dialect)
-    if (
-        target.provider.models is not None
-        and target.provider.transport == "echo"
-        and target.model not in target.provider.models
-    ):
+    if not any(map(_may_have, service.routes.route(name, account.record.dialect).targets)):
         raise UnknownModel(f"the model {shown(name)} is not known here")
     _respond(
         service, request, account, _messages_model(name) if account.record.dialect == MESSAGES else _openai_model(name)
     )
+
+
+def _may_have(target: Target) -> bool:
+    """Whether a provider may have the model: of the embedded one that is known."""
+    models = target.provider.models
+    return models is None or target.provider.transport != "echo" or target.model in models
 
 
 async def model_names(service: Service) -> list[str]:

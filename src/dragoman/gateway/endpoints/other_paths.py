@@ -3,8 +3,9 @@
 Which ones is said in `paths`, and opened further by `server.relayed_paths`: a provider's key is good for more than
 that.
 
-The provider is that of the body's `model`, in JSON or in a form; a body without one, or a request without a body, goes
-to the provider that `x-dragoman-provider` names, else to the only one of the path's family.
+The provider is that of the body's `model`, in JSON or in a form, and of a name with several targets the first that
+serves the first one's model; a body without one, or a request without a body, goes to the provider that
+`x-dragoman-provider` names, else to the only one of the path's family.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.errors import BadAnswer, ClientError, DragomanError
 from dragoman.gateway.exchange import passed_headers
@@ -58,11 +60,12 @@ async def pass_on(
     *,
     owner: bytes,
     provider: str = "",
+    target: Target | None = None,
     body: bytes | None = None,
 ) -> None:
     """Relay a request as it is to the provider it belongs to, or to one that is known; `body` if it was read before.
 
-    `owner` is who asks.
+    `owner` is who asks, `target` the one of its model's where that is decided.
     """
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
@@ -70,7 +73,15 @@ async def pass_on(
     if body is None:
         body = await receive(request, service.settings.limits.body) if request.method == "POST" else b""
     kind = request.header(b"content-type") or b""
-    target, body = await _target(service, request, api_path, body, kind, provider)
+    name, field = await beside_loop(partial(_named, body, kind), len(body))
+    if name:
+        target = target or _serving(service, name, api_path)
+        _check_family(target.provider, api_path)
+        target = _in_family(target, api_path)
+        if target.model != name:
+            body = await beside_loop(partial(_renamed, body, field, target.model), len(body))
+    else:
+        target = _nameless(_provider(service, request, api_path, provider), api_path)
     account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
     passed = passed_headers.relayed(request.headers, target, owner)
     if body and kind:
@@ -151,19 +162,17 @@ async def _hand_over(
     request.end()
 
 
-async def _target(
-    service: Service, request: Request, api_path: ApiPath, body: bytes, kind: bytes, known: str
-) -> tuple[Target, bytes]:
-    """Whom a request of another path goes to, and its body with the model's name as known there."""
-    name, field = await beside_loop(partial(_named, body, kind), len(body))
-    if name:
-        target = service.routes.target(name, api_path.protocol)
-        _check_family(target.provider, api_path)
-        if target.model != name:
-            body = await beside_loop(partial(_renamed, body, field, target.model), len(body))
-        return _in_family(target, api_path), body
-    provider = _provider(service, request, api_path, known)
-    return _in_family(Target(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), api_path), body
+def _serving(service: Service, name: str, api_path: ApiPath) -> Target:
+    """Whom a model's name leads to: of several targets the first that has the path.
+
+    All of them serve one model: what another one computes (embeddings above all) is not comparable.
+    """
+    targets = service.routes.alike(name, api_path.protocol)
+    return next((target for target in targets if _speaks(target.provider, api_path)), targets[0])
+
+
+def _nameless(provider: Provider, api_path: ApiPath) -> Target:
+    return _in_family(Target(provider=provider, endpoint=provider.endpoints[0], model="", strict=False), api_path)
 
 
 def _named(body: bytes, kind: bytes) -> tuple[str, Span | None]:
@@ -226,7 +235,7 @@ def _in_family(target: Target, api_path: ApiPath) -> Target:
     wanted = (MESSAGES,) if api_path.protocol == MESSAGES else _OPENAI
     for endpoint in target.provider.endpoints:
         if endpoint.protocol in wanted:
-            return Target(provider=target.provider, endpoint=endpoint, model=target.model, strict=target.strict)
+            return replace(target, endpoint=endpoint)
     return target
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from dragoman.config.settings import Key
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.flight import HeaderList, header
+from dragoman.routing.target import Target
 
 
 class ClientRequest(Struct, frozen=True, kw_only=True):
@@ -25,6 +26,8 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     table: dict[bytes, bytes] | None = None
     query: str = ""
     key: Key | None = None
+    # Whom it goes to, where that was decided before.
+    target: Target | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""

@@ -57,7 +57,9 @@ class RequestMoves(Moves):
         self._looked = event.value
         try:
             # One, for now.
-            self._targets = iter((self._service.routes.target(event.value.model, self._asked.api_path.protocol),))
+            named = self._service.routes.target
+            target = self._asked.target or named(event.value.model, self._asked.api_path.protocol)
+            self._targets = iter((target,))
         except DragomanError:
             self._account.note(asked=event.value.model)
             raise

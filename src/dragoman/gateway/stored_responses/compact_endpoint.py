@@ -47,11 +47,13 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
         before = await beside_loop(partial(recalled_of, body, looked.said, found), size)
         body = before.body
     if native:
-        await pass_on(service, request, api_path, account, owner=owner_of(key), body=body)
+        await pass_on(service, request, api_path, account, owner=owner_of(key), target=target, body=body)
         return
     items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size)
     detached = DetachedClient()
-    client_request = ClientRequest(api_path=api_path_of("/v1/responses"), headers=request.headers, key=key)
+    client_request = ClientRequest(
+        api_path=api_path_of("/v1/responses"), headers=request.headers, key=key, target=target
+    )
     # What is told comes of the summary, and only then it is settled.
     its_own = Account(account.record, service.clock, _unsettled)
     try:
