@@ -11,6 +11,7 @@ from msgspec import Struct
 from dragoman.config import file_schema, settings
 from dragoman.config.values import Kind
 from dragoman.errors import ConfigError
+from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import When
 
 TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
@@ -60,6 +61,12 @@ def test_protocols_are_known_by_their_names(key: str, value: object, problem: st
     with pytest.raises(ConfigError) as refused:
         file_schema.PROVIDER[key].read(value)
     assert refused.value.problem == problem
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_can_be_named(policy: str) -> None:
+    assert file_schema.LINE["policy"].read(policy) == policy
+    assert f"`{policy}`" in file_schema.LINE["policy"].words
 
 
 def test_abilities_are_plain_values() -> None:

@@ -16,6 +16,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Limits, Line, Routing, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.providers.catalogue import catalogue
+from dragoman.routing.policies import POLICIES
 from tests.config.support import CATALOGUE, SECRET, A, C, named, problems_of, settings_of
 
 WHOLE = """\
@@ -301,7 +302,7 @@ SCALARS = st.one_of(
             "${A}",
             "openai/*",
             "echo/text",
-            *file_schema.POLICIES,
+            *POLICIES,
         ]
     ),
     st.just(datetime.date(2026, 1, 1)),

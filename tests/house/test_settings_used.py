@@ -30,16 +30,14 @@ CALLED = {
 USED_UP = {
     "[server]": {"discover"},
     "[providers.NAME]": {"protocol", "base_url", "api_key", "insecure", "label"},
-    "[models]": {"to", "strict"},
+    "[models]": {"to", "targets", "strict"},
     "[[models.NAME.rules]]": {"targets"},
     "[keys.NAME]": {"key", "hash"},
 }
 # What is not used yet.
 WAITING = {
     "[providers.NAME]": {"concurrency", "queue", "queue_time"},
-    "[models]": {"targets", "policy", "sticky", "retries", "first_byte", "max_cost", "refusals"},
-    "[[models.NAME.rules]]": {"when", "to"},
-    "when": set(file_schema.WHEN),
+    "[models]": {"retries", "first_byte", "refusals"},
     "[routing]": {"attempts", "replays", "hold", "explore"},
 }
 TABLES = {**{section.heading: section.kinds for section in SECTIONS}, "when": file_schema.WHEN}

@@ -16,7 +16,8 @@ from dragoman.config.values import Kind
 from dragoman.errors import ConfigError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.routing.route import FALLBACK, ROUND_ROBIN
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.route import FALLBACK
 
 PROTOCOL_NAMES = tuple(codec.name for codec in PROTOCOLS)
 AUTHS = ("bearer", "x-api-key", "api-key", "none", "aws", "google")
@@ -24,8 +25,6 @@ TRANSPORTS = ("http", "azure", "bedrock", "vertex")
 STREAMS = ("asked", "always", "never")
 NO_KEY = "none"
 
-# As `dragoman.routing` has them.
-POLICIES = (FALLBACK, "weighted", ROUND_ROBIN, "cheapest", "fastest", "least-loss")
 WEIGHTS = '{ "a/m" = 80, "b/m" = 20 }'
 
 _MOST_WEIGHT = 1_000_000
