@@ -281,6 +281,22 @@ def test_a_line_within_a_line_keeps_what_it_says_and_takes_the_rest() -> None:
     assert ids(route.targets) == ["local/x", "local/y", "anthropic/wise-one", "local/copy-one"]
 
 
+def test_what_holds_for_a_target_is_said_by_the_innermost_line() -> None:
+    found = several()
+    route = found.route("nested", CHAT)
+    around = {target.id: route.around(target) for target in route.targets}
+    # The first mention counts.
+    assert {name: (line.name, line.retries, line.first_byte, line.refusals) for name, line in around.items()} == {
+        "local/x": ("nested", 2, None, False),
+        "local/y": ("patient", 3, 20.0, True),
+        "anthropic/wise-one": ("wise-*", 2, None, False),
+        "local/copy-one": ("wise-*", 2, None, False),
+    }
+    ruled = found.route("ruled-1", CHAT)
+    assert ruled.around(ruled.rules[2].to.targets[1]) is ruled.rules[2].to
+    assert ruled.around(found.target("local/nowhere", CHAT)) is ruled
+
+
 def test_rules_lead_to_targets_or_lines_under_the_options_of_their_line() -> None:
     route = several().route("ruled-1", CHAT)
     assert route.only is None

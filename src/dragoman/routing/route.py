@@ -94,6 +94,16 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         """The routes without rules that its rules made of it so far, by the choices that were made."""
         return {}
 
+    def around(self, target: Target) -> Route:
+        """The innermost route that a target stands in: its retries, times and refusals hold there."""
+        for member in (*self.members, *(rule.to for rule in self.rules)):
+            if isinstance(member, Target):
+                if member.id == target.id:
+                    return self
+            elif any(each.id == target.id for each in member.targets):
+                return member.around(target)
+        return self
+
     def _all(self) -> Iterator[Target]:
         for member in (*self.members, *(rule.to for rule in self.rules)):
             if isinstance(member, Target):
