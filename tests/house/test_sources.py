@@ -25,6 +25,7 @@ PLAIN = {
     "http/flight.py",
     "providers/provider.py",
     "routing/candidate.py",
+    "model/signs.py",
     "routing/needs.py",
     "routing/policies/policy.py",
     "routing/route.py",

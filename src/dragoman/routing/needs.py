@@ -6,23 +6,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from dragoman.model.signs import Signs
+
 # Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
 USUAL_BYTES = 4
 MOST_BYTES = 8
-
-
-class Signs(Struct, frozen=True, kw_only=True):
-    """What a request has in it, as far as its members show."""
-
-    tools: bool = False
-    images: bool = False
-    documents: bool = False
-    thinking: bool = False
-    structured: bool = False
-    # Bytes of media, which are no text.
-    media: int = 0
-    # The most that may be answered, in tokens, if it says so.
-    most_output: int | None = None
 
 
 class Needs(Struct, frozen=True, kw_only=True):

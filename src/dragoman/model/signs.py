@@ -1,0 +1,19 @@
+"""Signs: what a request has in it, as far as its members show; enough to choose who can answer it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Signs(Struct, frozen=True, kw_only=True):
+    """What a request has in it; nothing of what it says."""
+
+    tools: bool = False
+    images: bool = False
+    documents: bool = False
+    thinking: bool = False
+    structured: bool = False
+    # Bytes of media in it, which are no text.
+    media: int = 0
+    # The most that may be answered, in tokens, if it says so.
+    most_output: int | None = None

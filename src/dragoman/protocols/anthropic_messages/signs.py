@@ -1,0 +1,85 @@
+"""Signs of a Messages request: tools, media, thinking, structured output, and how much may be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from dragoman.model.signs import Signs
+from dragoman.wire.peek import NULL, length, listed, number, peeked, says
+
+
+class _Source(Struct):
+    kind: str = field(name="type", default="")
+    data: Raw = NULL
+
+
+class _Block(Struct):
+    kind: str = field(name="type", default="")
+    source: Raw = NULL
+    # Of results of tools, which may hold media themselves.
+    content: Raw = NULL
+
+
+class _Message(Struct):
+    content: Raw = NULL
+
+
+class _Thinking(Struct):
+    kind: str = field(name="type", default="")
+
+
+class _Output(Struct):
+    format: Raw = NULL
+
+
+class _Request(Struct):
+    messages: Raw = NULL
+    tools: Raw = NULL
+    thinking: Raw = NULL
+    output_config: Raw = NULL
+    output_format: Raw = NULL
+    max_tokens: Raw = NULL
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+_MESSAGES = msgspec.json.Decoder(list[_Message])
+_BLOCKS = msgspec.json.Decoder(list[_Block])
+_SOURCE = msgspec.json.Decoder(_Source)
+_THINKING = msgspec.json.Decoder(_Thinking)
+_OUTPUT = msgspec.json.Decoder(_Output)
+
+
+def signs_of(body: bytes) -> Signs:
+    """What a request has in it; nothing of one that cannot be read."""
+    request = peeked(body, _REQUEST)
+    if request is None:
+        return Signs()
+    images = documents = False
+    media = 0
+    for message in listed(request.messages, _MESSAGES):
+        blocks = listed(message.content, _BLOCKS)
+        for block in (*blocks, *_within(blocks)):
+            images = images or block.kind == "image"
+            documents = documents or block.kind == "document"
+            if block.kind in ("image", "document"):
+                source = peeked(block.source, _SOURCE)
+                # A document may be plain text, which is read as such.
+                media += length(source.data) if source is not None and source.kind == "base64" else 0
+    thinking = peeked(request.thinking, _THINKING) if says(request.thinking) else None
+    output = peeked(request.output_config, _OUTPUT) if says(request.output_config) else None
+    return Signs(
+        tools=says(request.tools),
+        images=images,
+        documents=documents,
+        thinking=thinking is not None and thinking.kind in ("enabled", "adaptive"),
+        structured=says(request.output_format) or (output is not None and says(output.format)),
+        media=media,
+        most_output=number(request.max_tokens),
+    )
+
+
+def _within(blocks: Sequence[_Block]) -> list[_Block]:
+    return [inner for block in blocks if block.kind == "tool_result" for inner in listed(block.content, _BLOCKS)]

@@ -1,0 +1,67 @@
+"""Signs of a Chat request: tools, media, thinking, structured output, and how much may be answered."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from dragoman.model.signs import Signs
+from dragoman.wire.peek import NULL, length, listed, number, peeked, says
+
+_NO_EFFORT = (b"null", b'"none"')
+
+
+class _Part(Struct):
+    kind: str = field(name="type", default="")
+    image_url: Raw = NULL
+    file: Raw = NULL
+    input_audio: Raw = NULL
+
+
+class _Message(Struct):
+    content: Raw = NULL
+
+
+class _Format(Struct):
+    kind: str = field(name="type", default="")
+
+
+class _Request(Struct):
+    messages: Raw = NULL
+    tools: Raw = NULL
+    functions: Raw = NULL
+    response_format: Raw = NULL
+    reasoning_effort: Raw = NULL
+    max_completion_tokens: Raw = NULL
+    max_tokens: Raw = NULL
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+_MESSAGES = msgspec.json.Decoder(list[_Message])
+_PARTS = msgspec.json.Decoder(list[_Part])
+_FORMAT = msgspec.json.Decoder(_Format)
+
+
+def signs_of(body: bytes) -> Signs:
+    """What a request has in it; nothing of one that cannot be read."""
+    request = peeked(body, _REQUEST)
+    if request is None:
+        return Signs()
+    images = documents = False
+    media = 0
+    for message in listed(request.messages, _MESSAGES):
+        for part in listed(message.content, _PARTS):
+            images = images or part.kind == "image_url"
+            documents = documents or part.kind == "file"
+            media += length(part.image_url) + length(part.file) + length(part.input_audio)
+    told = peeked(request.response_format, _FORMAT) if says(request.response_format) else None
+    cap = number(request.max_completion_tokens)
+    return Signs(
+        tools=says(request.tools) or says(request.functions),
+        images=images,
+        documents=documents,
+        thinking=bytes(request.reasoning_effort) not in _NO_EFFORT,
+        structured=told is not None and told.kind in ("json_schema", "json_object"),
+        media=media,
+        most_output=number(request.max_tokens) if cap is None else cap,
+    )

@@ -1,0 +1,76 @@
+"""Signs of a Responses request: tools, media, thinking, structured output, and how much may be answered."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from dragoman.model.signs import Signs
+from dragoman.wire.peek import NULL, length, listed, number, peeked, says
+
+
+class _Part(Struct):
+    kind: str = field(name="type", default="")
+    image_url: Raw = NULL
+    file_data: Raw = NULL
+
+
+class _Item(Struct):
+    content: Raw = NULL
+    # Of results of tools, which may hold media themselves.
+    output: Raw = NULL
+
+
+class _Kind(Struct):
+    kind: str = field(name="type", default="")
+
+
+class _Text(Struct):
+    format: Raw = NULL
+
+
+class _Reasoning(Struct):
+    effort: str | None = None
+    summary: str | None = None
+
+
+class _Request(Struct):
+    input: Raw = NULL
+    tools: Raw = NULL
+    reasoning: Raw = NULL
+    text: Raw = NULL
+    max_output_tokens: Raw = NULL
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+_ITEMS = msgspec.json.Decoder(list[_Item])
+_PARTS = msgspec.json.Decoder(list[_Part])
+_TEXT = msgspec.json.Decoder(_Text)
+_KIND = msgspec.json.Decoder(_Kind)
+_REASONING = msgspec.json.Decoder(_Reasoning)
+
+
+def signs_of(body: bytes) -> Signs:
+    """What a request has in it; nothing of one that cannot be read."""
+    request = peeked(body, _REQUEST)
+    if request is None:
+        return Signs()
+    images = documents = False
+    media = 0
+    for item in listed(request.input, _ITEMS):
+        for part in (*listed(item.content, _PARTS), *listed(item.output, _PARTS)):
+            images = images or part.kind == "input_image"
+            documents = documents or part.kind == "input_file"
+            media += length(part.image_url) + length(part.file_data)
+    reasoning = peeked(request.reasoning, _REASONING) if says(request.reasoning) else None
+    text = peeked(request.text, _TEXT) if says(request.text) else None
+    told = peeked(text.format, _KIND) if text is not None and says(text.format) else None
+    return Signs(
+        tools=says(request.tools),
+        images=images,
+        documents=documents,
+        thinking=reasoning is not None and (reasoning.effort not in (None, "none") or reasoning.summary is not None),
+        structured=told is not None and told.kind in ("json_schema", "json_object"),
+        media=media,
+        most_output=number(request.max_output_tokens),
+    )

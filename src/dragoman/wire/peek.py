@@ -1,0 +1,50 @@
+"""Peek: look at a few members of large JSON without reading the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+T = TypeVar("T")
+
+NULL = Raw(b"null")
+_BRACKET = ord("[")
+_NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
+_LONGEST_NUMBER = 18
+
+
+def says(raw: Raw) -> bool:
+    """Whether a member is there and says something."""
+    view = memoryview(raw)
+    return view.nbytes > len(b"false") or bytes(view) not in _NOTHING
+
+
+def length(raw: Raw) -> int:
+    """How many bytes a member takes; none if it is not there."""
+    size = memoryview(raw).nbytes
+    return size if size != len(b"null") else 0
+
+
+def listed(raw: Raw, decoder: msgspec.json.Decoder[list[T]]) -> Sequence[T]:
+    """The elements of a member that is a list; of any other, and of one that cannot be read, none."""
+    view = memoryview(raw)
+    if not view.nbytes or view[0] != _BRACKET:
+        return ()
+    return peeked(raw, decoder) or ()
+
+
+def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """What a decoder looks at; None of what cannot be read: whoever translates it says what is wrong with it."""
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def number(raw: Raw) -> int | None:
+    """A member that is a whole number."""
+    text = bytes(memoryview(raw)[: _LONGEST_NUMBER + 1])
+    return int(text) if len(text) <= _LONGEST_NUMBER and text.isdigit() else None

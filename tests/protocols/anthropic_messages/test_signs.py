@@ -1,0 +1,62 @@
+"""What a Messages request shows of itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.signs import Signs
+from dragoman.protocols.anthropic_messages.signs import signs_of
+
+BASE64: JsonObject = {"type": "base64", "media_type": "image/png", "data": "A" * 1000}
+
+
+def signs(**members: object) -> Signs:
+    return signs_of(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode())
+
+
+def blocks(*found: JsonObject) -> list[JsonObject]:
+    return [{"role": "user", "content": list(found)}]
+
+
+def test_a_plain_request_has_none_but_its_cap() -> None:
+    assert signs(max_tokens=9) == Signs(most_output=9)
+    assert signs(tools=[], thinking={"type": "disabled"}) == Signs()
+
+
+def test_each_sign_is_seen() -> None:
+    assert signs(tools=[{"name": "f", "input_schema": {}}]).tools
+    assert signs(thinking={"type": "enabled", "budget_tokens": 1024}).thinking
+    assert signs(thinking={"type": "adaptive"}).thinking
+    assert signs(output_config={"format": {"type": "json_schema", "schema": {}}}).structured
+    assert signs(output_format={"type": "json_schema", "schema": {}}).structured
+    assert not signs(output_config={"effort": "low"}).structured
+
+
+def test_media_are_counted_wherever_they_stand() -> None:
+    image = signs(messages=blocks({"type": "image", "source": BASE64}))
+    assert image.images and image.media > 1000
+    inner: JsonObject = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image", "source": BASE64}]}
+    assert signs(messages=blocks(inner)).images
+    document = signs(messages=blocks({"type": "document", "source": BASE64}))
+    assert document.documents and document.media > 1000
+
+
+def test_the_text_of_a_document_is_text() -> None:
+    plain: JsonObject = {"type": "text", "media_type": "text/plain", "data": "A" * 1000}
+    found = signs(messages=blocks({"type": "document", "source": plain}))
+    assert found.documents and found.media == 0
+
+
+def test_what_a_tool_is_given_is_no_media() -> None:
+    call: JsonObject = {"type": "tool_use", "id": "t", "name": "f", "input": {"type": "image", "source": BASE64}}
+    assert signs(messages=[{"role": "assistant", "content": [call]}]) == Signs()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"messages":1}', b'{"messages":[1]}', b'{"messages":[{"content":[1]}]}']
+)
+def test_what_cannot_be_read_has_none(body: bytes) -> None:
+    assert signs_of(body) == Signs()

@@ -1,0 +1,60 @@
+"""What a Chat request shows of itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.signs import Signs
+from dragoman.protocols.openai_chat.signs import signs_of
+
+DATA = "data:image/png;base64," + "A" * 1000
+
+
+def signs(**members: object) -> Signs:
+    return signs_of(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode())
+
+
+def parts(*found: JsonObject) -> list[JsonObject]:
+    return [{"role": "user", "content": list(found)}]
+
+
+def test_a_plain_request_has_none() -> None:
+    assert signs() == Signs()
+    assert signs(tools=[], response_format={"type": "text"}, reasoning_effort="none") == Signs()
+
+
+def test_each_sign_is_seen() -> None:
+    assert signs(tools=[{"type": "function", "function": {"name": "f"}}]).tools
+    assert signs(functions=[{"name": "f"}]).tools
+    assert signs(reasoning_effort="low").thinking
+    assert signs(response_format={"type": "json_schema", "json_schema": {"name": "x"}}).structured
+    assert signs(response_format={"type": "json_object"}).structured
+    assert signs(max_tokens=5).most_output == 5
+    assert signs(max_tokens=5, max_completion_tokens=7).most_output == 7
+
+
+def test_media_are_counted_and_are_no_text() -> None:
+    image = signs(messages=parts({"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": DATA}}))
+    assert image.images and not image.documents and image.media > 1000
+    document = signs(messages=parts({"type": "file", "file": {"file_data": DATA}}))
+    assert document.documents and not document.images and document.media > 1000
+
+
+@pytest.mark.parametrize("text", ['{"type": "image_url"}', DATA])
+def test_words_and_arguments_are_no_media(text: str) -> None:
+    call: JsonObject = {"id": "c", "type": "function", "function": {"name": "f", "arguments": text}}
+    said: list[JsonObject] = [
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": [{"type": "text", "text": text}], "tool_calls": [call]},
+    ]
+    assert signs(messages=said) == Signs()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"messages":1}', b'{"messages":[1]}', b'{"messages":[{"content":[1]}]}']
+)
+def test_what_cannot_be_read_has_none(body: bytes) -> None:
+    assert signs_of(body) == Signs()

@@ -1,0 +1,48 @@
+"""What a Responses request shows of itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.signs import Signs
+from dragoman.protocols.openai_responses.signs import signs_of
+
+DATA = "data:image/png;base64," + "A" * 1000
+
+
+def signs(**members: object) -> Signs:
+    return signs_of(json.dumps({"model": "m", "input": "Hi", **members}).encode())
+
+
+def test_a_plain_request_has_none() -> None:
+    assert signs() == Signs()
+    assert signs(tools=[], text={"format": {"type": "text"}}, reasoning={"effort": "none"}) == Signs()
+
+
+def test_each_sign_is_seen() -> None:
+    assert signs(tools=[{"type": "function", "name": "f"}]).tools
+    assert signs(reasoning={"effort": "low"}).thinking
+    assert signs(reasoning={"summary": "auto"}).thinking
+    assert signs(text={"format": {"type": "json_schema", "name": "x", "schema": {}}}).structured
+    assert signs(max_output_tokens=7).most_output == 7
+
+
+def test_media_are_counted_wherever_they_stand() -> None:
+    image: JsonObject = {"type": "input_image", "image_url": DATA}
+    found = signs(input=[{"type": "message", "role": "user", "content": [image]}])
+    assert found.images and found.media > 1000
+    assert signs(input=[{"type": "function_call_output", "call_id": "c", "output": [image]}]).images
+    file: JsonObject = {"type": "input_file", "file_data": DATA, "filename": "a.pdf"}
+    assert signs(input=[{"role": "user", "content": [file]}]).documents
+
+
+def test_what_a_tool_is_given_is_no_media() -> None:
+    assert signs(input=[{"type": "function_call", "call_id": "c", "name": "f", "arguments": DATA}]) == Signs()
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"input":1}', b'{"input":[1]}', b'{"input":[{"content":[1]}]}'])
+def test_what_cannot_be_read_has_none(body: bytes) -> None:
+    assert signs_of(body) == Signs()
