@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dragoman.model.signs import Signs
 from dragoman.routing.decide import decide, fits
-from dragoman.routing.needs import Needs, Signs
+from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Pin, explain, plan
 from dragoman.routing.route import Route, Rule, When
 from tests.routing.lines import ALL_DICE, DICE, POLICY_NAMES, TARGETS, A, B, C, D, line, names, seen

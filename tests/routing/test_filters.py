@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from dragoman.model.signs import Signs
 from dragoman.routing.filters import DEPTH, SIGNS, rests, unwell
-from dragoman.routing.needs import Needs, Signs
+from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Behind, Filter, View, explain, plan
 from dragoman.routing.route import Route
 from dragoman.routing.standing import GOOD, RAMP, Level, Standing

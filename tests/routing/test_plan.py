@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.routing.needs import Needs, Signs
+from dragoman.model.signs import Signs
+from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Behind, Dice, Filter, Pin, View, Why, explain, plan
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route

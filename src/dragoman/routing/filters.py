@@ -6,8 +6,9 @@ if the request is too long for it even at eight bytes a token, and stands behind
 
 from __future__ import annotations
 
+from dragoman.model.signs import Signs
 from dragoman.routing.candidate import Behind, Filter
-from dragoman.routing.needs import Needs, Signs
+from dragoman.routing.needs import Needs
 from dragoman.routing.outline import Outline
 from dragoman.routing.standing import Level, Standing
 from dragoman.routing.target import Target

@@ -7,7 +7,8 @@ from math import inf, nan
 import pytest
 from hypothesis import given
 
-from dragoman.routing.needs import Needs, Signs
+from dragoman.model.signs import Signs
+from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Why, explain, plan
 from dragoman.routing.policies.fastest import expected
 from dragoman.routing.speed import Speed
