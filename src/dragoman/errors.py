@@ -25,7 +25,7 @@ DragomanError
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from dragoman.model.losses import Loss
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 
 class DragomanError(Exception):
     """Everything this library raises on purpose."""
+
+
+E = TypeVar("E", bound=DragomanError)
+
+
+def bare(error: E) -> E:
+    """An error as a value: without the frames that would hold whoever holds it."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 class WireError(DragomanError):

@@ -14,6 +14,7 @@ from dragoman.gateway.exchange.steps import (
     Failed,
     HangUp,
     Respond,
+    Settle,
 )
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Head, Played, kinds, played_by
@@ -77,5 +78,49 @@ def test_an_error_tells_nothing_of_an_earlier_call() -> None:
         play.say(Failed(TimedOut("too late")))
         told = play.said[1]
         assert isinstance(told, Respond) and (b"retry-after", b"777") not in told.headers
+
+    played_by(story)
+
+
+# What no other protocol says, so that a strict client can be served by its own alone.
+LOSSY = BODY.replace(b"messages/", b"chat/").replace(b'"stream"', b'"seed":3,"stream"')
+STRICT = [(b"x-dragoman-strict", b"1")]
+
+
+def test_a_target_that_cannot_be_asked_does_not_end_the_search() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "messages/served", "responses/served", "chat/other", headers=STRICT)
+        play.until_called(Begin(LOSSY))
+        play.more_targets()
+        last = play.until_called(Failed(TimedOut("too late")))
+        assert last.prepared.target.model == "other"
+        # What the others were about to wait for is not waited for.
+        assert [kind for kind in kinds(play.said) if kind is not Call] == []
+
+    played_by(story)
+
+
+def test_a_failure_after_the_last_target_that_cannot_be_asked_is_told_once() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "messages/served", "responses/served", headers=STRICT)
+        play.until_called(Begin(LOSSY))
+        play.more_targets()
+        play.say(Failed(TimedOut("too late")))
+        assert kinds(play.said) == [Settle, Respond, HangUp] and play.machine.state is State.OVER
+
+    played_by(story)
+
+
+def test_a_failure_that_cannot_be_told_is_not_told_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def story(house: House) -> None:
+        play = Played(house)
+        play.until_called(Begin(BODY))
+
+        def broken(*_: object, **__: object) -> None:
+            raise TimedOut("not even that")
+
+        monkeypatch.setattr(play.machine._replies, "failure", broken)
+        with pytest.raises(TimedOut, match="not even that"):
+            play.machine.handle(Failed(TimedOut("too late")))
 
     played_by(story)

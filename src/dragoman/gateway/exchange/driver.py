@@ -15,7 +15,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Truncated, Unconfigured
+from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Truncated, Unconfigured, bare
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.machine import Machine
@@ -156,7 +156,7 @@ class Driver:
         except StoreError as error:
             return Failed(unreadable(error, self._service.log))
         except DragomanError as error:
-            return Failed(_bare(error), isinstance(error, TimedOut) and self._client.paused)
+            return Failed(bare(error), isinstance(error, TimedOut) and self._client.paused)
 
     def _step(self, event: Event) -> Waiting | None:
         """Let the machine move, and do what it commands; give what is to be waited for."""
@@ -392,7 +392,7 @@ class Driver:
         if error is None:
             self._step(Kept())
         elif not self._leaving:
-            self._step(Kept(_bare(error) if isinstance(error, DragomanError) else NotKept()))
+            self._step(Kept(bare(error) if isinstance(error, DragomanError) else NotKept()))
 
     def _keep_turn(self, command: KeepTurn) -> None:
         self._memory.keep_turn(self._asked.key, command.prepared, command.answer)
@@ -446,12 +446,6 @@ class Driver:
 
     def _limit(self, _: Limit) -> None:
         self._limits.ending()
-
-
-def _bare(error: DragomanError) -> DragomanError:
-    """An error as a value: without the frames that would hold whoever holds it."""
-    error.__context__ = error.__cause__ = None
-    return error.with_traceback(None)
 
 
 _WAITS: dict[type, Callable[..., Awaitable[object]]] = {

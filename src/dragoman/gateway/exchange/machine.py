@@ -52,7 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, bare
 from dragoman.gateway.exchange.attempt import Lane
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
@@ -70,6 +70,7 @@ from dragoman.gateway.exchange.steps import (
     ReadWhole,
     Resume,
     Took,
+    Waiting,
 )
 from dragoman.gateway.exchange.stream_moves import StreamMoves
 from dragoman.gateway.exchange.whole_moves import WholeMoves
@@ -82,10 +83,18 @@ class Machine(WholeMoves, StreamMoves):
     def handle(self, event: Event) -> list[Command]:
         """Make the move that the table has for an event; give what is to be done, at most the last of which waits."""
         out = self._out = []
-        try:
-            MOVES[self.state, type(event)](self, event)
-        except DragomanError as error:
-            self._fail(error)
+        move: Callable[..., None] = MOVES[self.state, type(event)]
+        while True:
+            try:
+                move(self, event)
+                break
+            except DragomanError as error:
+                if self._is_telling:
+                    # A failure that cannot be told cannot be told as another one either.
+                    raise
+                move, event = Machine._failed, Failed(bare(error))
+            # It came to nothing, and with it what was to be waited for; what was said is said.
+            out[:] = [command for command in out if not isinstance(command, Waiting)]
         self.flowing = self.state is State.HEARING and self.told is Told.CONTENT
         return out
 

@@ -75,6 +75,7 @@ class Moves(ABC):
         self.state = State.FRESH
         self.told = Told.NOTHING
         self.flowing = False
+        self._is_telling = False
 
     @abstractmethod
     def _move(self, event: Event) -> None:
@@ -145,6 +146,11 @@ class Moves(ABC):
             self._tell_failure(missed)
 
     def _tell_failure(self, missed: Missed) -> None:
+        self._is_telling = True
+        self._tell(missed)
+        self._is_telling = False
+
+    def _tell(self, missed: Missed) -> None:
         headers = self.attempt.headers if self.has_attempt else []
         if self.told is Told.NOTHING:
             if missed.answer is not None:
