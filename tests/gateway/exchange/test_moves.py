@@ -18,6 +18,7 @@ from dragoman.gateway.exchange.steps import (
     Settle,
     Write,
 )
+from dragoman.model.failure import Failure, FailureKind
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
 from tests.gateway.harness import House
 
@@ -56,5 +57,23 @@ def test_whoever_goes_settles_the_exchange_in_every_state(stopping: bool) -> Non
         assert isinstance(settled, Settle)
         assert settled.changes["failure"] == ("shutdown" if stopping else "cancelled")
         assert play.machine.handle(Done()) == []
+
+    played_by(story)
+
+
+def test_a_failure_is_told_as_its_own_target_failed() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "chat/other")
+        play.until_called(Begin(BODY))
+        missed = play.machine._missed(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the first"))
+        play.more_targets()
+        play.until_called(Failed(TimedOut("the second")))
+        assert play.account.record.provider == "chat"
+        play.machine._out = []
+        play.machine._tell_failure(missed)
+        told = play.machine._out[1]
+        assert isinstance(told, Respond) and b"the first" in told.body
+        assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; dialect=anthropic-messages"
+        assert play.account.record.provider == "messages"
 
     played_by(story)

@@ -52,10 +52,12 @@ class ErrorAnswer(Struct, frozen=True):
 class Missed(Struct, frozen=True, kw_only=True):
     """An attempt that failed before anything of an answer was said: `answer` is the provider's own error.
 
-    `final` says that to ask again would cost the same again.
+    What is told of it is told by the `attempt` itself, with its own headers, words and secrets; there is none before
+    there is a target. `final` says that to ask again would cost the same again.
     """
 
     failure: Failure
+    attempt: Attempt | None = None
     answer: ErrorAnswer | None = None
     final: bool = False
 
@@ -63,13 +65,14 @@ class Missed(Struct, frozen=True, kw_only=True):
 class Attempt:
     """One target, and how far its answer has come."""
 
-    # The request as the target gets it, once it is written; what translates its stream, if `is_heard`.
+    # The request as the target gets it, if `is_prepared`; what translates its stream, if `is_heard`.
     prepared: ProviderRequest
     translator: StreamTranslator
 
     def __init__(self, target: Target, rotation: Rotation) -> None:
         self.target = target
         self._rotation = rotation
+        self.is_prepared = False
         # The keys that were not tried yet, and the one that is used.
         self._others = 0
         self.key: str | None = None
@@ -104,6 +107,15 @@ class Attempt:
         # What was said, where that is to be kept: of a stream what gathers it.
         self.answer: Response | None = None
         self.fold: Fold | None = None
+
+    def put(self, prepared: ProviderRequest) -> None:
+        """Know the request as the target gets it."""
+        self.prepared, self.is_prepared = prepared, True
+
+    @property
+    def known(self) -> ProviderRequest | None:
+        """The request as the target gets it, once it is written."""
+        return self.prepared if self.is_prepared else None
 
     def hold(self, out: bytes) -> None:
         """Keep frames back from the client."""

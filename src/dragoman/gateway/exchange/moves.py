@@ -11,6 +11,7 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.exchange import reply_parts
 from dragoman.gateway.exchange.attempt import (
     Attempt,
+    ErrorAnswer,
     Missed,
 )
 from dragoman.gateway.exchange.client import ClientRequest
@@ -112,7 +113,7 @@ class Moves(ABC):
         `heard` says that there was content before the failure, which therefore is no refusal of the request.
         """
         self._note_translator()
-        missed = Missed(failure=self._replies.blamed(failure))
+        missed = self._missed(self._replies.blamed(failure, self.attempt.prepared))
         if heard or self.told is Told.CONTENT:
             self._miss(missed)
         else:
@@ -138,7 +139,12 @@ class Moves(ABC):
                 failure = translate_failure(error, target=self._asked.api_path.protocol).failure
             else:
                 failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
-        self._miss(Missed(failure=failure or EMPTY, final=isinstance(error, NotKept)))
+        self._miss(self._missed(failure or EMPTY, final=isinstance(error, NotKept)))
+
+    def _missed(self, failure: Failure, answer: ErrorAnswer | None = None, *, final: bool = False) -> Missed:
+        """What is known of the present attempt, which has failed."""
+        attempt = self.attempt if self.has_attempt else None
+        return Missed(failure=failure, attempt=attempt, answer=answer, final=final)
 
     def _miss(self, missed: Missed) -> None:
         """An attempt has failed: the next target may do better, unless the client has heard something of an answer."""
@@ -151,18 +157,43 @@ class Moves(ABC):
         self._is_telling = False
 
     def _tell(self, missed: Missed) -> None:
-        headers = self.attempt.headers if self.has_attempt else []
+        if missed.attempt is not None and missed.attempt is not self.attempt:
+            self._go_back(missed.attempt)
         if self.told is Told.NOTHING:
             if missed.answer is not None:
                 self._note_losses()
                 self._respond(self._replies.refusal(self.attempt.prepared, missed.answer))
             else:
-                self._respond(self._replies.failure(missed.failure, headers, final=missed.final))
+                self._respond(self._failure(missed.failure, final=missed.final))
             self._over()
         elif self.told is Told.ALL:
             self._over()
         else:
             self._break_off(missed.failure)
+
+    def _go_back(self, attempt: Attempt) -> None:
+        """Tell of an earlier attempt, in place of those after it."""
+        self.attempt = attempt
+        self._note_target(attempt.target)
+        self._note_translator()
+
+    def _note_target(self, target: Target, **more: object) -> None:
+        """Know whom the request goes to; what an earlier target said is not said of this one."""
+        self._account.note(
+            provider=target.provider.name,
+            model=target.shown,
+            served=target.endpoint.protocol,
+            failure="",
+            losses=(),
+            usage=None,
+            **more,
+        )
+
+    def _failure(self, failure: Failure, *, final: bool = False) -> Reply:
+        """An HTTP error that the present attempt came to, if there is one."""
+        if not self.has_attempt:
+            return self._replies.failure(failure, final=final)
+        return self._replies.failure(failure, self.attempt.known, self.attempt.headers, final=final)
 
     def _break_off(self, failure: Failure) -> None:
         """End the client's stream in its own error form; what failed is kept, too."""
@@ -184,8 +215,7 @@ class Moves(ABC):
                 self._wait(State.BREAKING, AwaitKept())
                 return
         else:
-            prepared = self._replies.prepared
-            assert prepared is not None
+            prepared = attempt.prepared
             self._account.note(losses=prepared.translated.losses)
             attempt.held = [self._clean(self._replies.failed_stream(prepared, failure))]
         self._note_translator()
@@ -213,8 +243,7 @@ class Moves(ABC):
             self._over()
         elif self.told is Told.NOTHING:
             failure = reply_parts.failure_of(NotKept()) if self._memory.gave_up else None
-            headers = self.attempt.headers if self.has_attempt else []
-            reply = self._replies.failure(failure or _SHUTTING_DOWN, headers, final=failure is not None)
+            reply = self._failure(failure or _SHUTTING_DOWN, final=failure is not None)
             self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}))
             self._over()
         elif self.told is Told.ALL:

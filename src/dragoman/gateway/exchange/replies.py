@@ -41,13 +41,12 @@ class Reply(Struct, frozen=True):
 
 
 class Replies:
-    """The replies of one exchange. `prepared` is set once the request was written for a target."""
+    """The replies of one exchange. What is told of a target is told with its own `prepared` request."""
 
     def __init__(self, service: Service, asked: ClientRequest, account: Account) -> None:
         self._service = service
         self._asked = asked
         self._account = account
-        self.prepared: ProviderRequest | None = None
         self.full_report = (asked.header(b"x-dragoman-report") or b"").lower() == b"full"
 
     def answer(
@@ -104,7 +103,7 @@ class Replies:
         # What is longer than is searched for secrets is told by its beginning.
         native = prepared.relay and len(refusal.body) <= redactor.longest and self._is_native(prepared, refusal.body)
         if not native or self._is_overflow_for_codex(prepared, failure):
-            return self.failure(failure, refusal.headers)
+            return self.failure(failure, prepared, refusal.headers)
         told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
         if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
             # No other key is left, and agents would try for minutes.
@@ -120,24 +119,33 @@ class Replies:
 
     def failure_in(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> Failure:
         """What a provider's error says."""
-        return self.blamed(codec_of(prepared.target.endpoint.protocol).decode_failure(refusal.status, refusal.body))
+        failure = codec_of(prepared.target.endpoint.protocol).decode_failure(refusal.status, refusal.body)
+        return self.blamed(failure, prepared)
 
-    def blamed(self, failure: Failure) -> Failure:
+    def blamed(self, failure: Failure, prepared: ProviderRequest) -> Failure:
         """The same failure, but a credential that is refused is the gateway's own, not the client's."""
-        if failure.kind in _AUTH_KINDS and self.prepared is not None and not self.prepared.relay:
+        if failure.kind in _AUTH_KINDS and not prepared.relay:
             return replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
         return failure
 
-    def failure(self, failure: Failure, provider_headers: HeaderList, *, final: bool = False) -> Reply:
+    def failure(
+        self,
+        failure: Failure,
+        prepared: ProviderRequest | None = None,
+        provider_headers: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        final: bool = False,
+    ) -> Reply:
         """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it.
 
-        `final` says that to ask again would cost the same again.
+        `prepared` is the request as the target got it that the failure is of; `final` says that to ask again would cost
+        the same again.
         """
-        record, prepared, protocol = self._account.record, self.prepared, self._asked.api_path.protocol
+        record, protocol = self._account.record, self._asked.api_path.protocol
         if prepared is not None:
             redactor = self._service.redactor(prepared.target.provider)
             failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.longest]))
-            extra = self.headers(prepared, redactor.clean_headers(_few(provider_headers)), [JSON])
+            extra = self.headers(prepared, redactor.clean_headers(_few([*provider_headers])), [JSON])
             if self._is_overflow_for_codex(prepared, failure):
                 noted: dict[str, object] = {"failure": failure.kind.value, "status": 200}
                 return Reply(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), noted)

@@ -67,7 +67,7 @@ class RequestMoves(Moves):
 
     def _resume(self, event: Resume) -> None:
         self._begun(event.prepared.target)
-        self.attempt.prepared = self._replies.prepared = event.prepared
+        self.attempt.put(event.prepared)
         self._ask(event.prepared.translated.body)
 
     # The request, as one target gets it.
@@ -79,14 +79,8 @@ class RequestMoves(Moves):
             return False
         target = able(target, self._looked.outline)
         self._begun(target)
-        self._account.note(
-            asked=self._looked.model,
-            stream=bytes(self._looked.outline.stream) == b"true",
-            provider=target.provider.name,
-            model=target.shown,
-            served=target.endpoint.protocol,
-            failure="",
-        )
+        stream = bytes(self._looked.outline.stream) == b"true"
+        self._note_target(target, asked=self._looked.model, stream=stream)
         if self._memory.recalls(self._asked.key, self._body, self._looked, target):
             self._wait(State.RECALLING, Recall(self._body, self._looked, target))
         else:
@@ -121,7 +115,7 @@ class RequestMoves(Moves):
 
     def _prepared(self, event: Done) -> None:
         assert isinstance(event.value, ProviderRequest)
-        self._replies.prepared = self.attempt.prepared = event.value
+        self.attempt.put(event.value)
         if self._looked is not None and self._looked.said is None:
             # Nothing of it is kept.
             self._ask(event.value.translated.body)
@@ -131,7 +125,7 @@ class RequestMoves(Moves):
     def _reserved(self, event: Done) -> None:
         prepared = event.value
         assert isinstance(prepared, ProviderRequest)
-        self._replies.prepared = self.attempt.prepared = prepared
+        self.attempt.put(prepared)
         if self._memory.in_background:
             self._account.note(losses=prepared.translated.losses)
             self._wait(State.LEAVING, Leave(prepared))
@@ -191,8 +185,8 @@ class RequestMoves(Moves):
         failure = codec_of(attempt.target.endpoint.protocol).decode_failure(answer.status, answer.body)
         # What goes on after a pause is no answer of its own, and is told in the client's words.
         own = answer if attempt.lane is Lane.UNKNOWN else None
-        missed = Missed(failure=failure if own is not None else self._replies.blamed(failure), answer=own)
-        self._relieve(missed, failure)
+        told = failure if own is not None else self._replies.blamed(failure, attempt.prepared)
+        self._relieve(self._missed(told, own), failure)
 
     def _relieve(self, missed: Missed, failure: Failure) -> None:
         """Ask without what was refused, if that is what a failure says; else it has failed."""

@@ -10,7 +10,6 @@ from dragoman.gateway.exchange.attempt import (
     LONGEST_ERROR,
     ErrorAnswer,
     Lane,
-    Missed,
 )
 from dragoman.gateway.exchange.moves import EMPTY
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
@@ -64,7 +63,7 @@ class WholeMoves(RequestMoves):
         elif len(attempt.raw) > LONGEST_ERROR or attempt.remedy(failure) is not None:
             self._unsaid(failure)
         else:
-            self._miss(Missed(failure=failure, answer=ErrorAnswer(failure.status, attempt.headers, attempt.raw)))
+            self._miss(self._missed(failure, ErrorAnswer(failure.status, attempt.headers, attempt.raw)))
 
     def _translate(self) -> None:
         attempt = self.attempt
