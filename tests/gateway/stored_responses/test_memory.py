@@ -128,3 +128,36 @@ def test_a_large_answer_is_renamed_beside_the_loop(monkeypatch: pytest.MonkeyPat
             told = house.run(remembering.named(body))
             assert told.startswith(b'{"id":"resp_') and b"theirs" not in told
     assert [name.startswith("large-") for name in threads] == [False, True]
+
+
+def test_what_is_kept_is_made_once_whoever_answers() -> None:
+    with keeping() as house:
+        conversation = house.post("/v1/conversations", {}).json()["id"]
+        memory = _remembering(house)
+        house.run(_begun(house, memory, conversation=conversation))
+        first, keeper, release = memory._task, memory.kept_answer, memory._release
+        assert first is not None and keeper is not None and release is not None
+        memory.retarget()
+        assert (memory.kept_answer, memory._recalled) == (None, None)
+        house.run(_begun(house, memory, conversation=conversation, model=RELAY))
+        second = memory._task
+        assert second is not None and (second.response_id, second.holder) == (first.response_id, first.holder)
+        assert memory.kept_answer is keeper and memory._release is release
+        on_loop(house, memory.end)
+
+
+def test_what_an_earlier_target_recalled_or_said_is_not_the_next_ones() -> None:
+    with keeping() as house:
+        memory = _remembering(house)
+        house.run(_begun(house, memory, model=RELAY))
+        keeper = memory.kept_answer
+        assert keeper is not None
+        keeper.under_name(b'data: {"type":"response.output_item.done","item":{"id":"msg_first"}}\n\n')
+        memory.retarget()
+        house.run(_begun(house, memory, store=False))
+        assert (memory.kept_answer, memory._task) == (None, None)
+        memory.retarget()
+        house.run(_begun(house, memory, model=RELAY))
+        assert memory.kept_answer is keeper
+        taken = keeper.ending(b'data: {"type":"response.completed","response":{"id":"x","output":[]}}\n\n')
+        assert taken is not None and taken.answered == ()

@@ -78,6 +78,7 @@ class RequestMoves(Moves):
         if target is None or self._looked is None:
             return False
         target = able(target, self._looked.outline)
+        self._memory.retarget()
         self._begun(target)
         stream = bytes(self._looked.outline.stream) == b"true"
         self._note_target(target, asked=self._looked.model, stream=stream)

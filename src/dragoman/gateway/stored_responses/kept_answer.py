@@ -68,11 +68,7 @@ class KeptAnswer:
     """One answer on its way into the store."""
 
     def __init__(self, task: Task, log: Log) -> None:
-        self._task = task
         self._log = log
-        # What goes in place of the provider's id in a relayed answer, as JSON: one that keeps nothing may give the same
-        # id twice.
-        self._ours = encode(task.response_id)
         # The id of a response that its provider keeps, whether it is noted whose that is, and whether the next frame is
         # soon enough to try.
         self._name: str | None = None
@@ -80,13 +76,26 @@ class KeptAnswer:
         self._tries = True
         # What comes of noting it, while that is under way.
         self.noting: asyncio.Future[bool] | None = None
-        # What it does not know of its request, because that was sent as one that refers to nothing.
-        before = task.recalled.previous if task.recalled is not None else None
-        self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
         # The items that a relayed stream has ended: some servers leave them out of the response at its end.
         self._ended: list[JsonObject] = []
         # The answer, once it is there.
         self.taken: Taken | None = None
+        self.bind(task)
+
+    def bind(self, task: Task) -> None:
+        """Be the answer of whom the task names: another target may be asked for it."""
+        self._task = task
+        # What goes in place of the provider's id in a relayed answer, as JSON: one that keeps nothing may give the same
+        # id twice.
+        self._ours = encode(task.response_id)
+        # What it does not know of its request, because that was sent as one that refers to nothing.
+        before = task.recalled.previous if task.recalled is not None else None
+        self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
+
+    @property
+    def provider(self) -> str:
+        """Who answers."""
+        return self._task.provider
 
     def named(self, out: bytes) -> bytes:
         """Whole frames, or a whole answer, on the relay: of a provider that keeps nothing, under the names kept here.
@@ -99,8 +108,9 @@ class KeptAnswer:
         return out
 
     def anew(self) -> None:
-        """Forget the id of an answer that nobody was told, because another one takes its place."""
+        """Forget an answer that nobody was told, because another one takes its place."""
         self._name, self._noted, self._tries, self.noting = None, False, True, None
+        self._ended = []
 
     def under_name(self, out: bytes) -> bytes:
         """The same, as far as only bytes are looked at: it may run in a thread."""

@@ -8,6 +8,9 @@ leave      or else the answer is left to the background, where it is followed
 keep       the answer is written down before its client knows it; that of a stream is settled, which nobody waits for
 end        others may have the conversation again, and an id that was told is noted, however that went
 
+Another target may be asked before anything of an answer was told (`retarget`): what is recalled, put and begun is that
+target's alone; the response's id, its conversation and what keeps it are the exchange's, and stay.
+
 Those that only look at bytes may run in a thread.
 
 Where nothing is kept, each of them does nothing.
@@ -72,8 +75,12 @@ class Memory:
         self._said: References | None = None
         self._recalled: Recalled | None = None
         self._task: Task | None = None
+        # The response's id, where it is made here, and by what name its conversation is had: whoever answers.
+        self._response_id = ""
         # Lets others have the conversation that was reserved.
         self._release: Callable[[], None] | None = None
+        # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
+        self._keeper: KeptAnswer | None = None
         self.kept_answer: KeptAnswer | None = None
         self.turns = TurnMemory(service, api_path)
         self._haste = Haste()
@@ -128,12 +135,21 @@ class Memory:
         state = self._service.state
         # What only refers back leaves nothing, and waits for nobody.
         if task.writes:
-            await check(task.store, self._service.log)
-            self.kept_answer = KeptAnswer(task, self._service.log)
+            if self._keeper is None:
+                await check(task.store, self._service.log)
+                self._keeper = KeptAnswer(task, self._service.log)
+            self._keeper.bind(task)
+            self.kept_answer = self._keeper
         recalled = task.recalled
-        if recalled is not None and recalled.conversation is not None:
+        if recalled is not None and recalled.conversation is not None and self._release is None:
             self._release = await state.leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
         return kept_request(prepared, task)
+
+    def retarget(self) -> None:
+        """Begin again with another target: nothing that was recalled for the last one, or kept of it, is this one's."""
+        self._said, self._recalled, self._task, self.kept_answer = None, None, None, None
+        if self._keeper is not None:
+            self._keeper.anew()
 
     def _to_keep(self, key: Key | None, prepared: ProviderRequest) -> Task | None:
         """What is to be kept of the answer, if anything is."""
@@ -144,15 +160,16 @@ class Memory:
         noted = native and service.notes_ids and (self._said is None or self._said.keeps)
         if self._recalled is None and not noted:
             return None
-        response_id = "" if native else "resp_" + random_token(48)
+        if not self._response_id:
+            self._response_id = "resp_" + random_token(48)
         return Task(
             store=store,
             owner=owner_of(key),
             recalled=self._recalled,
-            response_id=response_id,
+            response_id="" if native else self._response_id,
             native=native,
             provider=prepared.target.provider.name,
-            holder=response_id or random_token(24),
+            holder=self._response_id,
         )
 
     @property
