@@ -16,6 +16,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.streaming import StreamTranslator
@@ -59,6 +60,7 @@ class Missed(Struct, frozen=True, kw_only=True):
     failure: Failure
     attempt: Attempt | None = None
     answer: ErrorAnswer | None = None
+    kind: Kind = Kind.OURS
     final: bool = False
 
 
@@ -104,6 +106,8 @@ class Attempt:
         self.earlier: list[bytes] = []
         self.losses: Sequence[LossLine] = ()
         self.usage: Usage | None = None
+        # When the first content came.
+        self.first = 0.0
         # What was said, where that is to be kept: of a stream what gathers it.
         self.answer: Response | None = None
         self.fold: Fold | None = None
@@ -126,6 +130,11 @@ class Attempt:
     def hear(self, translator: StreamTranslator) -> None:
         """Have its stream translated by this."""
         self.translator, self.is_heard = translator, True
+
+    @property
+    def cost(self) -> Usage | None:
+        """What it says that it cost so far."""
+        return self.translator.usage if self.is_heard and self.translator.usage is not None else self.usage
 
     @property
     def turn(self) -> Response | None:

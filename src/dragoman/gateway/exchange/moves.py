@@ -14,7 +14,9 @@ from dragoman.gateway.exchange.attempt import (
     ErrorAnswer,
     Missed,
 )
+from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.kinds import kind_of
 from dragoman.gateway.exchange.replies import Replies, Reply
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
@@ -37,6 +39,7 @@ from dragoman.gateway.exchange.steps import (
     Write,
 )
 from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
@@ -45,6 +48,7 @@ from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator, Tap
@@ -68,6 +72,7 @@ class Moves(ABC):
         self._account = account
         self._memory = memory
         self._replies = Replies(service, asked, account)
+        self._calls = Calls(account, service.clock)
         self._out: list[Command] = []
         self._body = b""
         self._looked: Look | None = None
@@ -107,13 +112,16 @@ class Moves(ABC):
 
     # Ends that are none.
 
-    def _unsaid(self, failure: Failure, *, heard: bool = False) -> None:
+    def _unsaid(self, failure: Failure, *, heard: bool = False, broken: bool = False) -> None:
         """An answer failed before the client was told anything of it.
 
-        `heard` says that there was content before the failure, which therefore is no refusal of the request.
+        `heard` says that there was content before the failure, which therefore is no refusal of the request; `broken`
+        that it began, and nobody said why it did not go on.
         """
         self._note_translator()
         missed = self._missed(self._replies.blamed(failure, self.attempt.prepared))
+        if broken:
+            missed = replace(missed, kind=Kind.BROKEN)
         if heard or self.told is Told.CONTENT:
             self._miss(missed)
         else:
@@ -124,7 +132,8 @@ class Moves(ABC):
             # It was the client that stood still, and it would not read an error either.
             self._note_translator()
             failure = reply_parts.failure_of(event.error)
-            self._do(Settle({"failure": failure.kind.value if failure is not None else ""}), Abort())
+            self._settle(Kind.LEFT, {"failure": failure.kind.value if failure is not None else ""})
+            self._do(Abort())
             self._over()
         else:
             self._fail(event.error)
@@ -139,15 +148,21 @@ class Moves(ABC):
                 failure = translate_failure(error, target=self._asked.api_path.protocol).failure
             else:
                 failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
-        self._miss(self._missed(failure or EMPTY, final=isinstance(error, NotKept)))
+        self._miss(self._missed(failure or EMPTY, error=error))
 
-    def _missed(self, failure: Failure, answer: ErrorAnswer | None = None, *, final: bool = False) -> Missed:
-        """What is known of the present attempt, which has failed."""
+    def _missed(
+        self, failure: Failure, answer: ErrorAnswer | None = None, *, error: DragomanError | None = None
+    ) -> Missed:
+        """What is known of the present attempt, which has failed: by an error, or by what its provider says."""
         attempt = self.attempt if self.has_attempt else None
-        return Missed(failure=failure, attempt=attempt, answer=answer, final=final)
+        kind, final = kind_of(error, failure), isinstance(error, NotKept)
+        if attempt is not None and attempt.is_heard and attempt.translator.answered and kind is not Kind.OURS:
+            kind = Kind.BROKEN
+        return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final)
 
     def _miss(self, missed: Missed) -> None:
         """An attempt has failed: the next target may do better, unless the client has heard something of an answer."""
+        self._end_call(missed.kind)
         if missed.final or self.told in (Told.CONTENT, Told.ALL) or not self._try_next():
             self._tell_failure(missed)
 
@@ -162,9 +177,9 @@ class Moves(ABC):
         if self.told is Told.NOTHING:
             if missed.answer is not None:
                 self._note_losses()
-                self._respond(self._replies.refusal(self.attempt.prepared, missed.answer))
+                self._respond(self._replies.refusal(self.attempt.prepared, missed.answer), missed.kind)
             else:
-                self._respond(self._failure(missed.failure, final=missed.final))
+                self._respond(self._failure(missed.failure, final=missed.final), missed.kind)
             self._over()
         elif self.told is Told.ALL:
             self._over()
@@ -228,7 +243,7 @@ class Moves(ABC):
 
     def _tell_broken(self) -> None:
         held, self.attempt.held = b"".join(self.attempt.held), []
-        self._do(Settle({}))
+        self._settle(Kind.BROKEN, {})
         self._write(held)
         self.told = Told.ALL
         self._do(End())
@@ -239,19 +254,19 @@ class Moves(ABC):
         self._note_translator()
         status = self._account.record.status
         if not event.stopping:
-            self._do(Settle({"status": status or GONE, "failure": "cancelled"}))
+            self._settle(Kind.LEFT, {"status": status or GONE, "failure": "cancelled"})
             self._over()
         elif self.told is Told.NOTHING:
             failure = reply_parts.failure_of(NotKept()) if self._memory.gave_up else None
             reply = self._failure(failure or _SHUTTING_DOWN, final=failure is not None)
-            self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}))
+            self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}), Kind.OURS)
             self._over()
         elif self.told is Told.ALL:
             if self.state is State.ENDING and self.attempt.prepared.relay:
                 self._do(End())
             self._over()
         else:
-            self._do(Settle({"failure": "shutdown"}))
+            self._settle(Kind.OURS, {"failure": "shutdown"})
             self._break_off(_SHUTTING_DOWN)
 
     def _nothing(self, _: Event) -> None:
@@ -260,12 +275,29 @@ class Moves(ABC):
 
     # What several of them do.
 
-    def _respond(self, reply: Reply) -> None:
+    def _settle(self, kind: Kind, changes: dict[str, object]) -> None:
+        """All is known, also what became of the last call."""
+        changes["attempts"] = self._ended_calls(kind)
+        self._do(Settle(changes))
+
+    def _end_call(self, kind: Kind) -> None:
+        """The last call has ended, and others may follow."""
+        self._account.note(attempts=self._ended_calls(kind))
+
+    def _ended_calls(self, kind: Kind) -> tuple[record.Attempt, ...]:
+        if not self.has_attempt:
+            return self._account.record.attempts
+        return self._calls.ended(kind, usage=self.attempt.cost, first=self.attempt.first)
+
+    def _respond(self, reply: Reply, kind: Kind) -> None:
+        """Send a whole reply, which the last call came to."""
         if self.told is Told.NOTHING:
-            self._do(Settle(reply.noted), Respond(reply.status, reply.headers, reply.body))
+            self._settle(kind, reply.noted)
+            self._do(Respond(reply.status, reply.headers, reply.body))
         else:
             # The status is out, and this is a stream that came as a whole.
-            self._do(Settle({**reply.noted, "status": 200}), Write(reply.body), End())
+            self._settle(kind, {**reply.noted, "status": 200})
+            self._do(Write(reply.body), End())
         self.told = Told.ALL
 
     def _translator(self, *, collect: bool) -> StreamTranslator:

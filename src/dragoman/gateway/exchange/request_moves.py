@@ -14,6 +14,7 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
+from dragoman.gateway.exchange.kinds import kind_of
 from dragoman.gateway.exchange.moves import Moves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
@@ -36,6 +37,7 @@ from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 
 
@@ -142,7 +144,8 @@ class RequestMoves(Moves):
             self.told = Told.ALL
             self._wait(State.FOLLOWING, Follow(self._replies.headers(prepared, [], EVENT_STREAM)))
         else:
-            self._respond(self._replies.answer(prepared, [], [JSON], event.value, prepared.translated.losses))
+            reply = self._replies.answer(prepared, [], [JSON], event.value, prepared.translated.losses)
+            self._respond(reply, Kind.ANSWERED)
             self._over()
 
     def _followed(self, _: Done) -> None:
@@ -157,6 +160,7 @@ class RequestMoves(Moves):
     def _call(self) -> None:
         attempt = self.attempt
         attempt.headers = []
+        self._calls.begin(attempt.target, attempt.key)
         self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key))
 
     def _called(self, event: Done) -> None:
@@ -178,12 +182,13 @@ class RequestMoves(Moves):
             raise BadAnswer("the provider answered with a redirect, which is not followed")
         if attempt.status > 599:
             raise BadAnswer(f"the provider answered with the status {attempt.status}, which means nothing")
+        answer = ErrorAnswer(attempt.status, attempt.headers, event.value)
+        failure = codec_of(attempt.target.endpoint.protocol).decode_failure(answer.status, answer.body)
         if attempt.has_another_key():
+            self._end_call(kind_of(None, failure))
             attempt.use_key(attempt.body)
             self._call()
             return
-        answer = ErrorAnswer(attempt.status, attempt.headers, event.value)
-        failure = codec_of(attempt.target.endpoint.protocol).decode_failure(answer.status, answer.body)
         # What goes on after a pause is no answer of its own, and is told in the client's words.
         own = answer if attempt.lane is Lane.UNKNOWN else None
         told = failure if own is not None else self._replies.blamed(failure, attempt.prepared)
@@ -197,6 +202,7 @@ class RequestMoves(Moves):
             self._miss(missed)
             return
         attempt.missed = missed
+        self._end_call(missed.kind)
         self._work(State.RELIEVING, attempt.relieved(remedy), len(attempt.body), paid=True)
 
     def _relieved(self, event: Done) -> None:
@@ -224,6 +230,7 @@ class RequestMoves(Moves):
         if codec.resume_request is None:
             raise BadAnswer("the provider paused in a protocol that knows no pauses")
         body = attempt.prepared.translated.body
+        self._end_call(Kind.ANSWERED)
         self._work(State.RESUMING, partial(codec.resume_request, body, blocks), len(body), paid=True)
 
     def _resumed(self, event: Done) -> None:

@@ -22,7 +22,6 @@ from dragoman.gateway.exchange.steps import (
     Kept,
     Limit,
     Noted,
-    Settle,
     Start,
     TellNoted,
     Took,
@@ -33,6 +32,7 @@ from dragoman.gateway.exchange.whole_answer import report_comment
 from dragoman.gateway.stored_responses.kept_answer import parted
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.outcomes import Kind
 
 _NATIVE_FAILURE = b"response.failed"
 
@@ -83,9 +83,8 @@ class StreamMoves(RequestMoves):
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
-        # Of bytes that nobody can read the translator makes such an answer too, which has no name of the provider's.
-        own = failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native)
-        return own and self.attempt.prepared.relay and _NATIVE_FAILURE in out
+        # Of bytes that nobody can read the translator makes such an answer too.
+        return _is_named(failure) and self.attempt.prepared.relay and _NATIVE_FAILURE in out
 
     def _open(self) -> None:
         """From here on the status is 200."""
@@ -100,6 +99,7 @@ class StreamMoves(RequestMoves):
         attempt = self.attempt
         self._open()
         self.told = Told.CONTENT
+        attempt.first = now
         self._account.note(first=now)
         held, attempt.held = b"".join(attempt.held), []
         self._write(held)
@@ -123,7 +123,8 @@ class StreamMoves(RequestMoves):
     def _tell_end(self, out: bytes) -> None:
         """All is known before the client knows its answer complete."""
         self._keep_turn()
-        self._do(Settle(self._heard()))
+        failed = self.attempt.translator.failure
+        self._settle(Kind.ANSWERED if failed is None else self._missed(failed).kind, self._heard())
         self._write(out)
         self.told = Told.ALL
 
@@ -156,7 +157,8 @@ class StreamMoves(RequestMoves):
         if self.told is not Told.CONTENT:
             if failure is not None or (self.told is Told.NOTHING and not attempt.translator.speaking):
                 attempt.error_form = out
-                self._unsaid(failure or EMPTY, heard=attempt.translator.answered)
+                broken = failure is not None and not _is_named(failure) and bool(attempt.held)
+                self._unsaid(failure or EMPTY, heard=attempt.translator.answered, broken=broken)
                 return
             self._commit(self._service.clock())
         self._end_with(out)
@@ -230,3 +232,8 @@ class StreamMoves(RequestMoves):
         if self.told is Told.STATUS or (streams and self.told is not Told.ALL):
             self._open()
             self._do(Write(codec_of(self._asked.api_path.protocol).heartbeat))
+
+
+def _is_named(failure: Failure) -> bool:
+    """Whether a failure is the provider's own, and not what the translator made of bytes that end or mean nothing."""
+    return failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native)

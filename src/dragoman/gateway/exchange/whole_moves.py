@@ -24,6 +24,7 @@ from dragoman.gateway.exchange.whole_answer import relayed_answer
 from dragoman.model.failure import Failure
 from dragoman.model.response import Usage
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.outcomes import Kind
 from dragoman.rules.pauses import RESUMES
 from dragoman.translate import TranslatedResponse, translate_response
 
@@ -90,11 +91,11 @@ class WholeMoves(RequestMoves):
             attempt.earlier.append(attempt.raw)
             self._go_on(answer.resume)
             return
+        attempt.usage = answer.usage
         if answer.failure is not None:
             self._account.note(usage=answer.usage)
             self._unsaid(answer.failure)
             return
-        attempt.usage = answer.usage
         attempt.losses = answer.losses
         if self._memory.turns.watches(attempt.prepared):
             attempt.answer = answer.answer
@@ -128,7 +129,8 @@ class WholeMoves(RequestMoves):
         if attempt.usage is not None:
             reply.noted["usage"] = attempt.usage
         self._keep_turn()
-        self._respond(reply)
+        attempt.first = self._service.clock()
+        self._respond(reply, Kind.ANSWERED)
         self._over()
 
     # Streams for one answer.

@@ -17,6 +17,16 @@ class Attempt(Struct, frozen=True, kw_only=True):
     started: float
     status: int = 0
     upstream_id: str = ""
+    # What became of it (`routing/outcomes.py`), once it has ended; "" while it runs.
+    kind: str = ""
+    ended: float = 0.0
+    # The first content that it gave, and what it says that it cost.
+    first: float = 0.0
+    usage: Usage | None = None
+    # Which of the provider's keys it was made with, by its place among them; -1 is none of them.
+    key: int = -1
+    # Whether the provider may have worked for it, though nothing of that was heard.
+    maybe_billed: bool = False
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -37,6 +47,10 @@ class Record(Struct, frozen=True, kw_only=True):
     provider: str = ""
     model: str = ""
     served: str = ""
+    # The line that the name is of, where that has several targets, by which policy they were ordered, and why so.
+    route: str = ""
+    policy: str = ""
+    reason: str = ""
     stream: bool = False
     attempts: tuple[Attempt, ...] = ()
     status: int = 0
