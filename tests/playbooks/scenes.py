@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Limits, Timeouts
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
-from tests.gateway.says import NAMES
+from tests.gateway.says import NAMES, error_frame
 from tests.playbooks import kept_scenes
 from tests.playbooks.bodies import (
     FULL,
@@ -271,6 +271,19 @@ KINDS: dict[str, Kind] = {
             *told(whole(p)),
         ],
         pairs=SOME,
+        setup=Setup(provider_keys=("sk-first-0123456789abcdef", "sk-second-0123456789abcdef")),
+    ),
+    "key_refused_inside": Kind(
+        steps=lambda c, p: [
+            briefly(c, p, stream=True),
+            # That call is hung up on.
+            *told(error_frame(p, "rate_limit_error", "slower", "rate_limit_exceeded"), 200, EVENTS)[:-1],
+            *streamed(p),
+            briefly(c, p),
+            *told(error(p, "rate_limit_error", "slower", "rate_limit_exceeded")),
+            *told(whole(p)),
+        ],
+        pairs=(*SOME, (RESPONSES, RESPONSES)),
         setup=Setup(provider_keys=("sk-first-0123456789abcdef", "sk-second-0123456789abcdef")),
     ),
     "reasoning_refused": Kind(steps=_again, pairs=HOME),

@@ -57,14 +57,14 @@ class Watched(Machine):
 class Played:
     """A machine whose commands are answered here, one by one."""
 
-    def __init__(self, house: House, *others: str, headers: HeaderList | None = None) -> None:
+    def __init__(self, house: House, *others: str, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
         service = house.app.service
-        asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=headers or [])
-        self.account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
+        asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=headers or [])
+        self.account = service.account(Record(id="req_1", dialect=protocol, path="", started=0.0, time=0.0))
         self.machine = Watched(service, asked, self.account, Memory(service, asked.api_path))
         self.machine.passed = []
         self.said: list[Command] = []
-        self._house, self._others = house, others
+        self._house, self._others, self._protocol = house, others, protocol
 
     def say(self, event: Event) -> Command:
         """Let it move; give the last command."""
@@ -85,7 +85,7 @@ class Played:
     def more_targets(self) -> None:
         """As routing will have it: the request may go to these, too."""
         routes = self._house.app.service.routes
-        self.machine._targets = iter([routes.target(name, CHAT) for name in self._others])
+        self.machine._targets = tuple(routes.target(name, self._protocol) for name in self._others)
 
     def told(self) -> Told:
         return self.machine.told

@@ -11,14 +11,17 @@ from dragoman.gateway.exchange.steps import (
     Call,
     Done,
     Due,
+    End,
     Failed,
     HangUp,
     Respond,
     Settle,
+    Start,
+    Write,
 )
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Head, Played, kinds, played_by
-from tests.gateway.harness import CHAT, MESSAGES, House
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, House
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["nothing", "the status"])
@@ -122,5 +125,54 @@ def test_a_failure_that_cannot_be_told_is_not_told_for_ever(monkeypatch: pytest.
         monkeypatch.setattr(play.machine._replies, "failure", broken)
         with pytest.raises(TimedOut, match="not even that"):
             play.machine.handle(Failed(TimedOut("too late")))
+
+    played_by(story)
+
+
+ASKED = b'{"model":"responses/served","stream":true,"store":false,"input":"Hello."}'
+CREATED = b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1",'
+CREATED += b'"object":"response","status":"in_progress","model":"served","output":[]}}\n\n'
+FAILED = CREATED.replace(b"response.created", b"response.failed").replace(b'"in_progress"', b'"failed"')
+FAILED = FAILED.replace(b'"output":[]', b'"output":[],"error":{"code":"server_is_overloaded","message":"at capacity"}')
+
+
+def test_pitfall_301_a_relayed_failure_of_which_nobody_heard_goes_to_the_next_target() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "chat/other", protocol=RESPONSES)
+        play.until_called(Begin(ASKED))
+        play.more_targets()
+        play.take(play.hear(), CREATED + FAILED)
+        assert (play.machine.state, kinds(play.said)) == (State.MISSED, [HangUp])
+        second = play.until_called(Done())
+        assert second.prepared.target.model == "other"
+        assert play.account.record.attempts[0].kind == "overloaded"
+        # It is the next one that is told, unless it fails as well.
+        play.say(Failed(TimedOut("too late")))
+        assert play.machine.state is State.OVER
+
+    played_by(story)
+
+
+def test_a_relayed_failure_is_told_as_it_is_if_nothing_else_can_be_done() -> None:
+    def story(house: House) -> None:
+        play = Played(house, protocol=RESPONSES)
+        play.until_called(Begin(ASKED))
+        play.take(play.hear(), CREATED + FAILED)
+        assert kinds(play.said)[0] is Start and play.machine.state is State.ENDING
+        assert b"".join(each.data for each in play.said if isinstance(each, Write)) == CREATED + FAILED
+
+    played_by(story)
+
+
+def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "chat/other", protocol=RESPONSES)
+        play.until_called(Begin(ASKED))
+        play.more_targets()
+        play.take(play.hear(), CREATED + FAILED)
+        play.machine._targets = ()
+        play.say(Done())
+        assert kinds(play.said) == [Start, Settle, Write, End, HangUp]
+        assert b"".join(each.data for each in play.said if isinstance(each, Write)) == CREATED + FAILED
 
     played_by(story)

@@ -97,8 +97,9 @@ class Attempt:
         # Frames that the client was not told yet, and what was gathered for one that is told all at once.
         self.held: list[bytes] = []
         self.held_size = 0
-        # How its stream failed, in the client's words.
+        # How its stream failed, in the client's words; `tells_itself` if that is an answer that the provider gave.
         self.error_form = b""
+        self.tells_itself = False
         self.told: list[bytes] = []
         self.size = 0
         # A whole answer, those that paused before it, and what goes with it.
@@ -157,13 +158,18 @@ class Attempt:
         self.body = body
         self.key = self._rotation.next()
 
-    def has_another_key(self) -> bool:
-        """Whether the answer speaks of the key, and there is another one; the refused one is left alone for a while."""
-        if self.status not in _KEY_STATUSES or self.key is None or self._others <= 0:
-            return False
+    def has_another_key(self, failure: Failure) -> bool:
+        """Whether a failure speaks of the key, be it by its status or within a stream, and there is another one."""
+        # What an answer says in spite of its status counts as the status that it names.
+        status = self.status if self.status >= 400 else failure.status
+        return status in _KEY_STATUSES and self.key is not None and self._others > 0
+
+    def change_key(self) -> None:
+        """Leave the refused key alone for a while, and take the next one."""
+        assert self.key is not None
         self._others -= 1
         self._rotation.cool(self.key, _cooling(self.headers))
-        return True
+        self.use_key(self.body)
 
     # Remedies.
 

@@ -11,7 +11,7 @@
     FOLLOWING     its end                               OVER
     CALLING       credentials, status and headers       HEARING, COLLECTING or GATHERING; REFUSED; after a pause of a
                                                         whole answer READING_ON or CONTINUING
-    REFUSED       the beginning of an error             CALLING with another key; RELIEVING; missed
+    REFUSED       the beginning of an error             RELIEVING; missed
     RELIEVING     the request without what was refused  CALLING; missed
     GATHERING     all of a whole answer                 JUDGING on the relay; TRANSLATING; FEEDING if it is events
     JUDGING       what a relayed answer says            NAMING; told ─▶ OVER if it is not kept; RELIEVING; missed
@@ -36,7 +36,8 @@
     ENDING        the provider's end, for a moment      OVER
     OVER          nothing
 
-Missed: the next target is asked; after the last one the client is told why, by what it was told before:
+Missed: another key is tried, if it was that; else the next target is asked; after the last one the client is told why,
+by what it was told before:
 
     told        a failure is
     NOTHING     an HTTP error, in the client's envelope

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.kinds import kind_of
 from dragoman.gateway.exchange.replies import Replies, Reply
+from dragoman.gateway.exchange.reply_parts import EVENT_STREAM
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
     Abort,
@@ -34,6 +35,7 @@ from dragoman.gateway.exchange.steps import (
     Kept,
     Respond,
     Settle,
+    Start,
     Waiting,
     Work,
     Write,
@@ -76,7 +78,8 @@ class Moves(ABC):
         self._out: list[Command] = []
         self._body = b""
         self._looked: Look | None = None
-        self._targets: Iterator[Target] = iter(())
+        # Those that were not asked yet.
+        self._targets: tuple[Target, ...] = ()
         self.has_attempt = False
         self.state = State.FRESH
         self.told = Told.NOTHING
@@ -93,7 +96,7 @@ class Moves(ABC):
 
     @abstractmethod
     def _relieve(self, missed: Missed, failure: Failure) -> None:
-        """Ask without what was refused, if that is what a failure says; else it has failed."""
+        """Ask with another key, or without what was refused, if that is what a failure says; else it has failed."""
 
     def _do(self, *commands: Command) -> None:
         self._out += commands
@@ -160,6 +163,10 @@ class Moves(ABC):
             kind = Kind.BROKEN
         return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final)
 
+    def _may_go_on(self, failure: Failure) -> bool:
+        """Whether anything but to tell it may follow a failure of which nobody has heard."""
+        return bool(self._targets) or self.attempt.has_another_key(failure)
+
     def _miss(self, missed: Missed) -> None:
         """An attempt has failed: the next target may do better, unless the client has heard something of an answer."""
         self._end_call(missed.kind)
@@ -174,6 +181,8 @@ class Moves(ABC):
     def _tell(self, missed: Missed) -> None:
         if missed.attempt is not None and missed.attempt is not self.attempt:
             self._go_back(missed.attempt)
+        if missed.attempt is not None and missed.attempt.tells_itself:
+            self._open()
         if self.told is Told.NOTHING:
             if missed.answer is not None:
                 self._note_losses()
@@ -185,6 +194,14 @@ class Moves(ABC):
             self._over()
         else:
             self._break_off(missed.failure)
+
+    def _open(self) -> None:
+        """From here on the status is 200."""
+        if self.told is Told.NOTHING:
+            attempt = self.attempt
+            self.told = Told.STATUS
+            self._account.note(status=200)
+            self._do(Start(self._replies.headers(attempt.prepared, attempt.headers, EVENT_STREAM)))
 
     def _go_back(self, attempt: Attempt) -> None:
         """Tell of an earlier attempt, in place of those after it."""

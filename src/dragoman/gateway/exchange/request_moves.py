@@ -14,7 +14,6 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
-from dragoman.gateway.exchange.kinds import kind_of
 from dragoman.gateway.exchange.moves import Moves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
@@ -61,7 +60,7 @@ class RequestMoves(Moves):
             # One, for now.
             named = self._service.routes.target
             target = self._asked.target or named(event.value.model, self._asked.api_path.protocol)
-            self._targets = iter((target,))
+            self._targets = (target,)
         except DragomanError:
             self._account.note(asked=event.value.model)
             raise
@@ -76,10 +75,9 @@ class RequestMoves(Moves):
 
     def _try_next(self) -> bool:
         """Ask the next target, if there is one."""
-        target = next(self._targets, None)
-        if target is None or self._looked is None:
+        if not self._targets or self._looked is None:
             return False
-        target = able(target, self._looked.outline)
+        target, self._targets = able(self._targets[0], self._looked.outline), self._targets[1:]
         self._memory.retarget()
         self._begun(target)
         stream = bytes(self._looked.outline.stream) == b"true"
@@ -184,19 +182,21 @@ class RequestMoves(Moves):
             raise BadAnswer(f"the provider answered with the status {attempt.status}, which means nothing")
         answer = ErrorAnswer(attempt.status, attempt.headers, event.value)
         failure = codec_of(attempt.target.endpoint.protocol).decode_failure(answer.status, answer.body)
-        if attempt.has_another_key():
-            self._end_call(kind_of(None, failure))
-            attempt.use_key(attempt.body)
-            self._call()
-            return
         # What goes on after a pause is no answer of its own, and is told in the client's words.
         own = answer if attempt.lane is Lane.UNKNOWN else None
         told = failure if own is not None else self._replies.blamed(failure, attempt.prepared)
         self._relieve(self._missed(told, own), failure)
 
     def _relieve(self, missed: Missed, failure: Failure) -> None:
-        """Ask without what was refused, if that is what a failure says; else it has failed."""
+        """Ask with another key, or without what was refused, if that is what a failure says; else it has failed."""
         attempt = self.attempt
+        if attempt.has_another_key(failure):
+            self._end_call(missed.kind)
+            if attempt.status < 400:
+                self._forget_answer()
+            attempt.change_key()
+            self._call()
+            return
         remedy = attempt.remedy(failure)
         if remedy is None:
             self._miss(missed)
@@ -214,12 +214,15 @@ class RequestMoves(Moves):
             attempt.use_key(body)
             self._call()
         else:
-            # An error in spite of its status, of which nobody has heard.
-            attempt.forget()
-            self._account.note(failure="")
-            self._memory.anew()
+            self._forget_answer()
             attempt.ask(body, anew=False)
             self._call()
+
+    def _forget_answer(self) -> None:
+        """Begin again after an error in spite of its status, of which nobody has heard."""
+        self.attempt.forget()
+        self._account.note(failure="")
+        self._memory.anew()
 
     # Pauses.
 

@@ -7,7 +7,6 @@ from dragoman.gateway.exchange.attempt import (
     Lane,
 )
 from dragoman.gateway.exchange.moves import EMPTY
-from dragoman.gateway.exchange.reply_parts import EVENT_STREAM
 from dragoman.gateway.exchange.request_moves import RequestMoves
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
@@ -22,7 +21,6 @@ from dragoman.gateway.exchange.steps import (
     Kept,
     Limit,
     Noted,
-    Start,
     TellNoted,
     Took,
     Write,
@@ -47,11 +45,7 @@ class StreamMoves(RequestMoves):
         if (failure := translator.failure) is not None:
             self._account.note(failure=failure.kind.value)
             out = self._clean(out)
-            curable = not translator.answered and attempt.remedy(failure) is not None
-            if self.told is not Told.CONTENT and (
-                curable or not self._is_native(failure, b"".join([*attempt.held, out]))
-            ):
-                attempt.error_form = out
+            if self.told is not Told.CONTENT and self._is_missed(failure, out):
                 self.state = State.MISSED
                 self._do(HangUp())
                 return
@@ -75,6 +69,16 @@ class StreamMoves(RequestMoves):
         else:
             self._do(Limit(LimitPhase.ENDING))
 
+    def _is_missed(self, failure: Failure, out: bytes) -> bool:
+        """Whether a failure of which nobody has heard is no answer; one that is goes on if nothing else can be done."""
+        attempt = self.attempt
+        tells_itself = self._is_native(failure, b"".join([*attempt.held, out]))
+        curable = not attempt.translator.answered and attempt.remedy(failure) is not None
+        if tells_itself and not curable and not self._may_go_on(failure):
+            return False
+        attempt.error_form, attempt.tells_itself = out, tells_itself and not curable
+        return True
+
     def _noted(self, event: Noted) -> None:
         held = self.attempt.held
         if self.told is not Told.CONTENT and self.attempt.translator.speaking:
@@ -85,14 +89,6 @@ class StreamMoves(RequestMoves):
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
         # Of bytes that nobody can read the translator makes such an answer too.
         return _is_named(failure) and self.attempt.prepared.relay and _NATIVE_FAILURE in out
-
-    def _open(self) -> None:
-        """From here on the status is 200."""
-        if self.told is Told.NOTHING:
-            attempt = self.attempt
-            self.told = Told.STATUS
-            self._account.note(status=200)
-            self._do(Start(self._replies.headers(attempt.prepared, attempt.headers, EVENT_STREAM)))
 
     def _commit(self, now: float) -> None:
         """Tell the first content, behind what was held."""

@@ -64,7 +64,7 @@ class WholeMoves(RequestMoves):
         elif len(attempt.raw) > LONGEST_ERROR or attempt.remedy(failure) is not None:
             self._unsaid(failure)
         else:
-            self._miss(self._missed(failure, ErrorAnswer(failure.status, attempt.headers, attempt.raw)))
+            self._relieve(self._missed(failure, ErrorAnswer(failure.status, attempt.headers, attempt.raw)), failure)
 
     def _translate(self) -> None:
         attempt = self.attempt
