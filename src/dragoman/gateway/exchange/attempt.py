@@ -7,6 +7,7 @@ from enum import Enum
 
 from msgspec import Struct
 
+from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.model.failure import Failure
@@ -16,6 +17,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
@@ -131,6 +133,11 @@ class Attempt:
     def hear(self, translator: StreamTranslator) -> None:
         """Have its stream translated by this."""
         self.translator, self.is_heard = translator, True
+
+    def kind_of(self, what: DragomanError | Failure) -> Kind:
+        """What became of it, if this is how it failed."""
+        began = bool(self.held_size or self.size)
+        return kind_of(what, stream=self.is_heard and began, content=self.is_heard and self.translator.answered)
 
     @property
     def cost(self) -> Usage | None:

@@ -9,11 +9,8 @@ from msgspec.structs import replace
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import Attempt
 from dragoman.model.response import Usage
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.outcomes import Kind, maybe_billed
 from dragoman.routing.target import Target
-
-# What a provider may have worked for, though nobody heard of it.
-_MAYBE_BILLED = frozenset({Kind.SILENT, Kind.BROKEN})
 
 
 class Calls:
@@ -53,7 +50,7 @@ class Calls:
             usage=usage,
             first=first,
             key=keys.index(self._key) if self._key in keys else -1,
-            maybe_billed=kind in _MAYBE_BILLED,
+            maybe_billed=maybe_billed(kind),
         )
         self._target = None
         return (*before, closed)

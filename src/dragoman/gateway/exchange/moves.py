@@ -16,7 +16,6 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.kinds import kind_of
 from dragoman.gateway.exchange.replies import Replies, Reply
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM
 from dragoman.gateway.exchange.states import State, Told
@@ -50,6 +49,7 @@ from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 from dragoman.rules.pauses import RESUMES
@@ -115,16 +115,13 @@ class Moves(ABC):
 
     # Ends that are none.
 
-    def _unsaid(self, failure: Failure, *, heard: bool = False, broken: bool = False) -> None:
+    def _unsaid(self, failure: Failure, *, heard: bool = False) -> None:
         """An answer failed before the client was told anything of it.
 
-        `heard` says that there was content before the failure, which therefore is no refusal of the request; `broken`
-        that it began, and nobody said why it did not go on.
+        `heard` says that there was content before the failure, which therefore is no refusal of the request.
         """
         self._note_translator()
         missed = self._missed(self._replies.blamed(failure, self.attempt.prepared))
-        if broken:
-            missed = replace(missed, kind=Kind.BROKEN)
         if heard or self.told is Told.CONTENT:
             self._miss(missed)
         else:
@@ -158,9 +155,8 @@ class Moves(ABC):
     ) -> Missed:
         """What is known of the present attempt, which has failed: by an error, or by what its provider says."""
         attempt = self.attempt if self.has_attempt else None
-        kind, final = kind_of(error, failure), isinstance(error, NotKept)
-        if attempt is not None and attempt.is_heard and attempt.translator.answered and kind is not Kind.OURS:
-            kind = Kind.BROKEN
+        final = isinstance(error, NotKept)
+        kind = kind_of(error or failure) if attempt is None else attempt.kind_of(error or failure)
         return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final)
 
     def _may_go_on(self, failure: Failure) -> bool:

@@ -87,8 +87,9 @@ class StreamMoves(RequestMoves):
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
-        # Of bytes that nobody can read the translator makes such an answer too.
-        return _is_named(failure) and self.attempt.prepared.relay and _NATIVE_FAILURE in out
+        # Of bytes that nobody can read the translator makes such an answer too, which has no name of the provider's.
+        own = failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native)
+        return own and self.attempt.prepared.relay and _NATIVE_FAILURE in out
 
     def _commit(self, now: float) -> None:
         """Tell the first content, behind what was held."""
@@ -120,7 +121,7 @@ class StreamMoves(RequestMoves):
         """All is known before the client knows its answer complete."""
         self._keep_turn()
         failed = self.attempt.translator.failure
-        self._settle(Kind.ANSWERED if failed is None else self._missed(failed).kind, self._heard())
+        self._settle(Kind.ANSWERED if failed is None else self.attempt.kind_of(failed), self._heard())
         self._write(out)
         self.told = Told.ALL
 
@@ -153,8 +154,7 @@ class StreamMoves(RequestMoves):
         if self.told is not Told.CONTENT:
             if failure is not None or (self.told is Told.NOTHING and not attempt.translator.speaking):
                 attempt.error_form = out
-                broken = failure is not None and not _is_named(failure) and bool(attempt.held)
-                self._unsaid(failure or EMPTY, heard=attempt.translator.answered, broken=broken)
+                self._unsaid(failure or EMPTY, heard=attempt.translator.answered)
                 return
             self._commit(self._service.clock())
         self._end_with(out)
@@ -228,8 +228,3 @@ class StreamMoves(RequestMoves):
         if self.told is Told.STATUS or (streams and self.told is not Told.ALL):
             self._open()
             self._do(Write(codec_of(self._asked.api_path.protocol).heartbeat))
-
-
-def _is_named(failure: Failure) -> bool:
-    """Whether a failure is the provider's own, and not what the translator made of bytes that end or mean nothing."""
-    return failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native)
