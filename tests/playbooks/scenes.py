@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Limits, Timeouts
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
-from tests.gateway.says import NAMES, error_frame
+from tests.gateway.says import NAMES, PAIRS, error_frame
 from tests.playbooks import kept_scenes
 from tests.playbooks.bodies import (
     FULL,
@@ -355,6 +355,22 @@ KINDS: dict[str, Kind] = {
     "cut_collected": Kind(steps=lambda c, p: [briefly(c, p), *streamed(p)[:-2], cuts()], pairs=SOME),
     "cut_before_head": Kind(steps=lambda c, p: [briefly(c, p), cuts(head=False)], pairs=SOME),
     "silent": Kind(steps=_silent),
+    "pinging": Kind(
+        # Signs of life, and an end of patience with them.
+        steps=lambda c, p: [
+            briefly(c, p, stream=True),
+            answers(200, EVENTS),
+            says(parts(p)[0]),
+            passes(12),
+            *[step for _ in range(3) for step in (says(b": tick\n\n"), passes(5))],
+        ],
+        pairs=SOME,
+        setup=Setup(timeouts=Timeouts(first_byte=25.0, idle=8.0, keep_alive=10.0)),
+    ),
+    "empty_after_a_heartbeat": Kind(
+        steps=lambda c, p: [briefly(c, p, stream=True), answers(200, EVENTS), passes(16), ends()],
+        pairs=PAIRS,
+    ),
     "silent_whole": Kind(steps=lambda c, p: [briefly(c, p), answers(), says(whole(p)[:60]), passes(121)], pairs=SOME),
     "silent_from_the_start": Kind(steps=lambda c, p: [briefly(c, p, stream=True), passes(301)], pairs=SOME),
     "too_long": Kind(

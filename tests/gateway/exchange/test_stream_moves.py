@@ -328,7 +328,7 @@ def test_a_provider_that_never_begins_is_a_504(client: str, provider: str, strea
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_a_provider_that_falls_silent_before_content_is_a_504(client: str, provider: str, streaming: bool) -> None:
-    with running([stream(opening(provider), 30.0)], patient(idle=0.2)) as house:
+    with running([stream(opening(provider), 30.0)], patient(first_byte=0.2)) as house:
         told = house.post(PATHS[client], question(client, provider, stream=streaming))
         assert told.status == 504
         assert failure_of(client, told)

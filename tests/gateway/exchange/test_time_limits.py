@@ -452,3 +452,31 @@ def test_a_watch_leaves_no_timer_behind() -> None:
         loop.wait(2.0)
         assert not loop.timers
         assert len(flight.errors) == (end is TimeLimits.ending)
+
+
+def test_pitfall_335_336_what_opens_an_answer_is_no_content_and_does_not_end_the_wait_for_it() -> None:
+    loop, watch, flight, heart = by_hand(structs.replace(LONG, first_byte=60.0, idle=10.0, keep_alive=15.0))
+    watch.follow(flight)
+    loop.wait(20.0)
+    watch.opening()
+    # Pings, and an idle limit that is shorter than some models think.
+    for _ in range(39):
+        loop.wait(1.0)
+        watch.heard = loop.time()
+    assert not flight.errors and heart.beats == 3
+    loop.wait(1.1)
+    assert "did not begin to answer within 60 s" in str(flight.errors[0])
+    assert type(flight.errors[0]) is TimedOut
+
+
+def test_pitfall_336_silence_is_limited_once_there_is_content() -> None:
+    loop, watch, flight, _ = by_hand(structs.replace(LONG, first_byte=60.0, idle=10.0))
+    watch.follow(flight)
+    watch.opening()
+    loop.wait(50.0)
+    watch.heard = loop.time()
+    watch.spoken()
+    loop.wait(9.9)
+    assert not flight.errors
+    loop.wait(0.2)
+    assert "fell silent" in str(flight.errors[0]) and isinstance(flight.errors[0], Stalled)

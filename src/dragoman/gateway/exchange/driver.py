@@ -278,15 +278,17 @@ class Driver:
                 raise _HungUp
             if translator.finished:
                 limits.ending()
+            elif translator.speaking:
+                limits.spoken()
 
         # Whether the story of a cut stream was complete is the translator's to say (S10).
         with suppress(Truncated, Overstayed, _HungUp):
-            await self._gather(take, size)
+            await self._gather(take, size, speaking=translator.speaking)
             told.append(translator.call_ended())
         return size
 
-    async def _gather(self, take: Callable[[bytes], None], so_far: int) -> None:
-        """Hand on an answer that somebody gathers, within the limits of time and size."""
+    async def _gather(self, take: Callable[[bytes], None], so_far: int, *, speaking: bool = True) -> None:
+        """Hand on an answer that somebody gathers, within the limits of time and size; see `TimeLimits.opening`."""
         limit = self._service.settings.limits.answer
         limits, clock, size = self._limits, self._clock, so_far
 
@@ -298,7 +300,10 @@ class Driver:
                 raise Oversized(_TOO_LARGE)
             take(piece)
 
-        limits.hearing()
+        if speaking:
+            limits.hearing()
+        else:
+            limits.opening()
         await self._called().pump(measure)
 
     def _called(self) -> Flight:
@@ -318,7 +323,10 @@ class Driver:
         if client.paused:
             flight.pause()
         self._limits.alive = self._keep_alive
-        self._limits.hearing()
+        if translator.speaking:
+            self._limits.hearing()
+        else:
+            self._limits.opening()
         self._hung_up = False
         try:
             await flight.pump(self._take)
@@ -363,6 +371,8 @@ class Driver:
 
     def _took(self, out: bytes, now: float) -> None:
         self._step(Took(out, now))
+        if self._translator is not None and (self._translator.speaking or self._machine.flowing):
+            self._limits.spoken()
         if self._hung_up:
             raise _HungUp
 

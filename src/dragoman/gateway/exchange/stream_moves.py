@@ -152,7 +152,7 @@ class StreamMoves(RequestMoves):
             self._account.note(failure=failure.kind.value)
             out = self._clean(out)
         if self.told is not Told.CONTENT:
-            if failure is not None or (self.told is Told.NOTHING and not attempt.translator.speaking):
+            if failure is not None or not attempt.translator.speaking:
                 attempt.error_form = out
                 self._unsaid(failure or EMPTY, heard=attempt.translator.answered)
                 return

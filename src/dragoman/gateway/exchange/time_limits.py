@@ -2,7 +2,8 @@
 
 phase     what may take how long
 WAITING   the provider's status and headers: `first_byte`
-HEARING   the next bytes of its answer: `idle`; beside it a silent client gets a keep-alive
+OPENING   the first content of its stream, however much it says before that: what is left of `first_byte`
+HEARING   the next bytes of its answer: `idle`; beside it, and beside OPENING, a silent client gets a keep-alive
 ENDING    the answer is whole, its connection may still end well: a moment
 SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
 always    the exchange as a whole: `total`, but for SETTLING
@@ -24,6 +25,7 @@ class LimitPhase(Enum):
     """What is waited for."""
 
     WAITING = "waiting"
+    OPENING = "opening"
     HEARING = "hearing"
     ENDING = "ending"
     SETTLING = "settling"
@@ -76,6 +78,18 @@ class TimeLimits:
         self._flight = flight
         self._enter(LimitPhase.WAITING)
 
+    def opening(self) -> None:
+        """The answer has begun, and may say nothing yet; before that there is no status to be kept alive."""
+        self.phase = LimitPhase.OPENING
+        self.told = self.heard = self._loop.time()
+        self._arm(self.told)
+
+    def spoken(self) -> None:
+        """There is content: from here on silence is limited, and nothing else."""
+        if self.phase is LimitPhase.OPENING:
+            # The timer fires soon enough for either limit.
+            self.phase = LimitPhase.HEARING
+
     def hearing(self) -> None:
         """The answer has begun; before that there is no status to be kept alive (decision 15)."""
         self.told = self._loop.time()
@@ -108,7 +122,7 @@ class TimeLimits:
         timeouts = self._timeouts
         total = self._started + timeouts.total
         match self.phase:
-            case LimitPhase.WAITING:
+            case LimitPhase.WAITING | LimitPhase.OPENING:
                 due = self._since + timeouts.first_byte
                 error = TimedOut(f"the provider did not begin to answer within {timeouts.first_byte:g} s")
             case LimitPhase.HEARING:
