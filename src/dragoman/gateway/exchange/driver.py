@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Truncated, Unconfigured, bare
-from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unconfigured, bare
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.one_call import note_attempt
 from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import (
     Abort,
     AwaitKept,
@@ -58,7 +56,7 @@ from dragoman.gateway.exchange.steps import (
     Work,
     Write,
 )
-from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
+from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
@@ -66,7 +64,6 @@ from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
-from dragoman.gateway.value_limits import weigh_answer
 from dragoman.http.flight import Flight
 from dragoman.providers.order import Order, Unframer
 from dragoman.store import StoreError
@@ -75,7 +72,6 @@ from dragoman.wire.json import encode
 
 # How long the store is waited for when nobody else waits, in seconds.
 _LAST_MOMENTS = 2.0
-_TOO_LARGE = "the provider's answer is larger than the limit"
 
 
 class Begun(Struct, frozen=True):
@@ -83,10 +79,6 @@ class Begun(Struct, frozen=True):
 
     prepared: ProviderRequest
     kept_answer: KeptAnswer
-
-
-class _HungUp(Exception):
-    """Nothing more is wanted of the provider."""
 
 
 class Driver:
@@ -148,7 +140,7 @@ class Driver:
         """What became of something that was waited for; an error is a value, without the frames that hold it."""
         try:
             return Done(await waiting)
-        except _HungUp:
+        except HungUp:
             return Done()
         except ConfigError as error:
             self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
@@ -238,73 +230,14 @@ class Driver:
             note_attempt(service, self._account, target, flight, started)
         return flight
 
-    async def _read_error(self, _: ReadError) -> bytes:
-        """As much of an error's body as is looked at; one that goes on is broken off, and its connection with it."""
-        limits, clock, read = self._limits, self._clock, bytearray()
+    def _read_error(self, _: ReadError) -> Awaitable[bytes]:
+        return read_error(self._called(), self._limits, self._clock)
 
-        def take(piece: bytes) -> None:
-            limits.heard = clock()
-            read.extend(piece)
-            if len(read) > LONGEST_ERROR:
-                raise _HungUp
+    def _read_whole(self, _: ReadWhole) -> Awaitable[bytes]:
+        return read_whole(self._called(), self._limits, self._clock, self._service.settings.limits.answer)
 
-        limits.hearing()
-        with suppress(_HungUp):
-            await self._called().pump(take)
-        return bytes(read[:LONGEST_ERROR])
-
-    async def _read_whole(self, _: ReadWhole) -> bytes:
-        """The whole body of an answer, within the limits of time, size and weight."""
-        # One buffer, because pieces of two bytes each would take thirty times their size.
-        read = bytearray()
-        await self._gather(read.extend, 0)
-        body = bytes(read)
-        del read
-        await beside_loop(partial(weigh_answer, body), len(body), paid=True)
-        return body
-
-    async def _collect(self, command: Collect) -> int:
-        """Read a stream to its end, which nobody is told before; give how much has come so far."""
-        translator, unframer, told, size = command.translator, command.unframer, command.told, command.size
-        limits = self._limits
-
-        def take(chunk: bytes) -> None:
-            nonlocal size
-            size += len(chunk)
-            if translator.finished:
-                return
-            told.append(translator.feed(unframer.feed(chunk) if unframer is not None else chunk))
-            if translator.cut_short or translator.failure is not None:
-                raise _HungUp
-            if translator.finished:
-                limits.ending()
-            elif translator.speaking:
-                limits.spoken()
-
-        # Whether the story of a cut stream was complete is the translator's to say (S10).
-        with suppress(Truncated, Overstayed, _HungUp):
-            await self._gather(take, size, speaking=translator.speaking)
-            told.append(translator.call_ended())
-        return size
-
-    async def _gather(self, take: Callable[[bytes], None], so_far: int, *, speaking: bool = True) -> None:
-        """Hand on an answer that somebody gathers, within the limits of time and size; see `TimeLimits.opening`."""
-        limit = self._service.settings.limits.answer
-        limits, clock, size = self._limits, self._clock, so_far
-
-        def measure(piece: bytes) -> None:
-            nonlocal size
-            limits.heard = clock()
-            size += len(piece)
-            if size > limit:
-                raise Oversized(_TOO_LARGE)
-            take(piece)
-
-        if speaking:
-            limits.hearing()
-        else:
-            limits.opening()
-        await self._called().pump(measure)
+    def _collect(self, command: Collect) -> Awaitable[int]:
+        return collect(command, self._called(), self._limits, self._clock, self._service.settings.limits.answer)
 
     def _called(self) -> Flight:
         assert self._flight is not None
@@ -336,7 +269,7 @@ class Driver:
             if told:
                 self._took(told, self._clock())
             await self._noted()
-        except (DragomanError, _HungUp):
+        except (DragomanError, HungUp):
             await self._noted()
             raise
         finally:
@@ -366,7 +299,7 @@ class Driver:
         if self._room is not None:
             self._room -= len(chunk)
             if self._room < 0:
-                raise Oversized(_TOO_LARGE)
+                raise Oversized(TOO_LARGE)
         return chunk
 
     def _took(self, out: bytes, now: float) -> None:
@@ -374,7 +307,7 @@ class Driver:
         if self._translator is not None and (self._translator.speaking or self._machine.flowing):
             self._limits.spoken()
         if self._hung_up:
-            raise _HungUp
+            raise HungUp
 
     def _keep_alive(self) -> None:
         self._step(Due(self._clock()))

@@ -1,0 +1,93 @@
+"""Reading: answers of which nobody is told before they are there, within the limits of time, size and weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from dragoman.errors import Oversized, Truncated
+from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.steps import Collect
+from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.value_limits import weigh_answer
+from dragoman.http.flight import Flight
+
+TOO_LARGE = "the provider's answer is larger than the limit"
+
+
+class HungUp(Exception):
+    """Nothing more is wanted of the provider."""
+
+
+async def read_error(flight: Flight, limits: TimeLimits, clock: Callable[[], float]) -> bytes:
+    """As much of an error's body as is looked at; one that goes on is broken off, and its connection with it."""
+    read = bytearray()
+
+    def take(piece: bytes) -> None:
+        limits.heard = clock()
+        read.extend(piece)
+        if len(read) > LONGEST_ERROR:
+            raise HungUp
+
+    limits.hearing()
+    with suppress(HungUp):
+        await flight.pump(take)
+    return bytes(read[:LONGEST_ERROR])
+
+
+async def read_whole(flight: Flight, limits: TimeLimits, clock: Callable[[], float], most: int) -> bytes:
+    """The whole body of an answer."""
+    # One buffer, because pieces of two bytes each would take thirty times their size.
+    read = bytearray()
+    limits.hearing()
+    await _gather(flight, limits, clock, read.extend, most)
+    body = bytes(read)
+    del read
+    await beside_loop(partial(weigh_answer, body), len(body), paid=True)
+    return body
+
+
+async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: Callable[[], float], most: int) -> int:
+    """Read a stream to its end; give how much has come so far."""
+    translator, unframer, told, size = command.translator, command.unframer, command.told, command.size
+
+    def take(chunk: bytes) -> None:
+        nonlocal size
+        size += len(chunk)
+        if translator.finished:
+            return
+        told.append(translator.feed(unframer.feed(chunk) if unframer is not None else chunk))
+        if translator.cut_short or translator.failure is not None:
+            raise HungUp
+        if translator.finished:
+            limits.ending()
+        elif translator.speaking:
+            limits.spoken()
+
+    if translator.speaking:
+        limits.hearing()
+    else:
+        limits.opening()
+    # Whether the story of a cut stream was complete is the translator's to say (S10).
+    with suppress(Truncated, Overstayed, HungUp):
+        await _gather(flight, limits, clock, take, most - size)
+        told.append(translator.call_ended())
+    return size
+
+
+async def _gather(
+    flight: Flight, limits: TimeLimits, clock: Callable[[], float], take: Callable[[bytes], None], room: int
+) -> None:
+    """Hand on an answer that somebody gathers, as far as there is room for it."""
+
+    def measure(piece: bytes) -> None:
+        nonlocal room
+        limits.heard = clock()
+        room -= len(piece)
+        if room < 0:
+            raise Oversized(TOO_LARGE)
+        take(piece)
+
+    await flight.pump(measure)
