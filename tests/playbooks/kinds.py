@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Limits, Settings, Storage, Timeouts
+from dragoman.config.settings import Key, Limits, Line, Settings, Storage, Timeouts
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, PAIRS
@@ -39,6 +39,13 @@ class Setup(Struct, frozen=True, kw_only=True):
     streams: str = "asked"
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
+    lines: tuple[Line, ...] = ()
+    # Whether each provider has keys that no other one has.
+    own_keys: bool = False
+
+    def keys_of(self, name: str) -> tuple[str, ...]:
+        """The keys of a provider."""
+        return tuple(f"{key}-of-{name}" for key in self.provider_keys) if self.own_keys else self.provider_keys
 
     def settings(self) -> Settings:
         """One provider for each protocol."""
@@ -47,7 +54,7 @@ class Setup(Struct, frozen=True, kw_only=True):
             NAMES[name]: Provider(
                 name=NAMES[name],
                 endpoints=(Endpoint(protocol=name, base_url=base),),
-                keys=self.provider_keys,
+                keys=self.keys_of(NAMES[name]),
                 models=("served",),
                 stores=self.stores or not self.kept,
                 streams=self.streams,
@@ -60,6 +67,7 @@ class Setup(Struct, frozen=True, kw_only=True):
         keys = tuple(Key(name=name, digest=sha256(key.encode()).digest()) for name, key in known.items())
         return Settings(
             providers=providers,
+            routes=self.lines,
             keys=keys,
             limits=self.limits,
             timeouts=self.timeouts,

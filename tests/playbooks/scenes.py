@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.config.settings import Limits, Timeouts
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
 from tests.gateway.says import NAMES, PAIRS, error_frame
-from tests.playbooks import kept_scenes
+from tests.playbooks import failover_scenes, kept_scenes
 from tests.playbooks.bodies import (
     FULL,
     brief,
@@ -426,7 +426,7 @@ KINDS: dict[str, Kind] = {
 
 def scenes() -> Iterator[Scene]:
     """All of them."""
-    for name, kind in {**KINDS, **kept_scenes.KINDS}.items():
+    for name, kind in {**KINDS, **kept_scenes.KINDS, **failover_scenes.KINDS}.items():
         for client, provider in kind.pairs:
             place = f"{NAMES[client]}_to_{NAMES[provider]}"
             yield Scene(name=f"{place}/{name}", steps=kind.steps(client, provider), setup=kind.setup)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 from dragoman.config.settings import Settings
@@ -24,6 +25,9 @@ from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.routing.needs import Needs
+from dragoman.routing.plan import Dice, Plan, View, plan
+from dragoman.routing.route import Route
 
 
 class Service:
@@ -57,6 +61,8 @@ class Service:
             reuse=former.client.reuse if former is not None else None,
         )
         self.draining = False
+        # From 0 up to, but not including, 1.
+        self.chance: Callable[[], float] = random.random
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
@@ -66,6 +72,11 @@ class Service:
         self._redactors: dict[str, Redactor] = {}
         # What providers listed, and until when that is believed.
         self.listed: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    def plan(self, route: Route, needs: Needs) -> Plan:
+        """In which order the targets of a route are tried for a request."""
+        dice = Dice(self.chance(), self.chance(), self.chance())
+        return plan(route, needs, View(now=self.clock()), dice)
 
     def rotation(self, provider: Provider) -> Rotation:
         """The keys of a provider, taking turns."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from dragoman.config.settings import Routing
 from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
@@ -22,6 +24,9 @@ from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.http.flight import HeaderList
+from dragoman.routing.needs import Needs
+from dragoman.routing.plan import Dice, View, plan
+from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, PATHS, House, running
 
 
@@ -60,7 +65,7 @@ class Played:
     def __init__(self, house: House, *others: str, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
         service = house.app.service
         asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=headers or [])
-        self.account = service.account(Record(id="req_1", dialect=protocol, path="", started=0.0, time=0.0))
+        self.account = service.account(Record(id="req_1", dialect=protocol, path="", started=service.clock(), time=0.0))
         self.machine = Watched(service, asked, self.account, Memory(service, asked.api_path))
         self.machine.passed = []
         self.said: list[Command] = []
@@ -83,9 +88,13 @@ class Played:
         return command
 
     def more_targets(self) -> None:
-        """As routing will have it: the request may go to these, too."""
-        routes = self._house.app.service.routes
-        self.machine._targets = tuple(routes.target(name, self._protocol) for name in self._others)
+        """As if the request's name had these targets behind the one that is asked."""
+        routes, first = self._house.app.service.routes, self.machine.attempt.target
+        targets = tuple(routes.target(name, self._protocol) for name in self._others)
+        route = Route(name="line", members=(first, *targets))
+        planned = plan(route, Needs(size=1), View(), Dice())
+        self.machine._course = Course(planned.order[1:], Routing(), route, planned)
+        self.machine._course.tries = 1
 
     def told(self) -> Told:
         return self.machine.told

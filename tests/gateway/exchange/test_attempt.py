@@ -73,7 +73,8 @@ def key_of(received: Received) -> str:
 
 def refused(provider: str, status: int, message: str = "not with this key", **headers: str) -> Reply:
     """A refusal in the provider's own words."""
-    kind = "rate_limit_error" if status == 429 else "authentication_error"
+    about_the_key = status in (401, 402, 403)
+    kind = "rate_limit_error" if status == 429 else "authentication_error" if about_the_key else "api_error"
     return whole(error_body(provider, kind, message), status, **headers)
 
 
@@ -114,6 +115,12 @@ def test_pitfall_191_when_all_keys_are_refused_the_last_error_is_told(client: st
         assert len(house.provider.received) == 3
         log = house.log.getvalue() + str(told)
         assert not any(key in log for key in (FIRST, SECOND, THIRD))
+
+
+def test_pitfall_312_a_code_speaks_of_the_key_whatever_the_status() -> None:
+    body = error_body(CHAT, "invalid_request_error", "API key not valid", "invalid_api_key")
+    with running([whole(body, 400), tells(CHAT)], pool(FIRST, SECOND)) as house:
+        assert house.post("/v1/chat/completions", question(CHAT, CHAT)).status == 200
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 500, 503, 529])

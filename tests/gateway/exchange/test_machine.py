@@ -45,8 +45,8 @@ def told_of_itself() -> dict[State, set[State]]:
         behind = line[56:]
         found[state] |= {State[name] for name in re.findall(r"[A-Z_]{4,}", behind)}
         if "missed" in behind:
-            # Another key is tried, or the next target is asked, or there is none.
-            found[state] |= {State.CALLING, State.RECALLING, State.OVER}
+            # Another key is tried, or the same target again, or the next one is asked, or there is none.
+            found[state] |= {State.CALLING, State.BACKING_OFF, State.RECALLING, State.PREPARING, State.OVER}
     return found
 
 

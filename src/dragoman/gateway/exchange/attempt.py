@@ -18,7 +18,7 @@ from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.target import Target
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.streaming import StreamTranslator
@@ -77,6 +77,8 @@ class Attempt:
         self.target = target
         self._rotation = rotation
         self.is_prepared = False
+        # Whether there is less time for it than a target is due.
+        self.is_cut = False
         # The keys that were not tried yet, and the one that is used.
         self._others = 0
         self.key: str | None = None
@@ -137,7 +139,8 @@ class Attempt:
     def kind_of(self, what: DragomanError | Failure) -> Kind:
         """What became of it, if this is how it failed."""
         began = bool(self.held_size or self.size)
-        return kind_of(what, stream=self.is_heard and began, content=self.is_heard and self.translator.answered)
+        content = self.is_heard and self.translator.answered
+        return kind_of(what, stream=self.is_heard and began, content=content, cut=self.is_cut)
 
     @property
     def cost(self) -> Usage | None:
@@ -165,11 +168,11 @@ class Attempt:
         self.body = body
         self.key = self._rotation.next()
 
-    def has_another_key(self, failure: Failure) -> bool:
-        """Whether a failure speaks of the key, be it by its status or within a stream, and there is another one."""
+    def has_another_key(self, failure: Failure, kind: Kind) -> bool:
+        """Whether a failure speaks of the key, by its status, within a stream or by its code, and there is another."""
         # What an answer says in spite of its status counts as the status that it names.
         status = self.status if self.status >= 400 else failure.status
-        return status in _KEY_STATUSES and self.key is not None and self._others > 0
+        return (status in _KEY_STATUSES or TABLE[kind].keys) and self.key is not None and self._others > 0
 
     def change_key(self) -> None:
         """Leave the refused key alone for a while, and take the next one."""

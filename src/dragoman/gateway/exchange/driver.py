@@ -26,6 +26,7 @@ from dragoman.gateway.exchange.steps import (
     Call,
     Collect,
     Done,
+    Drop,
     Due,
     End,
     Event,
@@ -42,6 +43,7 @@ from dragoman.gateway.exchange.steps import (
     Limit,
     Name,
     Noted,
+    Pause,
     ReadError,
     ReadWhole,
     Recall,
@@ -205,9 +207,17 @@ class Driver:
 
     # The provider.
 
-    async def _call(self, command: Call) -> Flight:
+    def _pause(self, command: Pause) -> Awaitable[None]:
+        return asyncio.sleep(command.seconds)
+
+    def _drop(self, _: Drop | None = None) -> None:
+        self._limits.pausing()
         if self._flight is not None:
             self._flight.close()
+            self._flight = None
+
+    async def _call(self, command: Call) -> Flight:
+        self._drop()
         prepared, service = command.prepared, self._service
         target = prepared.target
         self._flight = flight = await service.open(
@@ -222,7 +232,7 @@ class Driver:
                 query=prepared.query,
             )
         )
-        self._limits.follow(flight)
+        self._limits.follow(flight, command.first_byte)
         started = self._clock()
         try:
             await flight.head()
@@ -398,6 +408,7 @@ _WAITS: dict[type, Callable[..., Awaitable[object]]] = {
     Leave: Driver._leave,
     Follow: Driver._follow,
     Call: Driver._call,
+    Pause: Driver._pause,
     ReadError: Driver._read_error,
     ReadWhole: Driver._read_whole,
     Collect: Driver._collect,
@@ -416,6 +427,7 @@ _ACTS: dict[type, Callable[..., None]] = {
     Write: Driver._write,
     End: Driver._end_reply,
     Abort: Driver._abort,
+    Drop: Driver._drop,
     HangUp: Driver._hang_up,
     Limit: Driver._limit,
 }

@@ -5,18 +5,22 @@
     READING       the body looked at                    RECALLING, for the first target; PREPARING if it can refer to
                                                         nothing, and lacks nothing
     RECALLING     what the request refers to, or lacks  PREPARING
-    PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept
+    PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept; RECALLING or
+                                                        PREPARING for the next one if this one cannot be asked
     RESERVING     the store tried, a conversation       CALLING; LEAVING for the background
     LEAVING       the background                        told ─▶ OVER; FOLLOWING for a client that wants a stream
     FOLLOWING     its end                               OVER
-    CALLING       credentials, status and headers       HEARING, COLLECTING or GATHERING; REFUSED; after a pause of a
-                                                        whole answer READING_ON or CONTINUING
+    CALLING       credentials, status and headers       HEARING, COLLECTING or GATHERING; REFUSED; missed; after a
+                                                        pause of a whole answer READING_ON or CONTINUING
     REFUSED       the beginning of an error             RELIEVING; missed
     RELIEVING     the request without what was refused  CALLING; missed
-    GATHERING     all of a whole answer                 JUDGING on the relay; TRANSLATING; FEEDING if it is events
+    BACKING_OFF   a pause, before a target is asked     RECALLING, for the same target; PREPARING
+                  again
+    GATHERING     all of a whole answer                 JUDGING on the relay; TRANSLATING; FEEDING if it is events;
+                                                        missed
     JUDGING       what a relayed answer says            NAMING; told ─▶ OVER if it is not kept; RELIEVING; missed
     TRANSLATING   the answer in the client's words      NAMING; KEEPING; RESUMING; RELIEVING; missed
-    COLLECTING    all of a stream for one answer        CLOSING; RESUMING
+    COLLECTING    all of a stream for one answer        CLOSING; RESUMING; missed
     FEEDING       the same, that came as a whole        CLOSING; RESUMING
     CLOSING       its end                               NAMING; KEEPING; RELIEVING; missed
     NAMING        a relayed answer under our name       KEEPING
@@ -36,8 +40,8 @@
     ENDING        the provider's end, for a moment      OVER
     OVER          nothing
 
-Missed: another key is tried, if it was that; else the next target is asked; after the last one the client is told why,
-by what it was told before:
+Missed: another key is tried, if it was that (CALLING); else what follows is a matter of kinds and chances: the same
+target again (BACKING_OFF), the next one (RECALLING, PREPARING), or the client is told why, by what it was told before:
 
     told        a failure is
     NOTHING     an HTTP error, in the client's envelope
@@ -149,6 +153,7 @@ _DONE: dict[State, Callable[[Machine, Done], None]] = {
     State.CALLING: Machine._called,
     State.REFUSED: Machine._refused,
     State.RELIEVING: Machine._relieved,
+    State.BACKING_OFF: Machine._again,
     State.GATHERING: Machine._gathered,
     State.JUDGING: Machine._judged,
     State.TRANSLATING: Machine._translated,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, RefusedError, StrictError
 from dragoman.gateway.exchange import reply_parts
 from dragoman.gateway.exchange.attempt import (
     Attempt,
@@ -16,6 +16,7 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.course import MOST_CALLS, Course
 from dragoman.gateway.exchange.replies import Replies, Reply
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM
 from dragoman.gateway.exchange.states import State, Told
@@ -24,6 +25,7 @@ from dragoman.gateway.exchange.steps import (
     AwaitKept,
     Command,
     Done,
+    Drop,
     End,
     Event,
     Failed,
@@ -32,6 +34,7 @@ from dragoman.gateway.exchange.steps import (
     Keep,
     KeepTurn,
     Kept,
+    Pause,
     Respond,
     Settle,
     Start,
@@ -50,7 +53,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.outcomes import Heard, Kind, Then, pause
 from dragoman.routing.target import Target
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator, Tap
@@ -60,6 +63,12 @@ EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider'
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
 # What is told of a client that went away; nobody receives it.
 GONE = 499
+_HEARD = {
+    Told.NOTHING: Heard.NOTHING,
+    Told.STATUS: Heard.STATUS,
+    Told.CONTENT: Heard.CONTENT,
+    Told.ALL: Heard.CONTENT,
+}
 
 
 class Moves(ABC):
@@ -78,8 +87,8 @@ class Moves(ABC):
         self._out: list[Command] = []
         self._body = b""
         self._looked: Look | None = None
-        # Those that were not asked yet.
-        self._targets: tuple[Target, ...] = ()
+        # Whom it may go to, once it is known what it asks for.
+        self._course: Course | None = None
         self.has_attempt = False
         self.state = State.FRESH
         self.told = Told.NOTHING
@@ -91,8 +100,8 @@ class Moves(ABC):
         """Make the move that the table has for an event."""
 
     @abstractmethod
-    def _try_next(self) -> bool:
-        """Ask the next target, if there is one."""
+    def _search(self) -> None:
+        """Ask the next target; if there is none, tell how it went."""
 
     @abstractmethod
     def _relieve(self, missed: Missed, failure: Failure) -> None:
@@ -140,6 +149,9 @@ class Moves(ABC):
 
     def _fail(self, error: DragomanError) -> None:
         """Something broke."""
+        if self.state is State.PREPARING and self._is_left_out(error):
+            self._search()
+            return
         self._note_translator()
         failure = reply_parts.failure_of(error)
         if failure is None:
@@ -149,6 +161,11 @@ class Moves(ABC):
             else:
                 failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
         self._miss(self._missed(failure or EMPTY, error=error))
+
+    def _is_left_out(self, error: DragomanError) -> bool:
+        """Whether the target cannot be asked this, so that others are: it did not fail."""
+        cannot = isinstance(error, StrictError | RefusedError)
+        return cannot and self._course is not None and self._course.leave_out(self.attempt.target, error)
 
     def _missed(
         self, failure: Failure, answer: ErrorAnswer | None = None, *, error: DragomanError | None = None
@@ -161,13 +178,47 @@ class Moves(ABC):
 
     def _may_go_on(self, failure: Failure) -> bool:
         """Whether anything but to tell it may follow a failure of which nobody has heard."""
-        return bool(self._targets) or self.attempt.has_another_key(failure)
+        missed = self._missed(failure)
+        return self._changes_key(missed, failure) or self._then(missed) is not Then.TELL
+
+    def _changes_key(self, missed: Missed, failure: Failure) -> bool:
+        """Whether another key is tried: at once, and as no attempt of its own."""
+        return self._calls.count < MOST_CALLS and self.attempt.has_another_key(failure, missed.kind)
+
+    def _then(self, missed: Missed) -> Then:
+        """What follows a failure: decided by its kind, by what the client was told, and by what is left."""
+        if self._course is None or missed.final:
+            return Then.TELL
+        wall = self._service.mint.now()
+        return self._course.then(
+            missed, _HEARD[self.told], calls=self._calls.count, seconds=self._seconds_left, wall=wall
+        )
+
+    @property
+    def _seconds_left(self) -> float:
+        """How many seconds are left of the exchange."""
+        return self._account.record.started + self._service.settings.timeouts.total - self._service.clock()
 
     def _miss(self, missed: Missed) -> None:
-        """An attempt has failed: the next target may do better, unless the client has heard something of an answer."""
+        """An attempt has failed: another one may do better, unless the client has heard something of an answer."""
         self._end_call(missed.kind)
-        if missed.final or self.told in (Told.CONTENT, Told.ALL) or not self._try_next():
+        course, then = self._course, self._then(missed)
+        if course is None or missed.final or self.told in (Told.CONTENT, Told.ALL):
             self._tell_failure(missed)
+            return
+        course.miss(missed)
+        course.take(then, missed)
+        if then is Then.TELL:
+            self._tell_failure(course.decisive() or missed)
+            return
+        # Nothing more is wanted of it, however long the next one takes to be found.
+        self._do(Drop())
+        if then is Then.NEXT:
+            self._search()
+        else:
+            wait = course.hint(missed, self._service.mint.now()).wait
+            seconds = pause(course.pauses - 1, wait, self._service.chance())
+            self._wait(State.BACKING_OFF, Pause(seconds))
 
     def _tell_failure(self, missed: Missed) -> None:
         self._is_telling = True

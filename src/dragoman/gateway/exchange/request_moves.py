@@ -14,9 +14,10 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
+from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.moves import Moves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
-from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
+from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, failure_of
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
     Begin,
@@ -36,6 +37,7 @@ from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 
@@ -57,14 +59,25 @@ class RequestMoves(Moves):
         assert isinstance(event.value, Look)
         self._looked = event.value
         try:
-            # One, for now.
-            named = self._service.routes.target
-            target = self._asked.target or named(event.value.model, self._asked.api_path.protocol)
-            self._targets = (target,)
+            self._course = self._charted(event.value)
         except DragomanError:
             self._account.note(asked=event.value.model)
             raise
-        self._try_next()
+        self._search()
+
+    def _charted(self, looked: Look) -> Course:
+        """The targets that the request may go to, in their order; where there is no choice, none is made."""
+        service, protocol, routing = self._service, self._asked.api_path.protocol, self._service.settings.routing
+        if self._asked.target is not None:
+            return Course((self._asked.target,), routing)
+        route = service.routes.route(looked.model, protocol)
+        if route.only is not None:
+            return Course((route.only,), routing, route)
+        record = self._account.record
+        needs = Needs(size=len(self._body), protocol=protocol, program=record.program, key=record.key)
+        plan = service.plan(route, needs)
+        self._account.note(route=route.name, policy=plan.policy, reason=plan.why.value)
+        return Course(plan.order, routing, route, plan)
 
     def _resume(self, event: Resume) -> None:
         self._begun(event.prepared.target)
@@ -73,23 +86,47 @@ class RequestMoves(Moves):
 
     # The request, as one target gets it.
 
-    def _try_next(self) -> bool:
-        """Ask the next target, if there is one."""
-        if not self._targets or self._looked is None:
-            return False
-        target, self._targets = able(self._targets[0], self._looked.outline), self._targets[1:]
+    def _search(self) -> None:
+        """Ask the next target; if there is none, tell how it went."""
+        course = self._course
+        assert course is not None
+        target = course.next()
+        if target is not None:
+            self._try(target)
+            return
+        decisive = course.decisive()
+        if decisive is None:
+            self._account.note(asked=self._asked_for, provider="", model="", served="")
+            failure = failure_of(course.nobody())
+            assert failure is not None
+            decisive = Missed(failure=failure)
+        self._tell_failure(decisive)
+
+    @property
+    def _asked_for(self) -> str:
+        return "" if self._looked is None else self._looked.model
+
+    def _try(self, target: Target) -> None:
+        """Ask a target: everything that is its own is made afresh."""
+        looked = self._looked
+        assert looked is not None
+        target = able(target, looked.outline)
         self._memory.retarget()
         self._begun(target)
-        stream = bytes(self._looked.outline.stream) == b"true"
-        self._note_target(target, asked=self._looked.model, stream=stream)
-        if self._memory.recalls(self._asked.key, self._body, self._looked, target):
-            self._wait(State.RECALLING, Recall(self._body, self._looked, target))
+        self._note_target(target, asked=looked.model, stream=bytes(looked.outline.stream) == b"true")
+        if self._memory.recalls(self._asked.key, self._body, looked, target):
+            self._wait(State.RECALLING, Recall(self._body, looked, target))
         else:
             self._prepare(None)
-        return True
+
+    def _again(self, _: Done) -> None:
+        """Ask the same target again, after a pause."""
+        self._try(self.attempt.target)
 
     def _begun(self, target: Target) -> None:
         self.attempt, self.has_attempt = Attempt(target, self._service.rotation(target.provider)), True
+        if self._course is not None:
+            self._course.tries += 1
 
     def _recalled(self, event: Done) -> None:
         assert event.value is None or isinstance(event.value, Found)
@@ -159,7 +196,9 @@ class RequestMoves(Moves):
         attempt = self.attempt
         attempt.headers = []
         self._calls.begin(attempt.target, attempt.key)
-        self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key))
+        first_byte = None if self._course is None else self._course.first_byte
+        attempt.is_cut = self._seconds_left < (first_byte or self._service.settings.timeouts.first_byte)
+        self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))
 
     def _called(self, event: Done) -> None:
         flight: Flight = event.value  # type: ignore[assignment]  # as the driver gives it
@@ -190,7 +229,7 @@ class RequestMoves(Moves):
     def _relieve(self, missed: Missed, failure: Failure) -> None:
         """Ask with another key, or without what was refused, if that is what a failure says; else it has failed."""
         attempt = self.attempt
-        if attempt.has_another_key(failure):
+        if self._changes_key(missed, failure):
             self._end_call(missed.kind)
             if attempt.status < 400:
                 self._forget_answer()

@@ -36,6 +36,7 @@ class State(IntEnum):
     BREAKING = 26
     ENDING = 27
     OVER = 28
+    BACKING_OFF = 29
 
 
 class Told(Enum):

@@ -125,6 +125,14 @@ class Call(Struct, frozen=True):
     prepared: ProviderRequest
     body: bytes
     key: str | None
+    # How long its first content may take, where that is not as everywhere.
+    first_byte: float | None = None
+
+
+class Pause(Struct, frozen=True):
+    """Wait for some seconds."""
+
+    seconds: float
 
 
 class ReadError(Struct, frozen=True):
@@ -177,6 +185,7 @@ Waiting: TypeAlias = (
     | Leave
     | Follow
     | Call
+    | Pause
     | ReadError
     | ReadWhole
     | Collect
@@ -245,6 +254,10 @@ class Abort(Struct, frozen=True):
     """Break a reply off."""
 
 
+class Drop(Struct, frozen=True):
+    """Let go of the present call, at once."""
+
+
 class HangUp(Struct, frozen=True):
     """Nothing more is wanted of the provider."""
 
@@ -256,5 +269,5 @@ class Limit(Struct, frozen=True):
 
 
 Command: TypeAlias = (
-    Waiting | Keep | KeepTurn | TellNoted | Settle | Respond | Start | Write | End | Abort | HangUp | Limit
+    Waiting | Keep | KeepTurn | TellNoted | Settle | Respond | Start | Write | End | Abort | Drop | HangUp | Limit
 )

@@ -5,6 +5,7 @@ WAITING   the provider's status and headers: `first_byte`
 OPENING   the first content of its stream, however much it says before that: what is left of `first_byte`
 HEARING   the next bytes of its answer: `idle`; beside it, and beside OPENING, a silent client gets a keep-alive
 ENDING    the answer is whole, its connection may still end well: a moment
+PAUSING   nobody is asked just now: no limit; a silent client gets a keep-alive, if it was told anything
 SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
 always    the exchange as a whole: `total`, but for SETTLING
 """
@@ -29,12 +30,15 @@ class LimitPhase(Enum):
     HEARING = "hearing"
     ENDING = "ending"
     SETTLING = "settling"
+    PAUSING = "pausing"
 
 
 class Overstayed(TimedOut):
     """The answer is whole, but the provider does not end it."""
 
 
+# Nothing is waited for of a provider.
+_UNLIMITED = frozenset({LimitPhase.SETTLING, LimitPhase.PAUSING})
 # How long a whole answer's connection may take to end, so that it can be used again.
 _LINGER = 1.0
 
@@ -43,6 +47,7 @@ class TimeLimits:
     """Ends a flight that takes too long. `heard` and `told` are set by those who read and write."""
 
     __slots__ = (
+        "_first_byte",
         "_flight",
         "_handle",
         "_loop",
@@ -62,6 +67,7 @@ class TimeLimits:
         self._timeouts = timeouts
         self._started = started
         self._since = started
+        self._first_byte = timeouts.first_byte
         self._flight: Flight | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._when = started
@@ -73,8 +79,11 @@ class TimeLimits:
         # Called when the client was told nothing for a while; only streams have one.
         self.alive: Callable[[], None] | None = None
 
-    def follow(self, flight: Flight) -> None:
-        """Wait for a flight's first bytes."""
+    def follow(self, flight: Flight, first_byte: float | None = None) -> None:
+        """Wait for a flight's first bytes, for as long as is usual if nothing is said."""
+        timeouts = self._timeouts
+        self._first_byte = timeouts.first_byte if first_byte is None else first_byte
+        self._soonest = min(self._first_byte, timeouts.idle, timeouts.total)
         self._flight = flight
         self._enter(LimitPhase.WAITING)
 
@@ -104,6 +113,13 @@ class TimeLimits:
         self._flight = None
         self._enter(LimitPhase.SETTLING)
 
+    def pausing(self) -> None:
+        """Nobody is waited for; whoever was told that there will be an answer is kept alive."""
+        self._flight = None
+        self.phase = LimitPhase.PAUSING
+        if self.alive is not None:
+            self._arm(self._loop.time())
+
     def stop(self) -> None:
         """Nothing is waited for any more."""
         if self._handle is not None:
@@ -123,14 +139,14 @@ class TimeLimits:
         total = self._started + timeouts.total
         match self.phase:
             case LimitPhase.WAITING | LimitPhase.OPENING:
-                due = self._since + timeouts.first_byte
-                error = TimedOut(f"the provider did not begin to answer within {timeouts.first_byte:g} s")
+                due = self._since + self._first_byte
+                error = TimedOut(f"the provider did not begin to answer within {self._first_byte:g} s")
             case LimitPhase.HEARING:
                 due = self.heard + timeouts.idle
                 error = Stalled(f"the provider fell silent for {timeouts.idle:g} s")
             case LimitPhase.ENDING:
                 return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
-            case LimitPhase.SETTLING:
+            case LimitPhase.SETTLING | LimitPhase.PAUSING:
                 return math.inf, TimedOut("nothing is waited for")
         if total <= due:
             return total, Overdue(f"the exchange took longer than {timeouts.total:g} s")
@@ -141,7 +157,7 @@ class TimeLimits:
         # than needed, and looks again then.
         soonest = _LINGER if self.phase is LimitPhase.ENDING else self._soonest
         due = min(now + soonest, self._started + self._timeouts.total, limit)
-        if self.phase is LimitPhase.SETTLING:
+        if self.phase in _UNLIMITED:
             due = now + self._timeouts.keep_alive
         if self.alive is not None and self.phase is not LimitPhase.ENDING:
             due = min(due, self.told + self._timeouts.keep_alive)
@@ -156,7 +172,7 @@ class TimeLimits:
     def _look(self) -> None:
         self._handle = None
         flight = self._flight
-        if flight is None and self.phase is not LimitPhase.SETTLING:
+        if flight is None and self.phase not in _UNLIMITED:
             return
         now = self._loop.time()
         due, error = self._due()

@@ -1,0 +1,155 @@
+"""Course: the targets that a request may go to, what may follow a failure of one, and what is left of all chances.
+
+One course for each exchange: its caps hold over all targets, keys and names (decision 25). It decides nothing by
+itself: what follows is in the table of `routing/outcomes.py`.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.config.settings import Routing
+from dragoman.errors import ClientError, DragomanError
+from dragoman.gateway.exchange.attempt import Missed
+from dragoman.gateway.routes import shown
+from dragoman.model.failure import FailureKind
+from dragoman.routing.candidate import Plan
+from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
+from dragoman.routing.rests import Hint, hint_of
+from dragoman.routing.route import Route
+from dragoman.routing.target import Target
+
+# Calls of any kind that one exchange makes, with changes of keys.
+MOST_CALLS = 16
+
+
+class Course:
+    """What was tried for one request, and what may still be."""
+
+    __slots__ = (
+        "_left_out",
+        "_misses",
+        "_replays",
+        "_rest",
+        "_retries",
+        "_routing",
+        "_windows",
+        "first_byte",
+        "name",
+        "pauses",
+        "plan",
+        "policy",
+        "refusals",
+        "retries",
+        "several",
+        "tries",
+    )
+
+    def __init__(
+        self, targets: tuple[Target, ...], routing: Routing, route: Route | None = None, plan: Plan | None = None
+    ) -> None:
+        self._routing = routing
+        # Those that were not asked yet.
+        self._rest = targets
+        self.plan = plan
+        # Whether the line has several targets, of whom this request may have one alone.
+        self.several = plan is not None and route is not None and len(route.targets) > 1
+        self.name = "" if route is None else route.name
+        self.policy = "" if plan is None else plan.policy
+        self.retries = 0 if route is None else route.retries
+        self.refusals = route is not None and route.refusals
+        self.first_byte = None if route is None else route.first_byte
+        self._windows = {} if plan is None else {found.target.id: found.window for found in plan.candidates}
+        # Attempts that were made; of the present target, how often it may be asked again, and was.
+        self.tries = 0
+        self._retries = 0
+        self.pauses = 0
+        self._replays = routing.replays
+        self._misses: list[Missed] = []
+        self._left_out: list[tuple[Target, str]] = []
+
+    # Targets.
+
+    def next(self) -> Target | None:
+        """The next target, if there is one."""
+        if not self._rest:
+            return None
+        target, self._rest = self._rest[0], self._rest[1:]
+        self._retries, self.pauses = self.retries, 0
+        return target
+
+    def leave_out(self, target: Target, error: DragomanError) -> bool:
+        """Do without a target that cannot be asked, which is no failure; False if there is no choice anyway."""
+        if not self.several:
+            return False
+        self.tries -= 1
+        self._left_out.append((target, str(error)))
+        return True
+
+    def nobody(self) -> ClientError:
+        """What is told if nobody can be asked."""
+        found = [] if self.plan is None else self.plan.candidates
+        filters = [(each.target, each.left_out.value) for each in found if each.left_out is not None]
+        words = "; ".join(
+            f"{target.provider.name}/{target.shown}: {why}" for target, why in (*filters, *self._left_out)
+        )
+        return ClientError(400, f"no target of {shown(self.name)} can take this request: {words}")
+
+    # Failures.
+
+    def miss(self, missed: Missed) -> None:
+        """Know of an attempt that failed."""
+        self._misses.append(missed)
+
+    def then(self, missed: Missed, heard: Heard, *, calls: int, seconds: float, wall: float) -> Then:
+        """What follows an attempt that failed, after so many calls, with so many seconds left."""
+        return after(missed.kind, heard, self._chances(missed, calls, seconds, self.hint(missed, wall)))
+
+    def take(self, then: Then, missed: Missed) -> None:
+        """Use up what a decision takes."""
+        if then is not Then.TELL and maybe_billed(missed.kind):
+            self._replays -= 1
+        if then is Then.AGAIN:
+            self._retries -= 1
+            self.pauses += 1
+        if then is Then.NEXT and missed.kind is Kind.TOO_LONG:
+            self._rest = self._larger(missed)
+
+    def hint(self, missed: Missed, wall: float) -> Hint:
+        """What the provider said of trying again."""
+        return Hint() if missed.attempt is None else hint_of(missed.attempt.headers, wall)
+
+    def _chances(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> Chances:
+        return Chances(
+            retries=self._retries,
+            others=bool(self._rest),
+            larger=missed.kind is Kind.TOO_LONG and bool(self._larger(missed)),
+            attempts=self._routing.attempts - self.tries,
+            calls=MOST_CALLS - calls,
+            seconds=seconds,
+            replays=self._replays,
+            wait=hint.wait,
+            should_retry=hint.should_retry,
+            refusals=self.refusals,
+        )
+
+    def _larger(self, missed: Missed) -> tuple[Target, ...]:
+        """The others that are known to take in more than the one that found the request too long."""
+        window = None if missed.attempt is None else self._windows.get(missed.attempt.target.id)
+        if window is None:
+            return ()
+        return tuple(target for target in self._rest if (self._windows.get(target.id) or 0) > window)
+
+    def decisive(self) -> Missed | None:
+        """The failure that is told of all that there were; None if nobody was asked."""
+        windows = [None if each.attempt is None else self._windows.get(each.attempt.target.id) for each in self._misses]
+        verdicts = [Verdict(kind=each.kind, window=window) for each, window in zip(self._misses, windows, strict=True)]
+        place = decisive(verdicts)
+        return None if place is None else self._as_told(self._misses[place])
+
+    def _as_told(self, missed: Missed) -> Missed:
+        if not self.several or missed.kind is not Kind.BAD_KEY:
+            return missed
+        # Of several providers none refuses the client's own credential, whatever their words.
+        failure = replace(missed.failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
+        return replace(missed, failure=failure, answer=None)

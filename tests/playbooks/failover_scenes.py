@@ -1,0 +1,184 @@
+"""The dialogues on lines with several targets: what follows when the first one fails, by what the client has heard."""
+
+from __future__ import annotations
+
+from dragoman.config.settings import Line, Timeouts
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
+from tests.gateway.says import NAMES
+from tests.playbooks.bodies import brief, error, lossy, overloaded, parts, whole
+from tests.playbooks.kinds import SOME, Kind, Pair, Setup, Steps, streamed, told
+from tests.playbooks.steps import (
+    EVENTS,
+    JSON,
+    Step,
+    answers,
+    asks,
+    cuts,
+    drains,
+    ends,
+    hangs_up,
+    passes,
+    says,
+    stops,
+)
+
+# Behind each provider another one, of another protocol.
+SECOND = {MESSAGES: CHAT, CHAT: RESPONSES, RESPONSES: MESSAGES}
+_TARGETS = {name: (f"{NAMES[name]}/served", f"{NAMES[SECOND[name]]}/served") for name in PROTOCOLS}
+LINES = (
+    *(Line(pattern=f"{NAMES[name]}-first", targets=_TARGETS[name]) for name in PROTOCOLS),
+    *(Line(pattern=f"{NAMES[name]}-again", targets=_TARGETS[name][:1], retries=2) for name in PROTOCOLS),
+)
+TWO = Setup(lines=LINES, own_keys=True)
+PAIRS: tuple[Pair, ...] = (*SOME, (MESSAGES, MESSAGES), (RESPONSES, RESPONSES))
+LIMITED = {**JSON, "retry-after": "7", "x-request-id": "req_of_the_first"}
+
+
+def _asked(client: str, provider: str, *, stream: bool = False, line: str = "first", **more: object) -> Step:
+    body = {**brief(client, provider, stream=stream, **more), "model": f"{NAMES[provider]}-{line}"}
+    return asks(PATHS[client], body)
+
+
+def _overloaded(provider: str) -> Steps:
+    return told(error(provider, "overloaded_error", "too many ask", "server_is_overloaded"), 529)
+
+
+def _after_a_heartbeat(client: str, provider: str) -> Steps:
+    """A stream that opened, of which nothing was told but that there is one."""
+    return [_asked(client, provider, stream=True), answers(200, EVENTS), says(parts(provider)[0]), passes(16)]
+
+
+def _strictly(client: str, provider: str, *then: Step) -> Steps:
+    body = {**lossy(client, provider), "model": f"{NAMES[provider]}-first"}
+    return [asks(PATHS[client], body, x_dragoman_strict="1"), *then]
+
+
+def _secret(provider: str) -> str:
+    return f"not with {TWO.keys_of(NAMES[provider])[0]}"
+
+
+KINDS: dict[str, Kind] = {
+    "failover_none": Kind(steps=lambda c, p: [_asked(c, p), *told(whole(p))], pairs=SOME, setup=TWO),
+    "failover_whole": Kind(
+        steps=lambda c, p: [_asked(c, p), *_overloaded(p), *told(whole(SECOND[p]))], pairs=PAIRS, setup=TWO
+    ),
+    "failover_stream": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, stream=True),
+            answers(200, EVENTS),
+            says(parts(p)[0] + overloaded(p)),
+            *streamed(SECOND[p]),
+        ],
+        pairs=PAIRS,
+        setup=TWO,
+    ),
+    "failover_after_a_heartbeat": Kind(
+        steps=lambda c, p: [*_after_a_heartbeat(c, p), says(overloaded(p)), *streamed(SECOND[p])],
+        pairs=PAIRS,
+        setup=TWO,
+    ),
+    "failover_cut": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, stream=True),
+            answers(200, EVENTS),
+            says(parts(p)[0]),
+            cuts(),
+            *streamed(SECOND[p]),
+        ],
+        pairs=SOME,
+        setup=TWO,
+    ),
+    "failover_silent": Kind(
+        steps=lambda c, p: [_asked(c, p, stream=True), passes(9), *streamed(SECOND[p])],
+        pairs=SOME,
+        setup=Setup(lines=LINES, own_keys=True, timeouts=Timeouts(first_byte=8.0)),
+    ),
+    # Once there was content, it is told.
+    "failover_too_late": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, stream=True),
+            answers(200, EVENTS),
+            says(parts(p)[0]),
+            says(parts(p)[1]),
+            says(overloaded(p)),
+            ends(),
+        ],
+        pairs=SOME,
+        setup=TWO,
+    ),
+    "failover_wrong_request": Kind(
+        steps=lambda c, p: [_asked(c, p), *told(error(p, "invalid_request_error", "not so"), 400)],
+        pairs=SOME,
+        setup=TWO,
+    ),
+    "failover_all_fail": Kind(
+        steps=lambda c, p: [
+            _asked(c, p),
+            *told(error(p, "rate_limit_error", _secret(p)), 429, LIMITED),
+            *told(error(SECOND[p], "api_error", _secret(SECOND[p])), 500),
+            _asked(c, p),
+            *told(error(p, "authentication_error", "who?"), 401),
+            cuts(head=False),
+        ],
+        pairs=PAIRS,
+        setup=TWO,
+    ),
+    "failover_all_fail_after_a_heartbeat": Kind(
+        steps=lambda c, p: [
+            *_after_a_heartbeat(c, p),
+            says(overloaded(p, _secret(p))),
+            answers(200, EVENTS),
+            says(parts(SECOND[p])[0]),
+            cuts(),
+        ],
+        pairs=PAIRS,
+        setup=TWO,
+    ),
+    "failover_left_out": Kind(
+        steps=lambda c, p: _strictly(c, p, *told(whole(c))),
+        pairs=((CHAT, MESSAGES), (MESSAGES, RESPONSES), (RESPONSES, CHAT)),
+        setup=TWO,
+    ),
+    "failover_all_left_out": Kind(
+        steps=_strictly,
+        pairs=((CHAT, RESPONSES), (MESSAGES, CHAT), (RESPONSES, MESSAGES)),
+        setup=TWO,
+    ),
+    "failover_cancelled": Kind(
+        steps=lambda c, p: [_asked(c, p, stream=True), *_overloaded(p), hangs_up()], pairs=SOME, setup=TWO
+    ),
+    # The same target again.
+    "again": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, line="again"),
+            *_overloaded(p),
+            passes(0.6),
+            *_overloaded(p),
+            passes(1.1),
+            *told(whole(p)),
+        ],
+        pairs=SOME,
+        setup=TWO,
+    ),
+    "again_after_a_heartbeat": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, stream=True, line="again"),
+            answers(200, EVENTS),
+            says(parts(p)[0]),
+            passes(3),
+            says(overloaded(p)),
+            passes(0.6),
+            *streamed(p),
+        ],
+        pairs=PAIRS,
+        setup=Setup(lines=LINES, timeouts=Timeouts(keep_alive=2.0)),
+    ),
+    "again_cancelled": Kind(
+        steps=lambda c, p: [_asked(c, p, line="again"), *_overloaded(p), passes(0.2), hangs_up(), passes(5)],
+        pairs=SOME,
+        setup=TWO,
+    ),
+    "again_stopped": Kind(
+        steps=lambda c, p: [_asked(c, p, line="again"), *_overloaded(p), drains, stops], pairs=SOME, setup=TWO
+    ),
+}
