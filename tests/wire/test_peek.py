@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says
+from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
 
 TEXTS = msgspec.json.Decoder(list[str])
 
@@ -38,3 +38,9 @@ def test_numbers_are_whole_and_of_a_size() -> None:
     assert number(Raw(b"64")) == 64
     for text in (b"1.0", b"-1", b"null", b'"64"', b"9" * 40):
         assert number(Raw(text)) is None
+
+
+def test_texts_stand_alone_or_in_parts() -> None:
+    assert text_in(Raw(b'"a\\nb"')) == "a\nb"
+    assert text_in(Raw(b'[{"type":"text","text":"a","cache_control":{}},{"type":"image"},{"text":"b"}]')) == "ab"
+    assert text_in(NULL) == text_in(Raw(b"7")) == text_in(Raw(b'[{"text":1}]')) == ""

@@ -17,3 +17,13 @@ class Signs(Struct, frozen=True, kw_only=True):
     media: int = 0
     # The most that may be answered, in tokens, if it says so.
     most_output: int | None = None
+
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """How a conversation began, and what its client calls it: the same in each of its requests."""
+
+    # The key of the provider's cache, if the client says one.
+    cache_key: str = ""
+    instructions: str = ""
+    # What the user said first.
+    text: str = ""

@@ -14,7 +14,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Usage
-from dragoman.model.signs import Signs
+from dragoman.model.signs import Opening, Signs
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.ids import IdRule
 from dragoman.rules.toolnames import ToolTable
@@ -170,6 +170,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     usage_of: Callable[[JsonObject], Usage | None]
     # What a request has in it, looked at in its bytes without reading all of it.
     signs_of: Callable[[bytes], Signs]
+    # By what the conversation of a request is known, without marks that move from turn to turn.
+    opening_of: Callable[[bytes], Opening]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
     decode_failure: Callable[[int, bytes], Failure]
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 T = TypeVar("T")
 
@@ -48,3 +48,20 @@ def number(raw: Raw) -> int | None:
     """A member that is a whole number."""
     text = bytes(memoryview(raw)[: _LONGEST_NUMBER + 1])
     return int(text) if len(text) <= _LONGEST_NUMBER and text.isdigit() else None
+
+
+class _TextPart(Struct):
+    text: str = ""
+
+
+_STRING = msgspec.json.Decoder(str)
+_TEXTS = msgspec.json.Decoder(list[_TextPart])
+_QUOTE = ord('"')
+
+
+def text_in(raw: Raw) -> str:
+    """The text of a member that is one, or a list of parts with texts; what else they say is left out."""
+    view = memoryview(raw)
+    if view.nbytes and view[0] == _QUOTE:
+        return peeked(raw, _STRING) or ""
+    return "".join([part.text for part in listed(raw, _TEXTS)])

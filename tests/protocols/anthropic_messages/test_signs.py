@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.signs import Signs
-from dragoman.protocols.anthropic_messages.signs import signs_of
+from dragoman.model.signs import Opening, Signs
+from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
 
 BASE64: JsonObject = {"type": "base64", "media_type": "image/png", "data": "A" * 1000}
 
@@ -60,3 +60,17 @@ def test_what_a_tool_is_given_is_no_media() -> None:
 )
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
     assert signs_of(body) == Signs()
+
+
+def opening(**members: object) -> Opening:
+    return opening_of(json.dumps({"model": "m", **members}).encode())
+
+
+def test_a_conversation_is_known_by_its_beginning() -> None:
+    marked: JsonObject = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
+    plain: JsonObject = {"type": "text", "text": "Hi"}
+    begun = opening(system="Be brief.", messages=[{"role": "user", "content": [marked]}])
+    assert begun == Opening(instructions="Be brief.", text="Hi")
+    later: JsonObject = {"role": "user", "content": "And now?"}
+    assert opening(system="Be brief.", messages=[{"role": "user", "content": [plain]}, later]) == begun
+    assert opening(messages=[]) == opening_of(b"") == Opening()

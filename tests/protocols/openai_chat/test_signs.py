@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.signs import Signs
-from dragoman.protocols.openai_chat.signs import signs_of
+from dragoman.model.signs import Opening, Signs
+from dragoman.protocols.openai_chat.signs import opening_of, signs_of
 
 DATA = "data:image/png;base64," + "A" * 1000
 
@@ -58,3 +58,20 @@ def test_words_and_arguments_are_no_media(text: str) -> None:
 )
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
     assert signs_of(body) == Signs()
+
+
+def opening(**members: object) -> Opening:
+    return opening_of(json.dumps({"model": "m", **members}).encode())
+
+
+def test_a_conversation_is_known_by_its_beginning() -> None:
+    system: JsonObject = {"role": "system", "content": "Be brief."}
+    first: JsonObject = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    later: JsonObject = {"role": "user", "content": "And now?"}
+    assert opening(messages=[system, first]) == Opening(instructions="Be brief.", text="Hi")
+    assert opening(messages=[system, first, later]) == opening(messages=[system, first])
+    assert opening(messages=[system]) == opening(messages=1) == opening_of(b"") == Opening()
+
+
+def test_or_by_the_key_of_its_cache() -> None:
+    assert opening(prompt_cache_key="c", messages=[]) == Opening(cache_key="c")

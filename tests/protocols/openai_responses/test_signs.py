@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.signs import Signs
-from dragoman.protocols.openai_responses.signs import signs_of
+from dragoman.model.signs import Opening, Signs
+from dragoman.protocols.openai_responses.signs import opening_of, signs_of
 
 DATA = "data:image/png;base64," + "A" * 1000
 
@@ -46,3 +46,20 @@ def test_what_a_tool_is_given_is_no_media() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"input":1}', b'{"input":[1]}', b'{"input":[{"content":[1]}]}'])
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
     assert signs_of(body) == Signs()
+
+
+def opening(**members: object) -> Opening:
+    return opening_of(json.dumps({"model": "m", **members}).encode())
+
+
+def test_a_conversation_is_known_by_its_beginning() -> None:
+    first: JsonObject = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+    system: JsonObject = {"role": "developer", "content": "Be brief."}
+    assert opening(instructions="Be brief.", input=[first]) == Opening(instructions="Be brief.", text="Hi")
+    assert opening(input=[system, first, first]) == Opening(instructions="Be brief.", text="Hi")
+    assert opening(input="Hi") == Opening(text="Hi")
+    assert opening(input=[{"type": "reasoning"}]) == opening_of(b"") == Opening()
+
+
+def test_or_by_the_key_of_its_cache() -> None:
+    assert opening(prompt_cache_key="c", input="Hi") == Opening(cache_key="c")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.signs import Signs
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says
+from dragoman.model.signs import Opening, Signs
+from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
 
 
 class _Source(Struct):
@@ -83,3 +83,28 @@ def signs_of(body: bytes) -> Signs:
 
 def _within(blocks: Sequence[_Block]) -> list[_Block]:
     return [inner for block in blocks if block.kind == "tool_result" for inner in listed(block.content, _BLOCKS)]
+
+
+class _Spoken(Struct):
+    role: str = ""
+    content: Raw = NULL
+
+
+class _Begun(Struct):
+    messages: Raw = NULL
+    system: Raw = NULL
+
+
+_BEGUN = msgspec.json.Decoder(_Begun)
+_SPOKEN = msgspec.json.Decoder(list[_Spoken])
+
+
+def opening_of(body: bytes) -> Opening:
+    """How the conversation of a request began."""
+    request = peeked(body, _BEGUN)
+    if request is None:
+        return Opening()
+    for message in listed(request.messages, _SPOKEN):
+        if message.role == "user":
+            return Opening(instructions=text_in(request.system), text=text_in(message.content))
+    return Opening()

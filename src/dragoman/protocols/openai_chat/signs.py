@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.signs import Signs
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says
+from dragoman.model.signs import Opening, Signs
+from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
 
 _NO_EFFORT = (b"null", b'"none"')
 
@@ -65,3 +65,32 @@ def signs_of(body: bytes) -> Signs:
         media=media,
         most_output=number(request.max_tokens) if cap is None else cap,
     )
+
+
+class _Spoken(Struct):
+    role: str = ""
+    content: Raw = NULL
+
+
+class _Begun(Struct):
+    messages: Raw = NULL
+    prompt_cache_key: Raw = NULL
+
+
+_BEGUN = msgspec.json.Decoder(_Begun)
+_SPOKEN = msgspec.json.Decoder(list[_Spoken])
+
+
+def opening_of(body: bytes) -> Opening:
+    """How the conversation of a request began."""
+    request = peeked(body, _BEGUN)
+    if request is None:
+        return Opening()
+    if says(request.prompt_cache_key):
+        return Opening(cache_key=text_in(request.prompt_cache_key))
+    instructions = ""
+    for message in listed(request.messages, _SPOKEN):
+        if message.role == "user":
+            return Opening(instructions=instructions, text=text_in(message.content))
+        instructions = instructions or text_in(message.content)
+    return Opening()

@@ -21,7 +21,7 @@ from dragoman.protocols.openai_responses.request import decode_request, recognis
 from dragoman.protocols.openai_responses.request_abroad import encode_request
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
-from dragoman.protocols.openai_responses.signs import signs_of
+from dragoman.protocols.openai_responses.signs import opening_of, signs_of
 from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of
@@ -50,6 +50,7 @@ CODEC = Codec(
     encode_response=encode_response,
     usage_of=usage_of,
     signs_of=signs_of,
+    opening_of=opening_of,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=StreamDecoder,

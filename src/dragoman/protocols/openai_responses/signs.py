@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.signs import Signs
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says
+from dragoman.model.signs import Opening, Signs
+from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
 
 
 class _Part(Struct):
@@ -74,3 +74,36 @@ def signs_of(body: bytes) -> Signs:
         media=media,
         most_output=number(request.max_output_tokens),
     )
+
+
+class _Spoken(Struct):
+    role: str = ""
+    content: Raw = NULL
+
+
+class _Begun(Struct):
+    input: Raw = NULL
+    instructions: Raw = NULL
+    prompt_cache_key: Raw = NULL
+
+
+_BEGUN = msgspec.json.Decoder(_Begun)
+_SPOKEN = msgspec.json.Decoder(list[_Spoken])
+
+
+def opening_of(body: bytes) -> Opening:
+    """How the conversation of a request began."""
+    request = peeked(body, _BEGUN)
+    if request is None:
+        return Opening()
+    if says(request.prompt_cache_key):
+        return Opening(cache_key=text_in(request.prompt_cache_key))
+    instructions = text_in(request.instructions)
+    said = listed(request.input, _SPOKEN)
+    if not said:
+        return Opening(instructions=instructions, text=text_in(request.input))
+    for item in said:
+        if item.role == "user":
+            return Opening(instructions=instructions, text=text_in(item.content))
+        instructions = instructions or text_in(item.content)
+    return Opening()
