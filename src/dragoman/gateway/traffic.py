@@ -1,0 +1,151 @@
+"""Traffic: what is known of targets and conversations beyond one exchange (decision 25). It outlives a reload.
+
+    health     how targets stand           note, of every call that ended
+    budgets    what may be asked again     spend, fill
+    speeds     how fast targets are        note, of every answer
+    pins       where conversations are     pin, when an answer is told
+    turns      how often a line was asked  plan
+
+A plan is made from all of that, with the throw of dice and the time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from dragoman.model.response import Usage
+from dragoman.routing.budgets import Budgets
+from dragoman.routing.health import Health
+from dragoman.routing.needs import Needs
+from dragoman.routing.outcomes import Kind, counts_for_health
+from dragoman.routing.pins import Pins
+from dragoman.routing.plan import Dice, Pin, Plan, View, plan
+from dragoman.routing.route import Route
+from dragoman.routing.speeds import Speeds
+from dragoman.routing.standing import Level, Standing
+from dragoman.routing.target import Target
+
+# Lines whose turns are counted; a name may come from outside, where a line is a pattern.
+_MOST_LINES = 4096
+# What found nothing out of a target that was being tried.
+_UNDECIDED = frozenset({Kind.LEFT, Kind.OURS})
+
+
+class Knowledge:
+    """What a configuration knows of its targets: prices, windows, keys that rest, free places. Nothing, unless said."""
+
+    def cost(self, target: Target, needs: Needs) -> int | None:
+        """What a request is estimated to cost, in nano-dollars."""
+        return None
+
+    def window(self, target: Target) -> int | None:
+        """How many tokens a target takes in."""
+        return None
+
+    def free(self, target: Target) -> bool:
+        """Whether one more call may be made."""
+        return True
+
+    def wakes(self, target: Target) -> float | None:
+        """When the first of its keys may be used, if all of them rest."""
+        return None
+
+
+class Traffic:
+    """What one process has seen, and was told by its siblings. `clock` only grows; `chance` is from 0 to below 1."""
+
+    def __init__(self, clock: Callable[[], float], chance: Callable[[], float] = random.random) -> None:
+        self.clock = clock
+        self.chance = chance
+        self.health = Health()
+        self.budgets = Budgets()
+        self.speeds = Speeds()
+        self.pins = Pins()
+        self._turns: dict[str, int] = {}
+
+    # Before a request is put to anybody.
+
+    def plan(
+        self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "", exploring: float = 0.0
+    ) -> Plan:
+        """In which order the targets of a route are tried for a request, which takes its turn by that."""
+        now, chance = self.clock(), self.chance
+        pin = self.pins.pin(conversation, now) if conversation else None
+        turn = self._turns.get(route.name, 0)
+        if turn or len(self._turns) < _MOST_LINES:
+            self._turns[route.name] = turn + 1
+        return plan(
+            route, needs, self._view(known, now, pin, turn), Dice(chance(), chance(), chance(), exploring=exploring)
+        )
+
+    def glance(self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "") -> Plan:
+        """The plan as it would be, without dice, and without taking a turn."""
+        now = self.clock()
+        pin = self.pins.pin(conversation, now) if conversation else None
+        return plan(route, needs, self._view(known, now, pin, self._turns.get(route.name, 0)), Dice(exploring=0.0))
+
+    def _view(self, known: Knowledge, now: float, pin: Pin | None, turn: int) -> View:
+        health, speeds = self.health, self.speeds
+
+        def standing(target: Target) -> Standing:
+            found = health.standing(target.id, now)
+            until = known.wakes(target)
+            if until is not None and found.level is not Level.RESTING:
+                return Standing(Level.KEYLESS, until)
+            return found
+
+        return View(
+            now=now,
+            standing=standing,
+            speed=lambda target, size: speeds.speed(target.id, size, now),
+            free=known.free,
+            cost=known.cost,
+            window=known.window,
+            pin=pin,
+            turn=turn,
+        )
+
+    def permits(self, target: Target, seconds: float) -> bool:
+        """Whether a target may be asked: of one that rested, one request at a time finds out, within some seconds."""
+        return self.health.take_permit(target.id, self.clock(), seconds)
+
+    # After a call.
+
+    def ended(
+        self,
+        target: Target,
+        kind: Kind,
+        *,
+        began: float,
+        first: float,
+        usage: Usage | None,
+        size: int,
+        charged: set[str],
+        slowed: bool,
+    ) -> None:
+        """Learn from a call that ended; `charged` are the targets that the same exchange was a failure for.
+
+        `slowed` says that the client kept the provider waiting: then how fast it spoke says nothing of it.
+        """
+        name, now = target.id, self.clock()
+        self.health.note(name, kind, now, began, charged)
+        if kind is Kind.ANSWERED:
+            self.budgets.fill(name)
+            known = usage is not None and not slowed
+            self.speeds.answered(
+                name,
+                size,
+                now,
+                seconds=now - (first or began) if known else -1.0,
+                tokens=float(usage.output) if usage is not None else 0.0,
+                first=first - began if first else None,
+            )
+        elif counts_for_health(kind):
+            self.speeds.failed(name, size, now)
+        elif kind in _UNDECIDED:
+            self.health.give_back(name, now)
+
+    def pin(self, owner: str, conversation: str, target: Target, *, key: str, rule: str) -> None:
+        """Say where a conversation is: with whoever answered it."""
+        self.pins.put(owner, conversation, Pin(target.id, key, rule), self.clock())
