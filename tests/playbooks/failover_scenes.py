@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.config.settings import Line, Timeouts
+from dragoman.config.settings import Line, Routing, Timeouts
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES
 from tests.playbooks.bodies import brief, error, lossy, overloaded, parts, whole
@@ -28,6 +28,7 @@ _TARGETS = {name: (f"{NAMES[name]}/served", f"{NAMES[SECOND[name]]}/served") for
 LINES = (
     *(Line(pattern=f"{NAMES[name]}-first", targets=_TARGETS[name]) for name in PROTOCOLS),
     *(Line(pattern=f"{NAMES[name]}-again", targets=_TARGETS[name][:1], retries=2) for name in PROTOCOLS),
+    *(Line(pattern=f"{NAMES[name]}-both", targets=_TARGETS[name], retries=1) for name in PROTOCOLS),
 )
 TWO = Setup(lines=LINES, own_keys=True)
 PAIRS: tuple[Pair, ...] = (*SOME, (MESSAGES, MESSAGES), (RESPONSES, RESPONSES))
@@ -146,6 +147,34 @@ KINDS: dict[str, Kind] = {
     ),
     "failover_cancelled": Kind(
         steps=lambda c, p: [_asked(c, p, stream=True), *_overloaded(p), hangs_up()], pairs=SOME, setup=TWO
+    ),
+    # While targets are tried the client hears that it is not forgotten.
+    "failover_held": Kind(
+        steps=lambda c, p: [_asked(c, p, stream=True), passes(27), *_overloaded(p), *streamed(SECOND[p])],
+        pairs=PAIRS,
+        setup=TWO,
+    ),
+    "failover_held_and_told_whole": Kind(
+        steps=lambda c, p: [_asked(c, p, stream=True), passes(11), *_overloaded(p), *told(whole(SECOND[p]))],
+        pairs=SOME,
+        setup=TWO,
+    ),
+    "failover_held_and_all_fail": Kind(
+        steps=lambda c, p: [_asked(c, p, stream=True), passes(11), *_overloaded(p), *_overloaded(SECOND[p])],
+        pairs=PAIRS,
+        setup=TWO,
+    ),
+    "failover_held_in_a_pause": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, stream=True, line="both"),
+            *told(error(p, "overloaded_error", "too many ask"), 529, {**JSON, "retry-after": "9"}),
+            passes(7),
+            passes(3),
+            *_overloaded(p),
+            *streamed(SECOND[p]),
+        ],
+        pairs=SOME,
+        setup=Setup(lines=LINES, routing=Routing(hold=3.0), timeouts=Timeouts(keep_alive=2.0)),
     ),
     # The same target again.
     "again": Kind(

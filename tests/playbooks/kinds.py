@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Limits, Line, Settings, Storage, Timeouts
+from dragoman.config.settings import Key, Limits, Line, Routing, Settings, Storage, Timeouts
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, PAIRS
@@ -40,6 +40,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     lines: tuple[Line, ...] = ()
+    routing: Routing = Routing()
     # Whether each provider has keys that no other one has.
     own_keys: bool = False
 
@@ -68,6 +69,7 @@ class Setup(Struct, frozen=True, kw_only=True):
         return Settings(
             providers=providers,
             routes=self.lines,
+            routing=self.routing,
             keys=keys,
             limits=self.limits,
             timeouts=self.timeouts,

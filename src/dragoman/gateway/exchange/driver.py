@@ -35,6 +35,7 @@ from dragoman.gateway.exchange.steps import (
     Gone,
     HangUp,
     Hear,
+    Hold,
     Keep,
     KeepTurn,
     KeepWhole,
@@ -378,6 +379,10 @@ class Driver:
     def _settle(self, command: Settle) -> None:
         self._account.settle(**command.changes)
 
+    def _hold(self, command: Hold) -> None:
+        self._limits.alive = self._keep_alive
+        self._limits.hold(command.seconds)
+
     def _respond(self, command: Respond) -> None:
         self._client.respond(command.status, command.headers, command.body)
 
@@ -422,6 +427,7 @@ _ACTS: dict[type, Callable[..., None]] = {
     KeepTurn: Driver._keep_turn,
     TellNoted: Driver._tell_noted,
     Settle: Driver._settle,
+    Hold: Driver._hold,
     Respond: Driver._respond,
     Start: Driver._start,
     Write: Driver._write,

@@ -89,6 +89,8 @@ class Moves(ABC):
         self._looked: Look | None = None
         # Whom it may go to, once it is known what it asks for.
         self._course: Course | None = None
+        # Whether its client hears signs of life while targets are tried, since there are several.
+        self._is_held = False
         self.has_attempt = False
         self.state = State.FRESH
         self.told = Told.NOTHING
@@ -242,13 +244,18 @@ class Moves(ABC):
         else:
             self._break_off(missed.failure)
 
-    def _open(self) -> None:
-        """From here on the status is 200."""
+    def _open(self, *, pending: bool = False) -> None:
+        """From here on the status is 200; `pending` if another target may still be the one that answers."""
         if self.told is Told.NOTHING:
             attempt = self.attempt
             self.told = Told.STATUS
             self._account.note(status=200)
-            self._do(Start(self._replies.headers(attempt.prepared, attempt.headers, EVENT_STREAM)))
+            headers = (
+                self._replies.pending()
+                if pending
+                else self._replies.headers(attempt.prepared, attempt.headers, EVENT_STREAM)
+            )
+            self._do(Start(headers))
 
     def _go_back(self, attempt: Attempt) -> None:
         """Tell of an earlier attempt, in place of those after it."""
@@ -294,8 +301,9 @@ class Moves(ABC):
                 self._wait(State.BREAKING, AwaitKept())
                 return
         else:
-            prepared = attempt.prepared
-            self._account.note(losses=prepared.translated.losses)
+            prepared = attempt.known
+            if prepared is not None:
+                self._account.note(losses=prepared.translated.losses)
             attempt.held = [self._clean(self._replies.failed_stream(prepared, failure))]
         self._note_translator()
         self._account.note(failure=failure.kind.value)

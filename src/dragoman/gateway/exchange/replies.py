@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.attempt import ErrorAnswer
 from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
@@ -24,6 +25,7 @@ from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.target import Target
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine, translate_headers
 
@@ -47,6 +49,8 @@ class Replies:
         self._service = service
         self._asked = asked
         self._account = account
+        # What is tried, where there are several targets.
+        self.course: Course | None = None
         self.full_report = (asked.header(b"x-dragoman-report") or b"").lower() == b"full"
 
     def answer(
@@ -78,11 +82,22 @@ class Replies:
         return [
             *kind,
             reply_parts.id_header(prepared.client, record.id),
-            reply_parts.route_header(target.provider.name, target.shown, target.endpoint.protocol),
+            self._route(target),
             reply_parts.losses_header(record.losses if losses is None else losses),
             *self._limits(prepared, provider_headers),
             *self._service.guard.greeting(self._asked),
         ]
+
+    def _route(self, target: Target) -> tuple[bytes, bytes]:
+        provider, protocol = target.provider.name, target.endpoint.protocol
+        if self.course is None:
+            return reply_parts.route_header(provider, target.shown, protocol)
+        return reply_parts.route_header(provider, target.shown, protocol, self.course.policy, self.course.tries)
+
+    def pending(self) -> HeaderList:
+        """The headers of a stream of which nobody knows yet who will answer, and what that loses."""
+        id_header = reply_parts.id_header(self._asked.api_path.protocol, self._account.record.id)
+        return [*EVENT_STREAM, id_header, reply_parts.PENDING, *self._service.guard.greeting(self._asked)]
 
     def _limits(self, prepared: ProviderRequest, provider_headers: HeaderList) -> HeaderList:
         provider, source = prepared.target.provider, prepared.target.endpoint.protocol
@@ -168,8 +183,11 @@ class Replies:
             return False
         return (self._asked.header(b"originator") or b"").startswith(b"codex")
 
-    def failed_stream(self, prepared: ProviderRequest, failure: Failure) -> bytes:
+    def failed_stream(self, prepared: ProviderRequest | None, failure: Failure) -> bytes:
         """A stream that says nothing but its failure."""
+        if prepared is None:
+            protocol = self._asked.api_path.protocol
+            return StreamTranslator(source=protocol, target=protocol, mint=self._service.mint).fail(failure)
         translator = StreamTranslator(
             source=prepared.target.endpoint.protocol,
             target=prepared.client,

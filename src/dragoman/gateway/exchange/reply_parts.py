@@ -22,6 +22,8 @@ EVENT_STREAM: HeaderList = [
 _LOSSES = b"x-dragoman-losses"
 _ROUTE = b"x-dragoman-route"
 _NONE: tuple[bytes, bytes] = (_LOSSES, b"none")
+# Who answers is not known yet.
+PENDING: tuple[bytes, bytes] = (_ROUTE, b"pending")
 # Proxies refuse header lines that are much longer.
 _LOSSES_LIMIT = 2000
 
@@ -69,11 +71,12 @@ def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:
     return (b"request-id" if protocol == MESSAGES else b"x-request-id", request_id.encode())
 
 
-def route_header(provider: str, model: str, protocol: str) -> tuple[bytes, bytes]:
-    """Who answered: provider, model and the protocol it was asked in."""
+def route_header(provider: str, model: str, protocol: str, policy: str = "", attempts: int = 0) -> tuple[bytes, bytes]:
+    """Who answered: provider, model and the protocol it was asked in; of several, by which policy and which attempt."""
     # A model's name must not pose as the dialect.
     named = safe(f"{provider}/{model}").replace(b";", b"%3B")
-    return (_ROUTE, b"%b; dialect=%b" % (named, protocol.encode()))
+    told = b"%b; dialect=%b" % (named, protocol.encode())
+    return (_ROUTE, b"%b; policy=%b; attempts=%d" % (told, policy.encode(), attempts) if policy else told)
 
 
 def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:

@@ -24,6 +24,7 @@ from dragoman.gateway.exchange.steps import (
     Call,
     Done,
     Follow,
+    Hold,
     Leave,
     ReadError,
     Recall,
@@ -63,6 +64,11 @@ class RequestMoves(Moves):
         except DragomanError:
             self._account.note(asked=event.value.model)
             raise
+        if self._course.several:
+            self._replies.course = self._course
+            self._is_held = _waits_for_a_stream(event.value)
+        if self._is_held:
+            self._do(Hold(self._service.settings.routing.hold))
         self._search()
 
     def _charted(self, looked: Look) -> Course:
@@ -278,3 +284,9 @@ class RequestMoves(Moves):
     def _resumed(self, event: Done) -> None:
         assert isinstance(event.value, bytes)
         self._ask(event.value)
+
+
+def _waits_for_a_stream(looked: Look) -> bool:
+    """Whether a client waits for events; one whose response runs in the background follows it."""
+    in_background = looked.said is not None and looked.said.background
+    return bytes(looked.outline.stream) == b"true" and not in_background

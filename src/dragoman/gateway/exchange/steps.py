@@ -226,6 +226,12 @@ class Settle(Struct, frozen=True):
     changes: dict[str, object]
 
 
+class Hold(Struct, frozen=True):
+    """Say `Due` whenever the client has heard nothing for a while, for so long the first time, whoever is asked."""
+
+    seconds: float
+
+
 class Respond(Struct, frozen=True):
     """Send a whole reply."""
 
@@ -269,5 +275,18 @@ class Limit(Struct, frozen=True):
 
 
 Command: TypeAlias = (
-    Waiting | Keep | KeepTurn | TellNoted | Settle | Respond | Start | Write | End | Abort | Drop | HangUp | Limit
+    Waiting
+    | Keep
+    | KeepTurn
+    | TellNoted
+    | Settle
+    | Hold
+    | Respond
+    | Start
+    | Write
+    | End
+    | Abort
+    | Drop
+    | HangUp
+    | Limit
 )

@@ -224,7 +224,7 @@ class StreamMoves(RequestMoves):
         self._do(End())
 
     def _keep_alive(self, _: Due) -> None:
-        streams = self.has_attempt and self.attempt.lane is Lane.STREAM
+        streams = self._is_held or (self.has_attempt and self.attempt.lane is Lane.STREAM)
         if self.told is Told.STATUS or (streams and self.told is not Told.ALL):
-            self._open()
+            self._open(pending=self._is_held)
             self._do(Write(codec_of(self._asked.api_path.protocol).heartbeat))

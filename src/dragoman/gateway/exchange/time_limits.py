@@ -50,6 +50,7 @@ class TimeLimits:
         "_first_byte",
         "_flight",
         "_handle",
+        "_is_held",
         "_loop",
         "_since",
         "_soonest",
@@ -70,6 +71,7 @@ class TimeLimits:
         self._first_byte = timeouts.first_byte
         self._flight: Flight | None = None
         self._handle: asyncio.TimerHandle | None = None
+        self._is_held = False
         self._when = started
         self._soonest = min(timeouts.first_byte, timeouts.idle, timeouts.total)
         self.phase = LimitPhase.WAITING
@@ -90,8 +92,10 @@ class TimeLimits:
     def opening(self) -> None:
         """The answer has begun, and may say nothing yet; before that there is no status to be kept alive."""
         self.phase = LimitPhase.OPENING
-        self.told = self.heard = self._loop.time()
-        self._arm(self.told)
+        self.heard = now = self._loop.time()
+        if not self._is_held:
+            self.told = now
+        self._arm(now)
 
     def spoken(self) -> None:
         """There is content: from here on silence is limited, and nothing else."""
@@ -101,7 +105,8 @@ class TimeLimits:
 
     def hearing(self) -> None:
         """The answer has begun; before that there is no status to be kept alive (decision 15)."""
-        self.told = self._loop.time()
+        if not self._is_held:
+            self.told = self._loop.time()
         self._enter(LimitPhase.HEARING)
 
     def ending(self) -> None:
@@ -112,6 +117,12 @@ class TimeLimits:
         """The answer is being kept, and nothing is waited for of the provider."""
         self._flight = None
         self._enter(LimitPhase.SETTLING)
+
+    def hold(self, seconds: float) -> None:
+        """Keep a client alive who hears nothing, after so many seconds at first: whoever is asked, and how often."""
+        self._is_held = True
+        self.told = self._loop.time() + seconds - self._timeouts.keep_alive
+        self.pausing()
 
     def pausing(self) -> None:
         """Nobody is waited for; whoever was told that there will be an answer is kept alive."""
