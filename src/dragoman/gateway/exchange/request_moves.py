@@ -58,32 +58,62 @@ class RequestMoves(Moves):
 
     def _read(self, event: Done) -> None:
         assert isinstance(event.value, Look)
-        self._looked = event.value
-        try:
-            self._course = self._charted(event.value)
-        except DragomanError:
-            self._account.note(asked=event.value.model)
-            raise
-        if self._course.several:
-            self._replies.course = self._course
-            self._is_held = _waits_for_a_stream(event.value)
-        if self._is_held:
-            self._do(Hold(self._service.settings.routing.hold))
-        self._search()
-
-    def _charted(self, looked: Look) -> Course:
-        """The targets that the request may go to, in their order; where there is no choice, none is made."""
-        service, protocol, routing = self._service, self._asked.api_path.protocol, self._service.settings.routing
+        self._looked = looked = event.value
+        service, routing = self._service, self._service.settings.routing
         if self._asked.target is not None:
-            return Course((self._asked.target,), routing)
-        route = service.routes.route(looked.model, protocol)
+            self._set_out(Course((self._asked.target,), routing))
+            return
+        try:
+            route = service.routes.route(looked.model, self._asked.api_path.protocol)
+        except DragomanError:
+            self._account.note(asked=looked.model)
+            raise
         if route.only is not None:
-            return Course((route.only,), routing, route)
-        record = self._account.record
-        needs = Needs(size=len(self._body), protocol=protocol, program=record.program, key=record.key)
-        plan = service.plan(route, needs)
-        self._account.note(route=route.name, policy=plan.policy, reason=plan.why.value)
-        return Course(plan.order, routing, route, plan)
+            # Where there is no choice, none is made.
+            self._set_out(Course((route.only,), routing, route))
+            return
+        self._route = route
+        wants = wants_of(route, len(self._body), pinned=len(service.traffic.pins) > 0)
+        if not wants.any and not refers(self._body):
+            self._choose(NOTHING_SEEN)
+            return
+        times = len(route.targets) if wants.losses else 1
+        seeing = partial(seen_in, self._body, self._asked, looked, route, wants)
+        self._work(State.CHOOSING, seeing, times * len(self._body))
+
+    def _chosen(self, event: Done) -> None:
+        assert isinstance(event.value, Seen)
+        self._choose(event.value)
+
+    def _choose(self, seen: Seen) -> None:
+        """Put the targets of a line in the order in which they are tried."""
+        service, route, record, looked = self._service, self._route, self._account.record, self._looked
+        assert route is not None and looked is not None
+        conversation = conversation_of(self._asked, looked, seen.opening) if route.outline.sticky else ""
+        needs = Needs(
+            size=len(self._body),
+            signs=seen.signs,
+            protocol=self._asked.api_path.protocol,
+            program=record.program,
+            key=record.key,
+            strict=self._is_strict,
+            losses=seen.losses,
+            refused=seen.refused,
+            alone=seen.alone,
+        )
+        plan = service.plan(route, needs, conversation)
+        self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
+        course = Course(plan.order, service.settings.routing, route, plan, service.traffic)
+        course.conversation = conversation
+        self._replies.course = course
+        self._is_held = _waits_for_a_stream(looked)
+        if self._is_held:
+            self._do(Hold(service.settings.routing.hold))
+        self._set_out(course)
+
+    def _set_out(self, course: Course) -> None:
+        self._course = course
+        self._search()
 
     def _resume(self, event: Resume) -> None:
         self._begun(event.prepared.target)
@@ -141,8 +171,7 @@ class RequestMoves(Moves):
     def _prepare(self, found: Found | None) -> None:
         looked, target = self._looked, self.attempt.target
         assert looked is not None
-        key, server = self._asked.key, self._service.settings.server
-        strict = server.strict or target.strict or (key is not None and key.strict) or asks_strictness(self._asked)
+        key = self._asked.key
         preparing = partial(
             self._memory.prepare,
             self._asked,
@@ -151,11 +180,18 @@ class RequestMoves(Moves):
             found,
             target,
             renamed=target.model != looked.model,
-            strict=strict,
+            strict=target.strict or self._is_strict,
             owner=owner_of(key),
         )
         size = len(self._body) + self._memory.turns.size
         self._work(State.PREPARING, preparing, size if found is None else size + found.size)
+
+    @property
+    def _is_strict(self) -> bool:
+        """Whether nothing may be lost, whoever is asked."""
+        key = self._asked.key
+        strict = self._service.settings.server.strict or (key is not None and key.strict)
+        return strict or asks_strictness(self._asked)
 
     def _prepared(self, event: Done) -> None:
         assert isinstance(event.value, ProviderRequest)

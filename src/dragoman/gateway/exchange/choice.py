@@ -1,0 +1,114 @@
+"""Choice: what a line with several targets must know of a request before one of them is chosen (decision 25).
+
+Only what the line asks for is looked at: signs for rules, prices and targets that cannot do everything; how the
+conversation began, to stay where it is; what each target's translation would lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.errors import RefusedError
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.provider_request import able, prepare
+from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.stored_responses.memory import Look
+from dragoman.gateway.stored_responses.stored_state import owner_of
+from dragoman.model.signs import Opening, Signs
+from dragoman.protocols.registry import codec_of
+from dragoman.routing.conversations import conversation_key
+from dragoman.routing.route import Route
+
+# Members by which a request refers to what some provider keeps, and nobody knows which.
+_KEPT_SOMEWHERE = (b'"file_id"', b'"vector_store_ids"', b'"container"')
+
+
+class Wants(Struct, frozen=True):
+    """What is to be looked at in a request."""
+
+    signs: bool = False
+    opening: bool = False
+    losses: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is."""
+        return self.signs or self.opening or self.losses
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What was found in a request."""
+
+    signs: Signs = Signs()
+    opening: Opening | None = None
+    # By the ids of targets: what their translation loses, and why it cannot be made.
+    losses: Mapping[str, int] = {}
+    refused: Mapping[str, str] = {}
+    # Whether it refers to what some provider keeps.
+    alone: bool = False
+
+
+NOTHING_SEEN = Seen()
+
+
+def wants_of(route: Route, size: int, *, pinned: bool) -> Wants:
+    """What a line asks of a request of so many bytes; `pinned` if any conversation is anywhere."""
+    outline = route.outline
+    sticky = any(stays for _, _, _, stays in outline.leaves)
+    # In a fallback the first target is where a conversation is, unless it was moved; but what is large is looked at
+    # beside the loop now, or never.
+    moves = pinned or size > INLINE or outline.policy.name != "fallback"
+    return Wants(
+        signs=outline.denies or outline.prices or route.ruled, opening=sticky and moves, losses=outline.losses
+    )
+
+
+def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:
+    """What a line asks for, found in a request."""
+    codec = codec_of(asked.api_path.protocol)
+    losses: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    if wants.losses:
+        for target in route.targets:
+            try:
+                prepared = prepare(
+                    asked,
+                    body,
+                    looked.outline,
+                    able(target, looked.outline),
+                    renamed=target.model != looked.model,
+                    strict=False,
+                    owner=owner_of(asked.key),
+                )
+            except RefusedError as error:
+                refused[target.id] = str(error)
+            else:
+                losses[target.id] = len(prepared.translated.ledger)
+    return Seen(
+        signs=codec.signs_of(body) if wants.signs else Signs(),
+        opening=codec.opening_of(body) if wants.opening else None,
+        losses=losses,
+        refused=refused,
+        alone=refers(body),
+    )
+
+
+def refers(body: bytes) -> bool:
+    """Whether a request refers to what a provider keeps beside responses and conversations."""
+    return any(member in body for member in _KEPT_SOMEWHERE)
+
+
+def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None) -> str:
+    """What the conversation of a request is known by; "" if nothing tells it from others."""
+    said, found = looked.said, opening or Opening()
+    return conversation_key(
+        owner_of(asked.key).hex(),
+        conversation=(said.conversation or "") if said is not None else "",
+        previous=(said.previous or "") if said is not None else "",
+        cache_key=found.cache_key,
+        headers=asked.headers,
+        instructions=found.instructions,
+        opening=found.text,
+    )
