@@ -813,19 +813,16 @@ def test_a_request_without_any_answer_is_not_sent_again(reset: bool, loop: str) 
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await hear(reader))
-        writer.write(HELLO)
-        heard.append(await hear(reader))
         if reset:
             writer.transport.abort()
 
     async def test() -> None:
         async with provider(script) as server:
             client = make_client()
-            await fetch(client, post(server.url()))
             with pytest.raises(Unanswered) as caught:
                 await fetch(client, post(server.url()))
             assert str(caught.value) == NO_ANSWER
-            assert len(heard) == 2
+            assert len(heard) == 1
             assert server.seen == 1
             await client.close()
 

@@ -8,7 +8,8 @@
 | ended, in the same reading | mistrust | mistrust | mistrust | mistrust | leave the pool |
 
 Mistrust: nothing of this origin is reused for a while, see `reuse.py`. On a connection that was used before, it is also
-met by bytes that are no HTTP, and by a success that came before the whole request had arrived at the other side.
+met by bytes that are no HTTP, and by a success that came before the whole request had arrived at the other side. What
+`Unreachable` means on such a connection is for the flight to say: it may go on with a new one.
 """
 
 from __future__ import annotations
@@ -189,6 +190,11 @@ class Connection(asyncio.Protocol):
         if found and not self._encrypted():
             self._home.mistrust()
         return False
+
+    @property
+    def kept(self) -> bool:
+        """Whether it has served or rested before, so that the other side may have tired of it."""
+        return self.reused or self.idle_since > 0
 
     def closing(self) -> bool:
         """Whether the connection is known to be at its end."""

@@ -29,6 +29,8 @@ class Flight(Protocol):
 
     status: int
     headers: HeaderList
+    # How often it went out once more, because a connection that was kept turned out to be dead.
+    renewed: int
 
     async def head(self) -> None:
         """Wait until `status` and `headers` are there."""

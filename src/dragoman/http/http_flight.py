@@ -1,7 +1,9 @@
 """HttpFlight: one call to a provider over a socket.
 
-A flight starts nothing before `head`, follows no redirect, and sends nothing twice: a request that may have been read
-is the caller's to repeat. On a pooled connection a call costs two futures and no task.
+A flight starts nothing before `head` and follows no redirect. The other side may close a connection that was kept at
+the very moment at which it is used again: if it dies without a byte of an answer, the request goes out once more, on a
+new one. Whatever else may have been read is the caller's to repeat. On a pooled connection a call costs two futures and
+no task.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from dragoman.http.writing import CLOSE
 MOST_WAITING = 256 * 1024
 # What a coding below another may give out: nobody has a use for answers that are larger.
 MOST_BETWEEN = 256 * 1024 * 1024
+# A connection that was already dead shows it within a round trip. One that lives on for longer has somebody at its
+# other end, who may have done, and billed, what was asked.
+STALE_SECONDS = 10.0
 
 BROKEN_CODING = "the provider's answer is not what its content-encoding says"
 TOO_LARGE = "the provider's answer is larger than the limit"
@@ -40,7 +45,9 @@ class HttpFlight:
         "_error",
         "_fed",
         "_head",
+        "_kept",
         "_loop",
+        "_lost",
         "_paused",
         "_pool",
         "_take",
@@ -50,6 +57,7 @@ class HttpFlight:
         "headers",
         "last",
         "received",
+        "renewed",
         "status",
     )
 
@@ -59,11 +67,16 @@ class HttpFlight:
         # For whoever watches over time: raw bytes so far, and when the last of them came.
         self.received = 0
         self.last = 0.0
+        # How often the request went out once more, because a connection that was kept turned out to be dead.
+        self.renewed = 0
         self._pool = pool
         self._call = call
         self._head = head
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
+        # Whether the connection served or rested before this call, and whether it died of that.
+        self._kept = False
+        self._lost = False
         # What is being waited for: a connection; a head or an end.
         self._connecting: asyncio.Future[Connection] | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -87,17 +100,22 @@ class HttpFlight:
             raise self._error
         call = self._call
         while True:
-            connection = self._pool.take() or await self._connect()
+            rested = None if self.renewed else self._pool.take()
+            connection = rested or await self._connect()
             self._connection = connection
+            self._kept = connection.kept
             self.last = self._loop.time()
             head = self._head if self._pool.reusable() else b"%b%b\r\n" % (self._head[:-2], CLOSE)
             if connection.send(self, head, call.body, call.method == "HEAD"):
-                break
+                await self._wait()
+                if not self._lost:
+                    return
+                self._renew()
+                continue
             # It took nothing of the request, so another may have it; a new one that fails is the provider's doing.
             self._connection = None
-            if not connection.reused:
+            if not self._kept:
                 raise Unreachable(NO_ANSWER)
-        await self._wait()
 
     async def read(self, limit: int) -> bytes:
         """The whole body without its codings; more than `limit` bytes raise `Oversized`."""
@@ -190,8 +208,14 @@ class HttpFlight:
         self._over(None)
 
     def on_break(self, error: UpstreamError) -> None:
-        """Hand over what came before, then the error."""
-        self._over(error)
+        """Hand over what came before, then the error; or go on with a new connection, if this one was stale."""
+        stale = self._kept and not self.renewed and self._loop.time() - self.last < STALE_SECONDS
+        if stale and not self.received:
+            self._connection = None
+            self._lost = True
+            self._wake()
+        else:
+            self._over(error)
 
     def _over(self, error: UpstreamError | None) -> None:
         self._connection = None
@@ -204,8 +228,15 @@ class HttpFlight:
 
     # Steps of the above.
 
+    def _renew(self) -> None:
+        self._lost = False
+        self.renewed += 1
+        # The call may have been ended before it went on.
+        if self._error is not None:
+            raise self._error
+
     async def _connect(self) -> Connection:
-        waiter = self._pool.obtain()
+        waiter = self._pool.renew() if self.renewed else self._pool.obtain()
         self._connecting = waiter
         try:
             connection = await waiter

@@ -33,6 +33,8 @@ class Pool:
         # In the order of their last use.
         self._resting: list[Connection] = []
         self._waiting: deque[asyncio.Future[Connection]] = deque()
+        # Those who want a connection that nobody has used go first: they have waited for one already.
+        self._renewing: deque[asyncio.Future[Connection]] = deque()
         # Connections that exist or are being made.
         self._open = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -63,9 +65,19 @@ class Pool:
         self._serve()
         return waiter
 
+    def renew(self) -> asyncio.Future[Connection]:
+        """A connection to come that has neither served nor rested; where there is no room, one at rest makes it."""
+        waiter: asyncio.Future[Connection] = self._loop.create_future()
+        self._renewing.append(waiter)
+        if self._open >= self._most and self._resting:
+            self._resting[0].drop()
+        else:
+            self._serve()
+        return waiter
+
     def release(self, connection: Connection) -> None:
         """Give a connection to the first who waits for one, or let it rest."""
-        ends = connection.closing() or (connection.reused and not self.reusable())
+        ends = connection.closing() or (connection.reused and not self._welcome())
         waiter = None if ends else self._next()
         if waiter is not None:
             waiter.set_result(connection)
@@ -101,11 +113,18 @@ class Pool:
         while self._resting:
             self._resting.pop().drop()
 
+    def _welcome(self) -> bool:
+        """Whether a connection that has served may serve again, and does not make room for a new one."""
+        while self._renewing and self._renewing[0].done():
+            self._renewing.popleft()
+        return not self._renewing and self.reusable()
+
     def _next(self) -> asyncio.Future[Connection] | None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                return waiter
+        for queue in (self._renewing, self._waiting):
+            while queue:
+                waiter = queue.popleft()
+                if not waiter.done():
+                    return waiter
         return None
 
     def _serve(self) -> None:

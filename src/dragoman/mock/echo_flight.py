@@ -23,6 +23,7 @@ class EchoFlight:
         reply = reply_to(call, protocol)
         self.status = reply.status
         self.headers = reply.headers
+        self.renewed = 0
         self._delivery = reply.delivery
         self._going = asyncio.Event()
         self._going.set()

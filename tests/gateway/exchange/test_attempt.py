@@ -540,6 +540,7 @@ class Crumbs:
 
     status = 200
     headers: HeaderList
+    renewed = 0
 
     def __init__(self, count: int) -> None:
         self.headers = []

@@ -32,6 +32,7 @@ class Aloft:
 
     status = 200
     headers: HeaderList
+    renewed = 0
 
     def __init__(self) -> None:
         self.headers = []
