@@ -7,6 +7,7 @@ DragomanError
 ├── ConfigError        a setting that cannot be used: file, line, key, problem, remedy
 │   └── ConfigErrors   all that were found at once
 ├── ClientError        a client's HTTP message that cannot be served: status and words for it
+├── Overloaded         no room here for another call to a provider: it was not sent
 └── UpstreamError      a provider's side that broke
     ├── Unconfigured   nothing to call it with: the operator's to mend
     ├── Unreachable    no connection, or none that answered
@@ -108,6 +109,18 @@ class ClientError(DragomanError):
         self.param = param
         self.code = code
         super().__init__(message)
+
+
+class Overloaded(DragomanError):
+    """No room for another call to a provider, by limits of our own: the provider was not asked and is not to blame.
+
+    `waited` and `retry_after` are seconds: in the queue until now, and until it is worth another try.
+    """
+
+    def __init__(self, message: str, *, waited: float, retry_after: int) -> None:
+        self.waited = waited
+        self.retry_after = retry_after
+        super().__init__(f"{message}; it was not sent and is not billed, try again in {retry_after} s")
 
 
 class UpstreamError(DragomanError):

@@ -1,0 +1,310 @@
+"""Admission: how many calls a provider has at a time, and who waits for a place.
+
+A call enters before it is made and has a slot until it is over. Who finds none waits in a bounded queue, in which
+gateway keys take turns. A full queue refuses at once: whom it hits is the key that has most waiting, so that nobody's
+pile-up keeps others out. Whoever gave up, or whose time is over, gets no slot any more.
+
+It outlives a reload: slots and places in the queue are kept by the provider's name, and limits may change meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Generator, Mapping
+
+from msgspec import Struct
+
+from dragoman.errors import Overloaded
+
+# The share of the latest call in the mean of how long calls take.
+_LATEST = 0.1
+
+
+class Limits(Struct, frozen=True):
+    """The limits of one provider: calls at a time, how many may wait for one, and for how many seconds."""
+
+    concurrency: int
+    queue: int = 256
+    queue_time: float = 30.0
+
+
+def divided(limits: Limits, workers: int) -> Limits:
+    """The part of the limits that each of several workers has; at least one call."""
+    return Limits(max(1, limits.concurrency // workers), -(-limits.queue // workers), limits.queue_time)
+
+
+class Load(Struct, frozen=True):
+    """What a provider has to do at this moment: its calls, how many there may be, and how many wait."""
+
+    calls: int
+    most: int | None
+    waiting: int
+
+
+class Slot:
+    """The right to one call. It is given back once, by `release` or when nobody knows it any more."""
+
+    __slots__ = ("_gate", "_taken", "waited")
+
+    def __init__(self, gate: _Gate, taken: float, waited: float) -> None:
+        self._gate: _Gate | None = gate
+        self._taken = taken
+        # Seconds in the queue, for the record.
+        self.waited = waited
+
+    def release(self) -> None:
+        """Give it back; a second time does nothing."""
+        gate = self._gate
+        if gate is not None:
+            self._gate = None
+            gate.give_back(self._taken)
+
+    def __del__(self) -> None:
+        # Whatever way out was forgotten: a slot that leaked would be missing until the next start.
+        gate = self._gate
+        if gate is not None:
+            self._gate = None
+            gate.lose(self._taken)
+
+
+class Place:
+    """A place in the queue: awaiting it, once, gives the slot. Who is cancelled leaves it, and a slot just come."""
+
+    __slots__ = ("_error", "_gate", "_slot", "_timer", "_woken", "came", "ends", "key")
+
+    def __init__(self, gate: _Gate, key: str, came: float, ends: float) -> None:
+        self._gate = gate
+        self.key = key
+        self.came = came
+        self.ends = ends
+        # What came of it, once somebody was woken.
+        self._slot: Slot | None = None
+        self._error: Overloaded | None = None
+        self._woken: asyncio.Future[None] = gate.loop.create_future()
+        self._timer = gate.loop.call_later(ends - came, self._expire)
+
+    def __await__(self) -> Generator[object, None, Slot]:
+        try:
+            yield from self._woken.__await__()
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+        slot, error = self._slot, self._error
+        # An error that knows a frame which knows the error is left to the collector.
+        self._slot = self._error = None
+        if slot is not None:
+            return slot
+        assert error is not None, "a place is awaited once"
+        try:
+            raise error
+        finally:
+            del error
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits here any more."""
+        return self._woken.done()
+
+    def abandon(self) -> None:
+        """Leave the queue; a slot that has come meanwhile goes to the next."""
+        self._gate.leave(self)
+        self._wake()
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            slot.release()
+
+    def grant(self, slot: Slot) -> None:
+        """Hand over a slot."""
+        self._slot = slot
+        self._wake()
+
+    def refuse(self, error: Overloaded) -> None:
+        """Say that no slot will come."""
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        self._timer.cancel()
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    def _expire(self) -> None:
+        self._gate.expire(self)
+
+
+class _Gate:
+    """The calls to one provider, and the queue before them."""
+
+    __slots__ = ("_clock", "_dice", "_mean", "_rows", "_waiting", "calls", "limits", "loop", "name")
+
+    def __init__(self, name: str, clock: Callable[[], float], dice: Callable[[], float]) -> None:
+        self.name = name
+        self.limits: Limits | None = None
+        self.calls = 0
+        self.loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._dice = dice
+        # Who waits, key by key; the first key is the next to be served.
+        self._rows: dict[str, dict[Place, None]] = {}
+        self._waiting = 0
+        # How long calls take, and so how soon there will be room; 0 if that is not known.
+        self._mean = 0.0
+
+    @property
+    def free(self) -> bool:
+        """Whether a call could be made at once."""
+        limits = self.limits
+        return limits is None or self.calls < limits.concurrency
+
+    @property
+    def load(self) -> Load:
+        """What there is to do."""
+        return Load(self.calls, None if self.limits is None else self.limits.concurrency, self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody calls and nobody waits."""
+        return not self.calls and not self._waiting
+
+    def enter(self, key: str, deadline: float) -> Slot | Place:
+        """A slot, or a place in the queue; `Overloaded` if that is full."""
+        limits = self.limits
+        now = self._clock()
+        if limits is None or self.calls < limits.concurrency:
+            self.calls += 1
+            return Slot(self, now, 0.0)
+        if self._waiting >= limits.queue:
+            self._make_room(key, limits.queue)
+        place = Place(self, key, now, min(deadline, now + limits.queue_time))
+        self._rows.setdefault(key, {})[place] = None
+        self._waiting += 1
+        return place
+
+    def give_back(self, taken: float) -> None:
+        """Count a call out, and let in who waits."""
+        took = self._clock() - taken
+        self._mean = self._mean + (took - self._mean) * _LATEST if self._mean else took
+        self.calls -= 1
+        if self._waiting:
+            self.serve()
+
+    def lose(self, taken: float) -> None:
+        """The same, from wherever garbage is collected: that may be another thread."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.give_back, taken)
+
+    def serve(self) -> None:
+        """Let in who waits, as far as there is room, each key in turn."""
+        while self._waiting and self.free:
+            key, row = next(iter(self._rows.items()))
+            place = next(iter(row))
+            self.leave(place)
+            if row:
+                # The others go first now.
+                self._rows[key] = self._rows.pop(key)
+            now = self._clock()
+            if place.ends <= now:
+                # Its timer is late, as is the whole loop: whoever asked has been told otherwise, or will be.
+                place.refuse(self._late(place, now))
+            elif not place.over:
+                self.calls += 1
+                place.grant(Slot(self, now, now - place.came))
+
+    def leave(self, place: Place) -> None:
+        """Take a place out of the queue, if it is in there."""
+        row = self._rows.get(place.key)
+        if row is None or place not in row:
+            return
+        del row[place]
+        self._waiting -= 1
+        if not row:
+            del self._rows[place.key]
+
+    def expire(self, place: Place) -> None:
+        """End the time of a place."""
+        self.leave(place)
+        place.refuse(self._late(place, self._clock()))
+
+    def _make_room(self, key: str, queue: int) -> None:
+        """Refuse the key that has most waiting: the last to come of its requests, or the one that comes now."""
+        rows, own = self._rows, len(self._rows.get(key, ()))
+        most = max(rows.values(), key=len, default={})
+        # After a change of the limits there may be more than may wait; they become fewer first.
+        if len(most) <= own + 1 or self._waiting > queue:
+            raise self._full(0.0)
+        last = next(reversed(most))
+        self.leave(last)
+        last.refuse(self._full(self._clock() - last.came))
+
+    def _full(self, waited: float) -> Overloaded:
+        words = f"too many requests wait for {self.name}"
+        return Overloaded(words, waited=waited, retry_after=self._retry_after())
+
+    def _late(self, place: Place, now: float) -> Overloaded:
+        waited = now - place.came
+        words = f"no call to {self.name} was free within {waited:.3g} s"
+        return Overloaded(words, waited=waited, retry_after=self._retry_after())
+
+    def _retry_after(self) -> int:
+        """When all who wait now will have been let in or sent away, and a little later for some than for others."""
+        limits = self.limits
+        if limits is None:
+            return 1
+        seconds = limits.queue_time
+        if self._mean:
+            seconds = min(seconds, (self._waiting + 1) * self._mean / limits.concurrency)
+        return max(1, math.ceil(seconds * (1 + self._dice() / 4)))
+
+
+class Admission:
+    """The limits of all providers; it belongs to one event loop. `dice` gives numbers of [0, 1)."""
+
+    def __init__(self, clock: Callable[[], float], dice: Callable[[], float] = random.random) -> None:
+        self._clock = clock
+        self._dice = dice
+        self._gates: dict[str, _Gate] = {}
+
+    def settle(self, limits: Mapping[str, Limits]) -> None:
+        """Set the limits, by the names of the providers; the others have none. More room lets in who waits.
+
+        Who has a slot, or waits already, keeps it, also where there are to be fewer.
+        """
+        for name, gate in list(self._gates.items()):
+            gate.limits = limits.get(name)
+            gate.serve()
+            if gate.idle and name not in limits:
+                del self._gates[name]
+        for name, limit in limits.items():
+            self._gate(name).limits = limit
+
+    def enter(self, provider: str, key: str, deadline: float = math.inf) -> Slot | Place:
+        """A slot for a call, at once if there is one; else what to await for it. `Overloaded` says that none will come.
+
+        The deadline is a moment by the clock. It ends the wait, and has nothing to say about the call.
+        """
+        gate = self._gates.get(provider)
+        if gate is None:
+            gate = self._gate(provider)
+        return gate.enter(key, deadline)
+
+    def free(self, provider: str) -> bool:
+        """Whether a call to a provider could be made at once."""
+        gate = self._gates.get(provider)
+        return gate is None or gate.free
+
+    def length(self, provider: str) -> int:
+        """How many wait for a provider."""
+        gate = self._gates.get(provider)
+        return 0 if gate is None else gate.load.waiting
+
+    def loads(self) -> dict[str, Load]:
+        """What all providers have to do, of which anybody has heard."""
+        return {name: gate.load for name, gate in self._gates.items()}
+
+    def _gate(self, provider: str) -> _Gate:
+        gate = self._gates.get(provider)
+        if gate is None:
+            gate = self._gates[provider] = _Gate(provider, self._clock, self._dice)
+        return gate
