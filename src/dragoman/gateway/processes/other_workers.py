@@ -1,7 +1,8 @@
-"""The other workers on the same port, asked for their counters when one of them is scraped.
+"""The other workers on the same port: asked for their counters when one of them is scraped, and told what comes up.
 
-Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects and
-says the token, which only they know, gets the counters as JSON; everybody is hung up on.
+Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects says
+the token, which only they know, and then what for: it gets the counters as JSON, gets what `Channel` knows, or tells it
+something. Everybody else is hung up on.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import secrets
 
 import msgspec
 
+from dragoman.gateway.processes.channel import ASKING, HOST, TELLING, Channel, Malformed
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.metrics import Metrics, Snapshot
 
-_HOST = "127.0.0.1"
+_COUNTERS = b"c"
 _PATIENCE = 2.0
 _DECODER = msgspec.json.Decoder(Snapshot)
 _ENCODER = msgspec.json.Encoder()
@@ -37,18 +39,25 @@ class OtherWorkers:
         self._number = number
         self._token = token
         self._metrics = metrics
+        self.channel = Channel(page, number, token)
         self._server: asyncio.Server | None = None
+        self._heard: set[asyncio.StreamWriter] = set()
 
     async def listen(self) -> None:
         """Be there for the others."""
-        self._server = await asyncio.start_server(self._tell, _HOST, 0)
+        self._server = await asyncio.start_server(self._tell, HOST, 0)
         self._page.set_port(self._number, self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Be gone."""
         self._page.set_port(self._number, 0)
+        self.channel.close()
         if self._server is not None:
             self._server.close()
+        for writer in self._heard:
+            writer.transport.abort()
+        while self._heard:
+            await asyncio.sleep(0)
 
     async def snapshots(self) -> list[Snapshot]:
         """What the others counted; one that does not answer has gone, and its successor counts anew."""
@@ -57,24 +66,33 @@ class OtherWorkers:
         return [snapshot for snapshot in found if snapshot is not None]
 
     async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._heard.add(writer)
         try:
             async with asyncio.timeout(_PATIENCE):
-                if hmac.compare_digest(await reader.readexactly(len(self._token)), self._token):
+                if not hmac.compare_digest(await reader.readexactly(len(self._token)), self._token):
+                    return
+                wanted = await reader.readexactly(1)
+                if wanted == _COUNTERS:
                     writer.write(_ENCODER.encode(self._metrics.snapshot()))
-                    await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            # Whoever asked said too little, or did not wait for the answer.
+                elif wanted == ASKING:
+                    writer.write(self.channel.known())
+                await writer.drain()
+            if wanted == TELLING:
+                await self.channel.listen(reader)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, Malformed):
+            # Whoever asked said too little, or did not wait for the answer, or said what nobody says here.
             return
         finally:
+            self._heard.discard(writer)
             writer.close()
 
 
 async def _ask(port: int, token: bytes) -> Snapshot | None:
     try:
         async with asyncio.timeout(_PATIENCE):
-            reader, writer = await asyncio.open_connection(_HOST, port)
+            reader, writer = await asyncio.open_connection(HOST, port)
             try:
-                writer.write(token)
+                writer.write(token + _COUNTERS)
                 return _DECODER.decode(await _read(reader))
             finally:
                 writer.close()

@@ -26,6 +26,7 @@ from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.app import App
 from dragoman.gateway.large_work import share_interpreter
 from dragoman.gateway.processes.binding import BACKLOG
+from dragoman.gateway.processes.channel import Channel
 from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
 from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.processes.watchdog import Watchdog
@@ -53,6 +54,7 @@ class Worker:
         settings = self._configuration.settings
         self._service = Service(settings, self._metrics, duty.log, guard=self._guard())
         self._others = OtherWorkers(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
+        self.channel = self._others.channel if self._others else Channel(duty.page, duty.number, duty.token)
         supervised = self._others is not None
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._others)
@@ -79,6 +81,7 @@ class Worker:
             self._apply()
         if self._others is not None:
             await self._others.listen()
+            await self.channel.catch_up()
         accepting = await loop.create_server(self._server, sock=listener, backlog=BACKLOG)
         gc.collect()
         gc.freeze()

@@ -1,0 +1,246 @@
+"""Channel: what one worker tells all the others, in small messages under a topic, without an answer.
+
+A message is told within a fifth of a second, together with all that came up meanwhile, over a connection to each of the
+others that is kept. Nobody waits for anybody: who does not listen, or has stopped reading, is skipped and loses what
+was said, as does one that is started anew; it asks the others once what they know (`catch_up`). So whatever is
+told must bear to be heard twice, late, in any order, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from dragoman.gateway.processes.shared_page import Page
+
+T = TypeVar("T")
+
+HOST = "127.0.0.1"
+# Said after the token: what is asked for.
+TELLING = b"t"
+ASKING = b"a"
+# Seconds between two batches, and until one who does not answer is given up.
+_PAUSE = 0.2
+_PATIENCE = 2.0
+# Bytes of a message; messages of a topic in a batch, the oldest of which make room; bytes of a batch, and of all that
+# a worker knows.
+MOST_MESSAGE = 4096
+MOST_AT_ONCE = 1000
+_MOST_BATCH = 16 * 1024 * 1024
+_MOST_KNOWN = 64 * 1024 * 1024
+# Bytes that somebody has not read.
+_MOST_BEHIND = 4 * 1024 * 1024
+_SIZE = struct.Struct(">I")
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """A message: its topic, and what is said, encoded."""
+
+    topic: str
+    said: bytes
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_BATCH = msgspec.msgpack.Decoder(list[Message])
+
+
+class Malformed(ValueError):
+    """What was heard is none of ours."""
+
+
+class Channel:
+    """What a worker tells the others and hears from them; a worker alone tells nobody."""
+
+    def __init__(self, page: Page, number: int, token: bytes) -> None:
+        self._page = page
+        self._number = number
+        self._token = token
+        self._hearing: dict[str, Callable[[bytes], None]] = {}
+        self._knowing: dict[str, Callable[[], Iterable[object]]] = {}
+        # What is to be told, by topic; and the batch that is due.
+        self._outbox: dict[str, deque[bytes]] = {}
+        self._due: asyncio.TimerHandle | None = None
+        self._told = float("-inf")
+        self._links: dict[int, _Link] = {}
+        self._closed = False
+        # Messages that were not told: too large, or too many at a time.
+        self.dropped = 0
+
+    def subscribe(self, topic: str, kind: type[T], hear: Callable[[T], None]) -> None:
+        """Call `hear` with everything that another worker tells under a topic."""
+        decoder = msgspec.msgpack.Decoder(kind)
+        self._hearing[topic] = lambda said: hear(decoder.decode(said))
+
+    def offer(self, topic: str, known: Callable[[], Iterable[object]]) -> None:
+        """Say where everything is found that a new worker should hear under a topic."""
+        self._knowing[topic] = known
+
+    def tell(self, topic: str, value: object) -> None:
+        """Tell the others, soon; what is too large is left out."""
+        if self._page.workers < 2 or self._closed:
+            return
+        said = _ENCODER.encode(value)
+        if len(said) > MOST_MESSAGE:
+            self.dropped += 1
+            return
+        messages = self._outbox.get(topic)
+        if messages is None:
+            messages = self._outbox[topic] = deque(maxlen=MOST_AT_ONCE)
+        if len(messages) == MOST_AT_ONCE:
+            self.dropped += 1
+        messages.append(said)
+        if self._due is None:
+            loop = asyncio.get_running_loop()
+            self._due = loop.call_at(max(loop.time(), self._told + _PAUSE), self._flush)
+
+    async def catch_up(self) -> None:
+        """Hear what all the others know."""
+        if not self._hearing:
+            return
+        others = await asyncio.gather(*(self._ask(port) for _, port in self._others()))
+        for batch in others:
+            try:
+                self.hear(batch)
+            except Malformed:
+                # One that cannot tell is as good as one that knows nothing.
+                continue
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        self._closed = True
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    # What the others are served with, once they have said the token.
+
+    async def listen(self, reader: asyncio.StreamReader) -> None:
+        """Hear batch after batch, to the end; `Malformed` for whoever says anything else."""
+        while True:
+            try:
+                (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+            except asyncio.IncompleteReadError:
+                return
+            if size > _MOST_BATCH:
+                raise Malformed("a batch is too large")
+            self.hear(await reader.readexactly(size))
+
+    def known(self) -> bytes:
+        """All that a new worker should hear."""
+        return _ENCODER.encode(
+            [Message(topic, _ENCODER.encode(value)) for topic, known in self._knowing.items() for value in known()]
+        )
+
+    def hear(self, batch: bytes) -> None:
+        """Pass on what was told to those who subscribed to it."""
+        try:
+            for message in _BATCH.decode(batch):
+                hear = self._hearing.get(message.topic)
+                if hear is not None:
+                    hear(message.said)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise Malformed(str(error)) from error
+
+    def _others(self) -> list[tuple[int, int]]:
+        """The other workers that listen, and where."""
+        page = self._page
+        numbers = (number for number in range(page.workers) if number != self._number)
+        return [(number, port) for number in numbers if (port := page.port(number))]
+
+    def _flush(self) -> None:
+        self._due = None
+        self._told = asyncio.get_running_loop().time()
+        batch = _ENCODER.encode([Message(topic, said) for topic, many in self._outbox.items() for said in many])
+        self._outbox.clear()
+        data = _SIZE.pack(len(batch)) + batch
+        for number, port in self._others():
+            link = self._links.get(number)
+            if link is None or link.port != port or link.over:
+                if link is not None:
+                    link.close()
+                link = self._links[number] = _Link(port, self._token + TELLING)
+            link.send(data)
+
+    async def _ask(self, port: int) -> bytes:
+        said = bytearray()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                reader, writer = await asyncio.open_connection(HOST, port)
+                try:
+                    writer.write(self._token + ASKING)
+                    while piece := await reader.read(256 * 1024):
+                        said += piece
+                        if len(said) > _MOST_KNOWN:
+                            return b""
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return b""
+        return bytes(said)
+
+
+class _Link(asyncio.Protocol):
+    """A connection to another worker, on which it is told; it says nothing itself."""
+
+    def __init__(self, port: int, greeting: bytes) -> None:
+        self.port = port
+        self.over = False
+        self._transport: asyncio.Transport | None = None
+        # What is said before there is a connection.
+        self._early = bytearray(greeting)
+        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    def send(self, data: bytes) -> None:
+        """Say something, unless the other side has stopped reading."""
+        transport = self._transport
+        behind = len(self._early) if transport is None else transport.get_write_buffer_size()
+        if behind > _MOST_BEHIND:
+            self.close()
+        elif transport is None:
+            self._early += data
+        else:
+            transport.write(data)
+
+    def close(self) -> None:
+        """End it, whatever is still to be said."""
+        self.over = True
+        self._early.clear()
+        self._dialling.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say what was waiting."""
+        # uvloop's transports are none of asyncio's classes, so there is nothing to narrow with.
+        made: asyncio.Transport = transport  # type: ignore[assignment]
+        if self.over:
+            made.abort()
+            return
+        self._transport = made
+        made.write(bytes(self._early))
+        self._early.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Hang up: nobody answers here."""
+        self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Take note that whoever listened is gone."""
+        self.over = True
+        self._transport = None
+
+    async def _dial(self) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.get_running_loop().create_connection(lambda: self, HOST, self.port)
+        except (OSError, TimeoutError):
+            # The others are told all the same, and this one is tried again with the next batch.
+            self.over = True
