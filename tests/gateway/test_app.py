@@ -96,7 +96,7 @@ def test_the_home_page_answers_politely(house: House) -> None:
         assert int(silent.header("content-length") or 0) > 0
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/status"])
 def test_the_pages_of_an_operator_answer_to_get_and_head(house: House, path: str) -> None:
     assert house.get(path).status == 200
     silent = house.ask("HEAD", path, b"")
@@ -288,6 +288,7 @@ def test_pitfall_440_no_host_opens_another_path(host: str) -> None:
         for path in (
             "/v1/models",
             "/metrics",
+            "/status",
             "/v1/files/../healthz",
             "//healthz/../metrics",
             "/healthz/%2e%2e/metrics",

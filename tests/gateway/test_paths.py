@@ -15,6 +15,7 @@ ENDPOINTS = {
     "/v1/responses/input_tokens": (Kind.COUNT, RESPONSES),
     "/v1/models": (Kind.MODELS, ""),
     "/metrics": (Kind.METRICS, ""),
+    "/status": (Kind.STATUS, ""),
     "/healthz": (Kind.HEALTH, ""),
     "/readyz": (Kind.READY, ""),
     "/": (Kind.HOME, ""),

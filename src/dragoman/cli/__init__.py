@@ -15,12 +15,25 @@ from dragoman.errors import ConfigErrors, DragomanError
 
 INTERRUPTED = 130
 try:
-    from dragoman.cli import check, documents, env, explain, key, launch, mock, providers, serve, translate, trust
+    from dragoman.cli import (
+        check,
+        documents,
+        env,
+        explain,
+        key,
+        launch,
+        mock,
+        providers,
+        serve,
+        status,
+        translate,
+        trust,
+    )
 except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
 
-COMMANDS = (serve, launch, env, check, trust, key, providers, translate, explain, mock)
+COMMANDS = (serve, launch, env, status, check, trust, key, providers, translate, explain, mock)
 
 REFUSED = 1
 

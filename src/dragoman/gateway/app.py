@@ -16,6 +16,7 @@ from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.endpoints.status import check_near, status_of
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
@@ -25,7 +26,7 @@ from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.paths import CHAT, MESSAGES, ApiPath, Kind, api_path_of
 from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.metrics import render
+from dragoman.gateway.records.metrics import Snapshot, render
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.compact_endpoint import compact
@@ -61,6 +62,7 @@ class App:
             Kind.HEALTH: self._health,
             Kind.READY: self._ready,
             Kind.METRICS: self._metrics,
+            Kind.STATUS: self._status,
         }
 
     async def __call__(self, request: Request) -> None:
@@ -204,10 +206,17 @@ class App:
             request.respond(200, [_TEXT], b"ready\n")
 
     async def _metrics(self, request: Request) -> None:
-        snapshots = [self.service.metrics.snapshot()]
-        if self._others is not None:
-            snapshots += await self._others.snapshots()
-        request.respond(200, [_METRICS], render(snapshots))
+        request.respond(200, [_METRICS], render(await self._snapshots()))
+
+    async def _status(self, request: Request) -> None:
+        service = self.service
+        check_near(service, request)
+        request.respond(200, [JSON], encode(status_of(service, await self._snapshots())))
+
+    async def _snapshots(self) -> list[Snapshot]:
+        """What all workers have counted, this one first."""
+        own = self.service.metrics.snapshot()
+        return [own] if self._others is None else [own, *await self._others.snapshots()]
 
 
 def _refused(account: Account, error: ClientError) -> bytes:

@@ -34,6 +34,7 @@ class Kind(Enum):
     HEALTH = "health"
     READY = "ready"
     METRICS = "metrics"
+    STATUS = "status"
     # A path of some provider's API that is not ours, and one of nobody's.
     OTHER = "other"
     NOWHERE = "nowhere"
@@ -61,6 +62,7 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "/healthz": (Kind.HEALTH, "", ("GET", "HEAD")),
     "/readyz": (Kind.READY, "", ("GET", "HEAD")),
     "/metrics": (Kind.METRICS, "", ("GET", "HEAD")),
+    "/status": (Kind.STATUS, "", ("GET", "HEAD")),
 }
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
 
 from dragoman.config.settings import Settings
 from dragoman.errors import Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
+from dragoman.gateway.admission import Admission
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.logs import Log
@@ -28,6 +31,14 @@ from dragoman.providers.transport import transport_of
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Plan, View, plan
 from dragoman.routing.route import Route
+
+
+class TargetStanding(Struct, frozen=True, kw_only=True):
+    """How a target is thought of, for whoever asks: `seconds` are left of that, 0 if it has no end."""
+
+    target: str
+    standing: str
+    seconds: float = 0.0
 
 
 class Service:
@@ -69,6 +80,11 @@ class Service:
             name: Rotation(provider.keys, self.clock, rotations.get(name), name)
             for name, provider in settings.providers.items()
         }
+        # How many calls each provider has, and who waits for one.
+        self.admission: Admission = former.admission if former is not None else Admission(self.clock)
+        metrics.loads = self.admission.loads
+        # What is known of targets that were tried.
+        self.standings: Callable[[], Iterable[TargetStanding]] = former.standings if former is not None else tuple
         self._redactors: dict[str, Redactor] = {}
         # What providers listed, and until when that is believed.
         self.listed: dict[str, tuple[float, tuple[str, ...]]] = {}

@@ -16,6 +16,7 @@ from dragoman.config.settings import Server
 from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
 from dragoman.launching.listeners import owners_of, strangers
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode
 
 # How long a gateway may take to say who it is, to start, and to end.
@@ -23,6 +24,9 @@ _ANSWER_SECONDS = 3.0
 _START_SECONDS = 60.0
 _STOP_SECONDS = 45.0
 _LARGEST_ANSWER = 65536
+# It may ask other processes first.
+_STATUS_SECONDS = 10.0
+_LARGEST_STATUS = 8 * 1024 * 1024
 # A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
 # this machine alone.
 _OWN = ("--host", "127.0.0.1", "--port", "0", "--log", "off", "--lifeline")
@@ -83,6 +87,29 @@ def is_running(url: str) -> bool:
     finally:
         connection.close()
     return isinstance(told, dict) and told.get("name") == "dragoman"
+
+
+def status_of(url: str, key: str) -> JsonObject:
+    """What a gateway says of itself and its providers."""
+    place = urlsplit(url)
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    connection = kind(place.hostname or "", place.port, timeout=_STATUS_SECONDS)
+    try:
+        connection.request("GET", f"{place.path}/status", headers={"authorization": f"Bearer {key}"} if key else {})
+        answer = connection.getresponse()
+        told = decode(answer.read(_LARGEST_STATUS))
+    except (OSError, http.client.HTTPException, WireError):
+        raise DragomanError(f"the gateway at {url} does not tell its status") from None
+    finally:
+        connection.close()
+    if not isinstance(told, dict):
+        raise DragomanError(f"the gateway at {url} does not tell its status")
+    if answer.status != 200:
+        error = told.get("error")
+        said = error.get("message") if isinstance(error, dict) else None
+        why = said if isinstance(said, str) else f"status {answer.status}"
+        raise DragomanError(f"the gateway at {url} does not tell its status: {why}")
+    return told
 
 
 @contextmanager

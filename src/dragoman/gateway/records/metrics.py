@@ -7,11 +7,12 @@ outside are labels only while there are few of them: beyond a limit they count a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from dragoman.gateway.admission import Load
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
 
@@ -63,6 +64,8 @@ class Snapshot(Struct):
     failures: list[tuple[str, str, str, int]]
     in_flight: int
     log_lines_lost: int = 0
+    # What each provider has to do.
+    loads: dict[str, Load] = {}
 
 
 class Metrics:
@@ -76,6 +79,8 @@ class Metrics:
         self.in_flight = 0
         # Where what was left out of the log is counted.
         self.log: Log | None = None
+        # What providers have to do at this moment.
+        self.loads: Callable[[], dict[str, Load]] = dict
 
     def count(self, record: Record) -> None:
         """Count one exchange that has ended."""
@@ -118,6 +123,7 @@ class Metrics:
             failures=[(*key, count) for key, count in self._failures.items()],
             in_flight=self.in_flight,
             log_lines_lost=self.log.lines_lost if self.log is not None else 0,
+            loads=self.loads(),
         )
 
     def _bounded(self, record: Record) -> str:
