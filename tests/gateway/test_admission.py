@@ -19,6 +19,7 @@ from dragoman.gateway.admission import Admission, Limits, Load, Place, Slot, div
 from dragoman.gateway.exchange.reply_parts import failure_of, told
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import FailureKind
+from tests.http.test_no_residue import nothing_left
 from tests.virtual_time import run, virtual_loop
 
 
@@ -455,6 +456,29 @@ def test_limits_may_change_while_calls_are_made_and_others_wait() -> None:
 )
 def test_workers_share_the_limits(whole: Limits, workers: int, part: Limits) -> None:
     assert divided(whole, workers) == part
+
+
+def test_waits_of_every_end_leave_nothing_for_the_collector() -> None:
+    async def dialogue() -> None:
+        admission = make(Limits(1, queue=2, queue_time=5))
+
+        async def wait(number: int) -> None:
+            try:
+                async with asyncio.timeout(3 if number % 2 else None):
+                    (await entered(admission)).release()
+            except (TimeoutError, Overloaded):
+                return
+
+        for number in range(20):
+            busy = slot(admission)
+            tasks = [asyncio.create_task(wait(number)) for _ in range(3)]
+            await asyncio.sleep(number)
+            busy.release()
+            await asyncio.gather(*tasks)
+        assert load(admission) == Load(0, 1, 0)
+
+    with nothing_left():
+        run(dialogue())
 
 
 STEPS = st.lists(

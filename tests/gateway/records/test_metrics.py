@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from dragoman.gateway.admission import Load
 from dragoman.gateway.records import metrics as module
 from dragoman.gateway.records.metrics import DURATIONS, OTHER, Metrics, Snapshot, render
 from dragoman.gateway.records.record import Record
@@ -235,3 +236,15 @@ def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
     assert len(cells) < 5010
     assert total(found, "dragoman_requests_total") == 200 * 195
     assert total(found, "dragoman_requests_total", model=OTHER, status="500") > 0
+
+
+def test_calls_and_waits_of_providers_with_a_limit_are_added_up() -> None:
+    one, other = Metrics(), Metrics()
+    one.loads = lambda: {"p": Load(3, 4, 2), "free": Load(9, None, 0)}
+    other.loads = lambda: {"p": Load(1, 4, 0)}
+    lines = render([one.snapshot(), other.snapshot()]).decode().splitlines()
+    assert 'dragoman_provider_calls{provider="p"} 4' in lines
+    assert 'dragoman_provider_waiting{provider="p"} 2' in lines
+    assert not any("free" in line for line in lines)
+    # Where nobody has a limit there is nothing to tell.
+    assert b"provider_calls" not in render([Metrics().snapshot()])

@@ -170,6 +170,7 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
         lines.append(f"dragoman_failures_total{{{labels}}} {count}")
     _family(lines, "in_flight", "gauge", "Exchanges under way.")
     lines.append(f"dragoman_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
+    _loads(lines, snapshots)
     _family(lines, "log_lines_lost_total", "counter", "Lines of the log that could not be written.")
     lines.append(f"dragoman_log_lines_lost_total {sum(snapshot.log_lines_lost for snapshot in snapshots)}")
     return ("\n".join(lines) + "\n").encode()
@@ -214,6 +215,22 @@ def _spreads(lines: list[str], name: str, words: str, cells: Iterable[Cell], *, 
             lines.append(f'dragoman_{name}_bucket{{{labels},le="{bound}"}} {running}')
         lines.append(f"dragoman_{name}_sum{{{labels}}} {spread.total:.6f}")
         lines.append(f"dragoman_{name}_count{{{labels}}} {running}")
+
+
+def _loads(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
+    """What providers with a limit have to do; of the others nobody waits."""
+    limited = {name: load for snapshot in snapshots for name, load in snapshot.loads.items() if load.most is not None}
+    if not limited:
+        return
+    totals = [
+        (name, [snapshot.loads[name] for snapshot in snapshots if name in snapshot.loads]) for name in sorted(limited)
+    ]
+    _family(lines, "provider_calls", "gauge", "Calls under way to providers that have a limit.")
+    for name, loads in totals:
+        lines.append(f'dragoman_provider_calls{{provider="{_escaped(name)}"}} {sum(load.calls for load in loads)}')
+    _family(lines, "provider_waiting", "gauge", "Requests that wait for a call to such a provider.")
+    for name, loads in totals:
+        lines.append(f'dragoman_provider_waiting{{provider="{_escaped(name)}"}} {sum(load.waiting for load in loads)}')
 
 
 def _family(lines: list[str], name: str, kind: str, words: str) -> None:
