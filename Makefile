@@ -15,7 +15,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check core laws golden playbooks docs server clients attack bench bench-gateway simulate clean
+.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/configuration_page.py
 	$(BIN)/python tools/token_page.py
 	$(BIN)/python tools/quirks_page.py
+
+prices: $(STAMP) ## compile the pinned collection of prices into the package; the diff is the review
+	$(BIN)/python tools/prices_table.py
 
 server: $(STAMP) ## the tests with real processes and sockets
 	$(PYTEST) tests/http tests/gateway tests/server

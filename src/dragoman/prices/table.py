@@ -1,0 +1,217 @@
+"""Table: the compiled book of prices, as table.json holds it and as an update is kept.
+
+`make prices` writes the one of this package. It is read when somebody asks for a price, a provider at a time and an
+entry at a time: most of a book concerns nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from dragoman.errors import DragomanError
+
+FORMAT = 1
+# A thousand dollars for a token are a mistake, and so are larger windows than these.
+_DEAREST = 10**15
+_LARGEST = 10**9
+_LAST_DAY = 10**5
+_MINUTES = 24 * 60
+
+Amount: TypeAlias = Annotated[int, Meta(ge=0, le=_DEAREST)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=_LARGEST)]
+# From which day on (days since 1970 in UTC), between which two minutes of a day, or always.
+When: TypeAlias = int | tuple[int, int] | None
+# How a name is matched: its first letter says how, see `_MATCHERS`. Of several in a tuple all must hold.
+Rule: TypeAlias = str | tuple[str, ...]
+
+
+class Rates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """Pico-dollars for one token of each class, for one search and for one request; None is not known, 0 is free."""
+
+    input: Amount | None = None
+    output: Amount | None = None
+    cache_read: Amount | None = None
+    # For five minutes, or for as long as is usual where there is no choice.
+    cache_write: Amount | None = None
+    cache_write_1h: Amount | None = None
+    # Where thinking costs other than what else is said; None is the rate of the output.
+    thinking: Amount | None = None
+    search: Amount | None = None
+    # None is that nobody asks for such a fee.
+    request: Amount | None = None
+
+
+class Step(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """The rates of a whole request whose input, cache included, is more than so many tokens."""
+
+    above: Count
+    rates: Rates
+
+
+class Ladder(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """Rates by the length of the input; steps rise."""
+
+    base: Rates
+    steps: tuple[Step, ...] = ()
+
+    def rates_for(self, input_tokens: int) -> Rates:
+        """The rates for a request with so many tokens of input in all."""
+        rates = self.base
+        for step in self.steps:
+            if input_tokens <= step.above:
+                break
+            rates = step.rates
+        return rates
+
+
+class Dated(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """What holds at a time; of several that do, the last."""
+
+    when: When
+    ladder: Ladder
+
+
+class Variant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """What a service tier changes: the rates that are there replace the standard ones; of several, the first."""
+
+    tier: str
+    when: When
+    ladder: Ladder
+
+
+class Facts(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """What is known of one model."""
+
+    window: Count | None = None
+    prices: tuple[Dated, ...] = ()
+    variants: tuple[Variant, ...] = ()
+    # Classes of tokens that have prices of their own which are not in the table (sound, pictures).
+    apart: tuple[str, ...] = ()
+
+
+class Row(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """One model: its name, the rules by which others are found to mean it, and what is known of it."""
+
+    id: str
+    rules: tuple[Rule, ...]
+    facts: Raw
+
+
+class Shelf(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The models of one provider, in the order in which they are tried."""
+
+    models: tuple[Row, ...]
+    # Whose models it sells as well, at their standard prices.
+    fallback: tuple[str, ...] = ()
+
+
+class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole book: where it comes from, which version, when it was taken (`YYYY-MM-DD`), and a shelf per provider."""
+
+    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+    source: str
+    version: str
+    taken: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    providers: Mapping[str, Raw]
+
+    @property
+    def title(self) -> str:
+        """The book in a few words."""
+        return f"{self.source} {self.version} of {self.taken}"
+
+
+_table = msgspec.json.Decoder(Table)
+_shelf = msgspec.json.Decoder(Shelf)
+_facts = msgspec.json.Decoder(Facts)
+
+
+def read_table(data: bytes) -> Table:
+    """The table that a file holds; shelves are not looked into."""
+    try:
+        return _table.decode(data)
+    except msgspec.MsgspecError as error:
+        raise DragomanError(f"is no book of prices: {error}") from None
+
+
+def read_shelf(raw: Raw) -> Shelf:
+    """The models of a provider."""
+    return _shelf.decode(raw)
+
+
+def read_facts(raw: Raw) -> Facts:
+    """What is known of a model."""
+    return _facts.decode(raw)
+
+
+@cache
+def own_table() -> Table:
+    """The table of this package."""
+    return read_table(files("dragoman.prices").joinpath("table.json").read_bytes())
+
+
+def check_table(table: Table) -> None:
+    """Refuse a table that came from elsewhere, unless all of it can be used."""
+    for name, raw in table.providers.items():
+        try:
+            shelf = read_shelf(raw)
+            for row in shelf.models:
+                _check_row(row)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise DragomanError(f"is no book of prices: {name}: {error}") from None
+
+
+def _check_row(row: Row) -> None:
+    facts = read_facts(row.facts)
+    for when in (*(dated.when for dated in facts.prices), *(variant.when for variant in facts.variants)):
+        if not all(0 <= part <= limit for part, limit in _parts(when)):
+            raise ValueError(f"{row.id}: a time that is none")
+    for ladder in (*(dated.ladder for dated in facts.prices), *(variant.ladder for variant in facts.variants)):
+        above = [step.above for step in ladder.steps]
+        if above != sorted(set(above)):
+            raise ValueError(f"{row.id}: thresholds do not rise")
+    for rule in rules_of(row.rules):
+        if rule[:1] not in _KINDS or len(rule) > _LONGEST_RULE:
+            raise ValueError(f"{row.id}: a rule that is not known")
+        if rule[0] == REGEX and not _is_harmless(rule[1:]):
+            raise ValueError(f"{row.id}: a pattern that is not taken from others")
+
+
+def _parts(when: When) -> Iterator[tuple[int, int]]:
+    """The numbers of a time, and how large they may be."""
+    if isinstance(when, int):
+        yield when, _LAST_DAY
+    elif when is not None:
+        yield from ((minute, _MINUTES) for minute in when)
+
+
+def rules_of(rules: tuple[Rule, ...]) -> Iterator[str]:
+    """Every single rule."""
+    for rule in rules:
+        if isinstance(rule, str):
+            yield rule
+        else:
+            yield from rule
+
+
+EQUALS, STARTS, ENDS, CONTAINS, REGEX = _KINDS = ("=", "^", "$", "*", "~")
+_LONGEST_RULE = 200
+# What some books begin with: names without a certain word.
+_LOOKING_AHEAD = "^(?!.*"
+
+
+def _is_harmless(pattern: str) -> bool:
+    """Whether a pattern of somebody else's matches in time linear in the name: nothing in it is repeated at will."""
+    if re.search(r"[*+]|\{\d*,|\\[1-9]|\(\?P|\(\?\(", pattern.removeprefix(_LOOKING_AHEAD)):
+        return False
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True

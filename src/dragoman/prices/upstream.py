@@ -1,0 +1,263 @@
+"""Upstream: the public collection of prices as it is published, and how it is compiled into a table.
+
+https://github.com/pydantic/genai-prices: a list of providers, each with its models; rates are dollars for a million
+tokens, or for a thousand searches or requests. What is not about tokens, searches or requests is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import ROUND_HALF_UP, Decimal
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.prices.table import CONTAINS, ENDS, EQUALS, FORMAT, REGEX, STARTS, Rates, Table, read_table
+
+SOURCE = "genai-prices"
+# Pico-dollars per token in a dollar for a million of them, and per piece in a dollar for a thousand.
+_OF_MILLION, _OF_THOUSAND = 10**6, 10**9
+# The classes of the table by their names there.
+_CLASSES = {
+    "input_mtok": ("input", _OF_MILLION),
+    "output_mtok": ("output", _OF_MILLION),
+    "cache_read_mtok": ("cache_read", _OF_MILLION),
+    "cache_write_mtok": ("cache_write", _OF_MILLION),
+    "cache_write_1h_mtok": ("cache_write_1h", _OF_MILLION),
+    "output_reasoning_mtok": ("thinking", _OF_MILLION),
+    "web_searches_kcount": ("search", _OF_THOUSAND),
+    "requests_kcount": ("request", _OF_THOUSAND),
+}
+_TOKENS = "_mtok"
+# What a request may be, of which prices depend: the members that name a tier.
+_TIERS = ("service_tier", "processing")
+# More combinations of conditions for one name nobody means.
+_MOST_RULES = 200
+
+
+class Clause(Struct, frozen=True, kw_only=True):
+    """One condition on a name; one of the members is there."""
+
+    starts_with: str | None = None
+    ends_with: str | None = None
+    contains: str | None = None
+    regex: str | None = None
+    equals: str | None = None
+    either: tuple[Clause, ...] | None = msgspec.field(default=None, name="or")
+    every: tuple[Clause, ...] | None = msgspec.field(default=None, name="and")
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """Another price for requests with more input."""
+
+    start: int
+    price: Decimal
+
+
+class Steps(Struct, frozen=True, kw_only=True):
+    """A price that depends on the length of the input."""
+
+    base: Decimal
+    tiers: tuple[Step, ...]
+
+
+Prices = Mapping[str, Decimal | Steps | None]
+
+
+class Constraint(Struct, frozen=True, kw_only=True):
+    """When a price holds: from a day on, or between two times of each day."""
+
+    start_date: str | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+
+
+class Conditional(Struct, frozen=True, kw_only=True):
+    """A price that holds at times."""
+
+    prices: Prices
+    constraint: Constraint | None = None
+
+
+class Variant(Struct, frozen=True, kw_only=True):
+    """What is charged otherwise for requests of a kind."""
+
+    when: Mapping[str, str]
+    prices: Prices
+    constraint: Constraint | None = None
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """One model. What else is told of it is not read."""
+
+    id: str
+    match: Clause
+    prices: Prices | tuple[Conditional, ...] = ()
+    context_window: int | None = None
+    price_variants: tuple[Variant, ...] | None = None
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """One provider."""
+
+    id: str
+    models: tuple[Model, ...] = ()
+    fallback_model_providers: tuple[str, ...] | None = None
+
+
+def read_upstream(data: bytes, version: str, taken: str) -> Table:
+    """A table of what is published; an error says what is wrong with it."""
+    try:
+        providers = msgspec.json.decode(data, type=tuple[Provider, ...])
+        return compile_table(providers, version, taken)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise DragomanError(f"is no collection of prices: {error}") from None
+
+
+def compile_table(providers: Iterable[Provider], version: str, taken: str) -> Table:
+    """The table of a collection: the same collection makes the same bytes."""
+    shelves = {provider.id: _shelf(provider) for provider in providers}
+    book = {"format": FORMAT, "source": SOURCE, "version": version, "taken": taken, "providers": shelves}
+    return read_table(msgspec.json.encode(book))
+
+
+def _shelf(provider: Provider) -> dict[str, object]:
+    shelf: dict[str, object] = {"models": [_row(model) for model in provider.models]}
+    if provider.fallback_model_providers:
+        shelf["fallback"] = list(provider.fallback_model_providers)
+    return shelf
+
+
+def _row(model: Model) -> list[object]:
+    rules = [rule[0] if len(rule) == 1 else rule for rule in _alternatives(model.match)]
+    if len(rules) > _MOST_RULES:
+        raise ValueError(f"{model.id} is matched by too many rules")
+    conditional = model.prices if isinstance(model.prices, tuple) else (Conditional(prices=model.prices),)
+    priced = [(_when(entry.constraint), entry.prices) for entry in conditional if _is_said(entry.prices)]
+    if priced and len(priced) < len(conditional):
+        # A time without a price between those with one: nothing is known of the model then, and this is told of none.
+        raise ValueError(f"{model.id} has a price at times only")
+    prices = [[when, _ladder(entry)] for when, entry in priced]
+    variants = [
+        [tier, _when(variant.constraint), _ladder(variant.prices)]
+        for variant in model.price_variants or ()
+        for tier in _tier(variant.when)
+    ]
+    apart = sorted({name for entry in conditional for name in _apart(entry.prices)})
+    facts: list[object] = [model.context_window, prices, variants, apart]
+    return [model.id, [] if rules == [EQUALS + model.id] else rules, _trimmed(facts)]
+
+
+def _trimmed(members: list[object]) -> list[object]:
+    """A list without what says nothing at its end."""
+    while members and members[-1] in (None, []):
+        members.pop()
+    return members
+
+
+def _alternatives(clause: Clause) -> list[list[str]]:
+    """The clause as alternatives of conditions that must all hold."""
+    for kind, text in (
+        (EQUALS, clause.equals),
+        (STARTS, clause.starts_with),
+        (ENDS, clause.ends_with),
+        (CONTAINS, clause.contains),
+    ):
+        if text is not None:
+            return [[kind + text.lower()]]
+    if clause.regex is not None:
+        return [[REGEX + clause.regex]]
+    if clause.either is not None:
+        return [rule for part in clause.either for rule in _alternatives(part)]
+    if clause.every is None:
+        raise ValueError("a condition that is not known")
+    # Bounded: more than this is refused with the row.
+    products = itertools.islice(itertools.product(*map(_alternatives, clause.every)), _MOST_RULES + 1)
+    return [[rule for part in parts for rule in part] for parts in products]
+
+
+def _is_said(prices: Prices) -> bool:
+    return any(price is not None for price in prices.values())
+
+
+def _tier(when: Mapping[str, str]) -> Iterator[str]:
+    """The tier that a variant is for; other kinds of requests are not told apart here."""
+    if len(when) == 1:
+        ((key, value),) = when.items()
+        if key in _TIERS:
+            yield value
+
+
+def _apart(prices: Prices) -> Iterator[str]:
+    for name, price in prices.items():
+        if price is not None and name not in _CLASSES and name.endswith(_TOKENS):
+            yield name.removesuffix(_TOKENS)
+
+
+def _ladder(prices: Prices) -> list[object]:
+    """Whole rates for each threshold that any class has."""
+    known = {name: price for name, price in prices.items() if price is not None and name in _CLASSES}
+    thresholds = sorted({step.start for price in known.values() if isinstance(price, Steps) for step in price.tiers})
+    steps = [[above, _rates(known, above + 1)] for above in thresholds]
+    return [_rates(known, 0), steps] if steps else [_rates(known, 0)]
+
+
+def _rates(prices: Mapping[str, Decimal | Steps], input_tokens: int) -> list[object]:
+    amounts: dict[str, int] = {}
+    for name, price in prices.items():
+        member, unit = _CLASSES[name]
+        amounts[member] = whole(_at(price, input_tokens) * unit, name)
+    return _trimmed([amounts.get(name) for name in Rates.__struct_fields__])
+
+
+def _at(price: Decimal | Steps, input_tokens: int) -> Decimal:
+    if isinstance(price, Decimal):
+        return price
+    amount = price.base
+    for step in sorted(price.tiers, key=lambda step: step.start):
+        if input_tokens > step.start:
+            amount = step.price
+    return amount
+
+
+def whole(amount: Decimal, name: str) -> int:
+    """An amount of pico-dollars, rounded half up: some rates are thirds, and some have noise behind their digits."""
+    if not amount.is_finite() or amount < 0:
+        raise ValueError(f"{name} is no price")
+    # What costs something never becomes free.
+    return max(int(amount.to_integral_value(ROUND_HALF_UP)), int(amount > 0))
+
+
+def _when(constraint: Constraint | None) -> object:
+    if constraint is None:
+        return None
+    if constraint.start_date is not None:
+        return days_of(constraint.start_date)
+    if constraint.start_time is None or constraint.end_time is None:
+        raise ValueError("a time that is not known")
+    return [_minute(constraint.start_time), _minute(constraint.end_time)]
+
+
+def days_of(date: str) -> int:
+    """The days from 1970-01-01 to a date, `YYYY-MM-DD`."""
+    year, month, day = map(int, date.split("-"))
+    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
+        raise ValueError(f"{date} is no date")
+    # Years begin in March here, so that the leap day is a year's last.
+    year, month = (year - 1, month + 9) if month < 3 else (year, month - 3)
+    days = year * 365 + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1
+    return days - _EPOCH
+
+
+_EPOCH = 719468
+
+
+def _minute(time: str) -> int:
+    """The minute of the day in UTC; only whole minutes in UTC are known."""
+    clock = time.removesuffix("Z").removesuffix("+00:00")
+    hours, minutes, *seconds = map(int, clock.split(":"))
+    if any(seconds) or not (0 <= hours < 24 and 0 <= minutes < 60):
+        raise ValueError(f"{time} is no minute of a day in UTC")
+    return hours * 60 + minutes
