@@ -1,0 +1,365 @@
+"""Book: which entry a model of a provider is, and what holds of it at a time, overrides included.
+
+Unknown is unknown: no entry, an entry without a price, or a provider that charges otherwise than the entry says is a
+price of None. Nobody is guessed to cost what somebody similar costs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.prices.table import (
+    EQUALS,
+    Dated,
+    Facts,
+    Ladder,
+    Rates,
+    Row,
+    Rule,
+    Shelf,
+    Step,
+    Table,
+    When,
+    own_table,
+    read_facts,
+    read_shelf,
+)
+
+# Providers of the catalogue whose shelf has another name; "" is one that is not paid by the token.
+_SHELVES = {
+    "xai": "x-ai",
+    "moonshot": "moonshotai",
+    "moonshot-cn": "moonshotai",
+    "kimi-coding": "",
+    "zai-coding": "",
+    "zhipu": "zhipuai",
+    "minimax-cn": "minimax",
+    "bedrock": "aws",
+    "vertex": "google",
+    "azure-anthropic": "azure",
+}
+# Prefixes that a provider's names may have beyond those of its shelf.
+_PREFIXES = {"google": ("models/", "google/", "anthropic/", "publishers/")}
+# Where another region than the whole world costs more than the shelf says (pitfall 410).
+_REGIONAL = frozenset({"vertex"})
+_EVERYWHERE = ("", "global")
+_LONGEST_NAME = 256
+_MOST_REMEMBERED = 4096
+_DAY, _MINUTE = 86400, 60
+_ALWAYS = float("inf")
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a model at a provider, between two moments (seconds since 1970)."""
+
+    # The entry of the book as `shelf/model`, and the override that changes it; "" if there is none.
+    entry: str = ""
+    override: str = ""
+    # What it costs in the standard tier; None if that is not known.
+    standard: Ladder | None = None
+    # What it costs in others, by the name of the tier.
+    tiers: Mapping[str, Ladder] = {}
+    window: int | None = None
+    output_cap: int | None = None
+    # Classes of tokens that have prices of their own which are not known here.
+    apart: tuple[str, ...] = ()
+    since: float = -_ALWAYS
+    until: float = _ALWAYS
+
+    @property
+    def rates(self) -> Rates | None:
+        """The rates of a short request in the standard tier."""
+        return self.standard.base if self.standard is not None else None
+
+
+class Override(Struct, frozen=True, kw_only=True):
+    """What an operator says of a model; what is None is as in the book."""
+
+    rates: Rates = Rates()
+    tiers: Mapping[str, Rates] = {}
+    window: int | None = None
+    output_cap: int | None = None
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether it says anything of prices."""
+        return self.rates != Rates() or bool(self.tiers)
+
+
+class Book:
+    """A table with overrides. It is read when it is first asked, and remembers what it was asked for."""
+
+    def __init__(
+        self, source: Callable[[], Table] = own_table, overrides: Mapping[str, Override] | None = None
+    ) -> None:
+        self._source = source
+        self._overrides = dict(overrides or {})
+        # The longest beginning of a name decides.
+        self._patterns = sorted((key for key in self._overrides if key.endswith("*")), key=len, reverse=True)
+        self._loaded: Table | None = None
+        self._shelves: dict[str, _Shelf | None] = {}
+        self._known: dict[tuple[str, str, str, str], tuple[ModelFacts | None, float, float]] = {}
+
+    @property
+    def table(self) -> Table:
+        """The table, read with the first question."""
+        if self._loaded is None:
+            self._loaded = self._source()
+        return self._loaded
+
+    def find(self, label: str, model: str, now: float, *, name: str = "", region: str = "") -> ModelFacts | None:
+        """What is known of a model at a time (seconds since 1970); None if that is nothing.
+
+        `label` is what rules know the provider by; `name`, if it has one of its own, is what overrides know it by.
+        """
+        key = (label, model, name, region)
+        found = self._known.get(key)
+        if found is not None and found[1] <= now < found[2]:
+            return found[0]
+        facts = self._find(label, model, now, name or label, region)
+        since, until = (facts.since, facts.until) if facts is not None else (-_ALWAYS, _ALWAYS)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[key] = facts, since, until
+        return facts
+
+    def find_first(
+        self, label: str, models: Iterable[str], now: float, *, name: str = "", region: str = ""
+    ) -> ModelFacts | None:
+        """What is known of the first of these that has a price, else of the first that is known.
+
+        The name that an answer tells goes before the one that was asked for.
+        """
+        known = None
+        for model in models:
+            facts = self.find(label, model, now, name=name, region=region)
+            if facts is not None and facts.standard is not None:
+                return facts
+            known = known or facts
+        return known
+
+    def entries(self, now: float) -> Iterator[tuple[str, ModelFacts]]:
+        """Every entry of the table by its shelf, without overrides."""
+        for shelf in self.table.providers:
+            rows = self._shelf(shelf)
+            if rows is not None:
+                for row in rows.rows:
+                    yield shelf, _facts_at(f"{shelf}/{row.id}", read_facts(row.facts), now)
+
+    def override_of(self, name: str, model: str) -> tuple[str, Override] | None:
+        """The override of a provider's model, with its key."""
+        target = f"{name}/{model}"
+        if target in self._overrides:
+            return target, self._overrides[target]
+        for pattern in self._patterns:
+            if target.startswith(pattern[:-1]):
+                return pattern, self._overrides[pattern]
+        return None
+
+    def _find(self, label: str, model: str, now: float, name: str, region: str) -> ModelFacts | None:
+        if len(model) > _LONGEST_NAME:
+            return None
+        facts = self._in_table((name, label), model, now)
+        if facts is not None and region not in _EVERYWHERE and (name in _REGIONAL or label in _REGIONAL):
+            facts = replace(facts, standard=None, tiers={})
+        override = self.override_of(name, model)
+        if override is None:
+            return facts
+        return _overridden(facts or ModelFacts(), *override)
+
+    def _in_table(self, names: Iterable[str], model: str, now: float) -> ModelFacts | None:
+        for name in names:
+            shelf_name = _SHELVES.get(name, name)
+            shelf = self._shelf(shelf_name)
+            if shelf is not None:
+                for wanted in _spellings(shelf_name, model.lower()):
+                    facts = self._on_shelf(shelf_name, shelf, wanted, now)
+                    if facts is not None:
+                        return facts
+                return None
+            if not shelf_name:
+                return None
+        return None
+
+    def _on_shelf(self, name: str, shelf: _Shelf, model: str, now: float) -> ModelFacts | None:
+        row = shelf.row_of(model)
+        if row is not None:
+            return _facts_at(f"{name}/{row.id}", read_facts(row.facts), now)
+        for other in shelf.fallback:
+            behind = self._shelf(other)
+            row = behind.row_of(model) if behind is not None else None
+            if row is not None:
+                # Another's tiers are not its own.
+                return _facts_at(f"{other}/{row.id}", replace(read_facts(row.facts), variants=()), now)
+        return None
+
+    def _shelf(self, name: str) -> _Shelf | None:
+        if name not in self._shelves:
+            raw = self.table.providers.get(name) if name else None
+            if raw is None:
+                # Names come from a configuration, and are few.
+                return None
+            self._shelves[name] = _Shelf(read_shelf(raw))
+        return self._shelves[name]
+
+
+class _Shelf:
+    """The models of a provider, ready to be looked up: whole names first, other rules in their order."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.rows = shelf.models
+        self.fallback = shelf.fallback
+        self._exact: dict[str, int] = {}
+        self._rules: list[tuple[int, Callable[[str], bool]]] = []
+        for place, row in enumerate(shelf.models):
+            for rule in row.rules or (EQUALS + row.id.lower(),):
+                if isinstance(rule, str) and rule[0] == EQUALS:
+                    self._exact.setdefault(rule[1:], place)
+                else:
+                    self._rules.append((place, _matcher(rule)))
+
+    def row_of(self, model: str) -> Row | None:
+        """The first model that a name in lower case means."""
+        first = self._exact.get(model, len(self.rows))
+        for place, matches in self._rules:
+            if place >= first:
+                break
+            if matches(model):
+                return self.rows[place]
+        return self.rows[first] if first < len(self.rows) else None
+
+
+def _matcher(rule: Rule) -> Callable[[str], bool]:
+    if not isinstance(rule, str):
+        parts = [_matcher(part) for part in rule]
+        return lambda name: all(matches(name) for matches in parts)
+    text = rule[1:]
+    match rule[0]:
+        case "=":
+            return lambda name: name == text
+        case "^":
+            return lambda name: name.startswith(text)
+        case "$":
+            return lambda name: name.endswith(text)
+        case "*":
+            return lambda name: text in name
+    pattern = re.compile(text)
+    return lambda name: pattern.search(name) is not None
+
+
+# A date without hyphens at the end of a name, as some write it.
+_COMPACT_DATE = re.compile(r"-(20\d{2})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)")
+
+
+def _spellings(shelf: str, model: str) -> Iterator[str]:
+    """The ways in which a name may stand on a shelf, the likeliest first."""
+    yield model
+    dated = _COMPACT_DATE.sub(r"-\1-\2-\3", model)
+    if dated != model:
+        yield dated
+    for prefix in _PREFIXES.get(shelf, ()):
+        if model.startswith(prefix):
+            yield model.rpartition("/")[2]
+
+
+def _facts_at(entry: str, facts: Facts, now: float) -> ModelFacts:
+    """What holds at a time, and for how long."""
+    since, until = _span((*(item.when for item in facts.prices), *(item.when for item in facts.variants)), now)
+    standard = _holding(facts.prices, now)
+    tiers: dict[str, Ladder] = {}
+    if standard is not None:
+        for variant in reversed(facts.variants):
+            if _holds(variant.when, now):
+                # The first that says something of a class decides: it comes last here.
+                tiers[variant.tier] = overlay(tiers.get(variant.tier, standard), variant.ladder)
+    return ModelFacts(
+        entry=entry,
+        standard=standard,
+        tiers=tiers,
+        window=facts.window,
+        apart=facts.apart,
+        since=since,
+        until=until,
+    )
+
+
+def _holding(prices: tuple[Dated, ...], now: float) -> Ladder | None:
+    """The last price that holds; the first one if none does."""
+    for dated in reversed(prices):
+        if _holds(dated.when, now):
+            return dated.ladder
+    return prices[0].ladder if prices else None
+
+
+def _holds(when: When, now: float) -> bool:
+    if when is None:
+        return True
+    if isinstance(when, int):
+        return now >= when * _DAY
+    start, end = when
+    minute = now % _DAY / _MINUTE
+    return start <= minute < end if start <= end else minute >= start or minute < end
+
+
+def _span(whens: Iterable[When], now: float) -> tuple[float, float]:
+    """The time around a moment in which nothing changes."""
+    since, until = -_ALWAYS, _ALWAYS
+    midnight = now - now % _DAY
+    for when in whens:
+        if when is None:
+            continue
+        if isinstance(when, int):
+            edges: tuple[float, ...] = (when * _DAY,)
+        else:
+            edges = tuple(midnight + day * _DAY + minute * _MINUTE for minute in when for day in (-1, 0, 1))
+        for edge in edges:
+            if edge <= now:
+                since = max(since, edge)
+            else:
+                until = min(until, edge)
+    return since, until
+
+
+def overlay(below: Ladder, above: Ladder) -> Ladder:
+    """A ladder whose rates are those of `above` where it has any, else those of `below`."""
+    thresholds = sorted({step.above for ladder in (below, above) for step in ladder.steps})
+    return Ladder(
+        base=_over(below.base, above.base),
+        steps=tuple(
+            Step(above=threshold, rates=_over(below.rates_for(threshold + 1), above.rates_for(threshold + 1)))
+            for threshold in thresholds
+        ),
+    )
+
+
+def _over(below: Rates, above: Rates) -> Rates:
+    return Rates(
+        input=below.input if above.input is None else above.input,
+        output=below.output if above.output is None else above.output,
+        cache_read=below.cache_read if above.cache_read is None else above.cache_read,
+        cache_write=below.cache_write if above.cache_write is None else above.cache_write,
+        cache_write_1h=below.cache_write_1h if above.cache_write_1h is None else above.cache_write_1h,
+        thinking=below.thinking if above.thinking is None else above.thinking,
+        search=below.search if above.search is None else above.search,
+        request=below.request if above.request is None else above.request,
+    )
+
+
+def _overridden(facts: ModelFacts, key: str, override: Override) -> ModelFacts:
+    """The facts as an operator says they are. Who pays other prices pays no tier of the book."""
+    standard, tiers = facts.standard, facts.tiers
+    if override.has_prices:
+        standard = overlay(standard or Ladder(base=Rates()), Ladder(base=override.rates))
+        tiers = {tier: overlay(standard, Ladder(base=rates)) for tier, rates in override.tiers.items()}
+    return replace(
+        facts,
+        override=key,
+        standard=standard,
+        tiers=tiers,
+        window=facts.window if override.window is None else override.window,
+        output_cap=facts.output_cap if override.output_cap is None else override.output_cap,
+    )

@@ -1,0 +1,175 @@
+"""Classes: a usage as classes of tokens of which none is in another, so that each is paid once.
+
+Some of it is told in members that the model of answers does not have, and which it keeps as they came: how long
+written caches last, at which speed and where an answer was made, and what ran beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.response import Usage
+
+STANDARD = ""
+# Words for the tier that costs what the standard one does, and words for others that mean the same.
+_STANDARD_WORDS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
+_SAME = {"fast": "priority"}
+# Where an answer says nothing true of its tier: what was asked for counts.
+# The backend of Codex answers `default` to those who asked for `priority`.
+_ASKED_COUNTS = frozenset({"codex"})
+# Places that cost what others do.
+_ANYWHERE = frozenset({"", "global", "not_available"})
+# Kinds of tokens within others, as they are counted in the details of a total.
+_KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
+
+
+class Tokens(Struct, frozen=True, kw_only=True):
+    """Disjoint counts; `thinking` alone is of the output, since most pay no price of its own for it."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    output: int = 0
+    thinking: int = 0
+    searches: int = 0
+    requests: int = 1
+    # What was counted of classes that have no place above, by name (`input_audio`, `cache_write_12h`).
+    others: Mapping[str, int] = {}
+
+    @property
+    def total_input(self) -> int:
+        """All input, cached or not: thresholds are compared with this."""
+        written = sum(count for name, count in self.others.items() if name.startswith(_WRITTEN))
+        return self.input + self.cache_read + self.cache_write + self.cache_write_1h + written
+
+
+_WRITTEN = "cache_write"
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """What ran beside an answer and is not in its totals; `model` is "" for the answer's own."""
+
+    model: str
+    tokens: Tokens
+
+
+def tokens_of(usage: Usage) -> Tokens:
+    """The classes of an answer's totals."""
+    fields = usage.extras.fields if usage.extras is not None else {}
+    read, written = usage.cache_read or 0, usage.cache_write or 0
+    plain = usage.input - read - written
+    if plain < 0:
+        # A server that counts what is cached beside its total.
+        plain = usage.input
+    hour, written, others = _lifetimes(fields, written)
+    others |= {f"input_{kind}": count for kind, count in _counts(fields, _INPUT_DETAILS)}
+    others |= {f"output_{kind}": count for kind, count in _counts(fields, _OUTPUT_DETAILS)}
+    return Tokens(
+        input=plain,
+        cache_read=read,
+        cache_write=written,
+        cache_write_1h=hour,
+        output=usage.output,
+        thinking=min(usage.thinking or 0, usage.output),
+        searches=usage.web_searches or 0,
+        others=others,
+    )
+
+
+_INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
+_OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
+
+
+def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, int]]:
+    """Of written tokens those kept for an hour, those kept as usual, and those of other lifetimes.
+
+    The parts are of the total, and never beside it: only where there is no total they are all there is.
+    """
+    match fields.get("cache_creation"):
+        case dict(split):
+            hour = _count(split, "ephemeral_1h_input_tokens")
+            return hour, max(written - hour, _count(split, "ephemeral_5m_input_tokens")), {}
+    others: dict[str, int] = {}
+    for key in _INPUT_DETAILS:
+        match fields.get(key):
+            case {"cache_write_tokens_details": dict(split)}:
+                for name in split:
+                    count = _count(split, name)
+                    if count and name.startswith("ttl_"):
+                        others[f"cache_write_{name.removeprefix('ttl_').removesuffix('_tokens')}"] = count
+    return 0, max(written - sum(others.values()), 0), others
+
+
+def _counts(fields: JsonObject, places: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    for place in places:
+        details = fields.get(place)
+        if isinstance(details, dict):
+            for name, kind in _KINDS.items():
+                count = _count(details, name)
+                if count:
+                    yield kind, count
+
+
+def _count(fields: JsonObject, name: str) -> int:
+    value = fields.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
+    """The tier that an answer was served in, as the book calls it; "" is the standard one.
+
+    What the answer says counts, and not what was asked for, but for providers that do not tell the truth.
+    """
+    word = usage.service_tier or ""
+    if label in _ASKED_COUNTS and asked:
+        word = asked
+    fields = usage.extras.fields if usage.extras is not None else {}
+    words = [_SAME.get(word, word)] if word not in _STANDARD_WORDS else []
+    # Both have a price of their own.
+    words += [f"speed-{speed}" for speed in _texts(fields.get("speed")) if speed not in _STANDARD_WORDS]
+    words += [f"geo-{place}" for place in _texts(fields.get("inference_geo")) if place not in _ANYWHERE]
+    return "+".join(words)
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+
+
+def runs_of(usage: Usage) -> Iterator[Run]:
+    """What ran beside the answer: compactions and advisers. Turns of the answer itself are in its totals."""
+    for step in _iterations(usage):
+        if step.get("type") in ("compaction", "advisor_message"):
+            yield Run(model=next(_texts(step.get("model")), ""), tokens=_step(step))
+
+
+def server_of(usage: Usage) -> str:
+    """The model that answered in place of the one asked, if the provider fell back to another; "" if it did not."""
+    for step in _iterations(usage):
+        if step.get("type") == "fallback_message":
+            return next(_texts(step.get("model")), "")
+    return ""
+
+
+def _iterations(usage: Usage) -> Iterator[JsonObject]:
+    steps = usage.extras.fields.get("iterations") if usage.extras is not None else None
+    if isinstance(steps, list):
+        for step in steps:
+            if isinstance(step, dict):
+                yield step
+
+
+def _step(step: JsonObject) -> Tokens:
+    hour, written, _ = _lifetimes(step, _count(step, "cache_creation_input_tokens"))
+    return Tokens(
+        input=_count(step, "input_tokens"),
+        cache_read=_count(step, "cache_read_input_tokens"),
+        cache_write=written,
+        cache_write_1h=hour,
+        output=_count(step, "output_tokens"),
+        requests=0,
+    )

@@ -1,0 +1,154 @@
+"""Cost: what tokens cost, in nano-dollars: the one function that records, budgets and routing ask.
+
+Each class is rounded once, half up; the total is the sum of the classes. A class that has tokens and no known rate has
+no cost, and then the total has none: nothing is ever cheap for want of a price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.response import Usage
+from dragoman.prices.book import ModelFacts
+from dragoman.prices.classes import STANDARD, Tokens, runs_of, server_of, tier_of, tokens_of
+from dragoman.prices.table import Ladder
+
+_PICO = 1000
+# What is known of another model of the same provider.
+Find: TypeAlias = Callable[[str], ModelFacts | None]
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """Nano-dollars by class; None where tokens were used whose price is not known."""
+
+    input: int | None = 0
+    cache_read: int | None = 0
+    cache_write: int | None = 0
+    cache_write_1h: int | None = 0
+    output: int | None = 0
+    thinking: int | None = 0
+    search: int | None = 0
+    request: int | None = 0
+    # Where the prices are from: the entry of the book, and the tier.
+    entry: str = ""
+    tier: str = STANDARD
+    # The classes without a price, and whatever else has none.
+    unpriced: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int | None:
+        """The sum of the classes; None if anything is without a price."""
+        return None if self.unpriced else sum(amount or 0 for amount in self.classes)
+
+    @property
+    def classes(self) -> tuple[int | None, ...]:
+        """The amounts, in the order of the rates."""
+        return (
+            self.input,
+            self.output,
+            self.cache_read,
+            self.cache_write,
+            self.cache_write_1h,
+            self.thinking,
+            self.search,
+            self.request,
+        )
+
+
+def cost_of(
+    facts: ModelFacts | None, usage: Usage, tier: str | None = None, *, find: Find = lambda model: None
+) -> Cost:
+    """What an answer cost. `tier` is the one it was served in, if the usage is not to be believed.
+
+    `find` knows other models of the same provider, for what they did for this answer.
+    """
+    server = server_of(usage)
+    if server:
+        facts = find(server)
+    tier = tier_of(usage) if tier is None else tier
+    cost = price(facts, tokens_of(usage), tier)
+    for run in runs_of(usage):
+        cost = _sum(cost, price(find(run.model) if run.model else facts, run.tokens, tier))
+    return cost
+
+
+def estimate(facts: ModelFacts | None, input_tokens: int, cached_tokens: int, output_tokens: int) -> Cost:
+    """About what a request will cost; `cached_tokens` are of the input, and paid as such where a cache has no price."""
+    rates = facts.rates if facts is not None else None
+    cached = min(cached_tokens, input_tokens) if rates is not None and rates.cache_read is not None else 0
+    return price(facts, Tokens(input=input_tokens - cached, cache_read=cached, output=output_tokens), STANDARD)
+
+
+def price(facts: ModelFacts | None, tokens: Tokens, tier: str) -> Cost:
+    """What classes of tokens cost."""
+    if facts is None or facts.standard is None:
+        return _unpriced(facts, tier, "model")
+    ladder: Ladder | None = facts.standard if tier == STANDARD else facts.tiers.get(tier)
+    if ladder is None:
+        return _unpriced(facts, tier, f"tier {tier}")
+    rates = ladder.rates_for(tokens.total_input)
+    thinking = tokens.thinking if rates.thinking is not None else 0
+    amounts = {
+        "input": _amount(tokens.input, rates.input),
+        "output": _amount(tokens.output - thinking, rates.output),
+        "cache_read": _amount(tokens.cache_read, rates.cache_read),
+        "cache_write": _amount(tokens.cache_write, rates.cache_write),
+        "cache_write_1h": _amount(tokens.cache_write_1h, rates.cache_write_1h),
+        "thinking": _amount(thinking, rates.thinking),
+        "search": _amount(tokens.searches, rates.search),
+        "request": _amount(tokens.requests, rates.request or 0),
+    }
+    missing = [name for name, amount in amounts.items() if amount is None]
+    missing += [name for name, count in tokens.others.items() if count and _is_apart(name, facts)]
+    return Cost(**amounts, entry=facts.entry or facts.override, tier=tier, unpriced=tuple(missing))
+
+
+def _is_apart(name: str, facts: ModelFacts) -> bool:
+    """Whether tokens of a class have another price than those that they are counted among."""
+    return name.startswith("cache_write") or name in facts.apart
+
+
+def _amount(count: int, rate: int | None) -> int | None:
+    if not count:
+        return 0
+    return None if rate is None else (count * rate + _PICO // 2) // _PICO
+
+
+def _unpriced(facts: ModelFacts | None, tier: str, what: str) -> Cost:
+    none = None
+    return Cost(
+        input=none,
+        output=none,
+        cache_read=none,
+        cache_write=none,
+        cache_write_1h=none,
+        thinking=none,
+        search=none,
+        request=none,
+        entry=facts.entry or facts.override if facts is not None else "",
+        tier=tier,
+        unpriced=(what,),
+    )
+
+
+def _sum(one: Cost, other: Cost) -> Cost:
+    return Cost(
+        input=_plus(one.input, other.input),
+        output=_plus(one.output, other.output),
+        cache_read=_plus(one.cache_read, other.cache_read),
+        cache_write=_plus(one.cache_write, other.cache_write),
+        cache_write_1h=_plus(one.cache_write_1h, other.cache_write_1h),
+        thinking=_plus(one.thinking, other.thinking),
+        search=_plus(one.search, other.search),
+        request=_plus(one.request, other.request),
+        entry=one.entry,
+        tier=one.tier,
+        unpriced=tuple(dict.fromkeys((*one.unpriced, *other.unpriced))),
+    )
+
+
+def _plus(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
