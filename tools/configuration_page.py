@@ -18,7 +18,7 @@ from msgspec.structs import fields
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from dragoman.config import file_schema, rows, settings  # noqa: E402 - the paths above come first
+from dragoman.config import file_schema, prices, rows, settings  # noqa: E402 - the paths above come first
 from dragoman.config.values import Kind  # noqa: E402 - the paths above come first
 from dragoman.providers.catalogue import Listing  # noqa: E402 - the paths above come first
 from dragoman.providers.provider import Provider  # noqa: E402 - the paths above come first
@@ -110,6 +110,15 @@ to = "openai/gpt-5.1"
 when = { key = "laptop" }
 targets = ["local/qwen3", "smart"]
 """,
+    "prices": """[prices."local/*"]                       # whatever this provider has
+input = 0
+output = 0
+
+[prices."openai/gpt-5.1"]
+input = 1.1                              # US dollars for a million tokens
+output = 8.8
+tiers = { flex = { input = 0.55, output = 4.4 } }
+""",
     "keys": """[keys.laptop]
 key = "$LAPTOP_KEY"
 
@@ -142,6 +151,7 @@ SECTIONS = (
     Section("[[providers.NAME.rows]]", file_schema.RowTable, file_schema.ROW, EXAMPLES["row"]),
     Section("[models]", file_schema.LineTable, file_schema.LINE, EXAMPLES["models"]),
     Section("[[models.NAME.rules]]", file_schema.RuleTable, file_schema.RULE, EXAMPLES["rules"]),
+    Section('[prices."PROVIDER/MODEL"]', prices.PriceTable, prices.PRICE, EXAMPLES["prices"]),
     Section("[keys.NAME]", file_schema.KeyTable, file_schema.KEY, EXAMPLES["keys"]),
     Section("[timeouts]", settings.Timeouts, file_schema.TIMEOUTS, EXAMPLES["timeouts"]),
     Section("[routing]", settings.Routing, file_schema.ROUTING, EXAMPLES["routing"]),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec import Struct
 
-from dragoman.config import file_schema, settings
+from dragoman.config import file_schema, prices, settings
 from dragoman.config.values import Kind
 from dragoman.errors import ConfigError
 from dragoman.routing.policies import POLICIES
@@ -26,6 +26,7 @@ TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
     (file_schema.RuleTable, file_schema.RULE),
     (When, file_schema.WHEN),
     (file_schema.KeyTable, file_schema.KEY),
+    (prices.PriceTable, prices.PRICE),
 ]
 
 

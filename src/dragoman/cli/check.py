@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import time
 from collections.abc import Iterator
 
 from dragoman.cli import documents
@@ -12,6 +13,7 @@ from dragoman.cli.ledger import printable
 from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
 from dragoman.config.load import read_settings
+from dragoman.config.prices import book_of, doubts
 from dragoman.config.settings import Line, Settings
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import Provider
@@ -37,6 +39,9 @@ def run(options: argparse.Namespace) -> int:
     documents.write("\n".join(map(printable, _summary(settings))).encode() + b"\n")
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
+    if settings.prices:
+        for doubt in doubts(settings, book_of(settings, documents.complain), time.time()):
+            documents.complain(f"warning: {doubt}")
     return _live(settings) if options.live else 0
 
 

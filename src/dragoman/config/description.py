@@ -18,7 +18,7 @@ from dragoman.providers.catalogue import Listing
 _TOLD = ("base_url", "api_key", "headers", "insecure")
 _FROM_OPTIONS = "an address that its options make"
 # Sections whose members are told as they are.
-_PLAIN = ("server", "storage", "timeouts", "routing", "limits")
+_PLAIN = ("server", "storage", "timeouts", "routing", "limits", "prices")
 
 
 def describe(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> list[str]:

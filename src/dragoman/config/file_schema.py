@@ -355,4 +355,4 @@ KEY: dict[str, Kind[object]] = {
     "strict": _SWITCH,
 }
 
-SECTIONS = ("server", "providers", "models", "keys", "timeouts", "routing", "limits", "storage")
+SECTIONS = ("server", "providers", "models", "prices", "keys", "timeouts", "routing", "limits", "storage")

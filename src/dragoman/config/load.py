@@ -15,6 +15,7 @@ from dragoman.config.environment import is_literal
 from dragoman.config.finding import ConfigFile, Origin, state_folder
 from dragoman.config.keys import COMMAND_LINE_KEY, SHORTEST, read_keys
 from dragoman.config.parsing import parse
+from dragoman.config.prices import BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_lines
 from dragoman.config.settings import Limits, Routing, Server, Settings, Storage, Timeouts
@@ -57,6 +58,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     own = root.table("keys")
     named = (*own.values, COMMAND_LINE_KEY)
     routes = read_lines(root.table("models"), (*providers, *section.values), catalogue, named)
+    prices = read_overrides(root.table("prices"))
     keys, short = read_keys(own, environ)
     problems.settle()
     settings = Settings(
@@ -65,6 +67,8 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
         providers={name: _anchored(provider, file) for name, provider in providers.items()},
         routes=routes,
         defaults=default_routes(providers, catalogue),
+        prices=prices,
+        book=_in_state(BOOK_NAME, environ),
         keys=keys,
         keys_table=root.has("keys"),
         empty=file is not None and not values,
@@ -83,8 +87,13 @@ def _kept_in(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> 
         return path
     if path and file is not None:
         return _beside(file, path)
+    return _in_state(_STATE_NAME, environ)
+
+
+def _in_state(name: str, environ: Mapping[str, str]) -> str:
+    """A file of the user's state directory; "" for a user without a home."""
     folder = state_folder(environ)
-    return str(folder / _STATE_NAME) if folder is not None else ""
+    return str(folder / name) if folder is not None else ""
 
 
 def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dragoman.prices.book import Override
 from dragoman.providers.provider import Provider
 from dragoman.routing.route import FALLBACK, When
 
@@ -167,6 +168,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     # What `[models]` says, and what the catalogue says of the providers at hand, for names that `[models]` leaves out.
     routes: tuple[Line, ...] = ()
     defaults: tuple[Line, ...] = ()
+    # What the file says of prices, by `provider/model`, and where an updated book of prices may be; "" if nowhere.
+    prices: dict[str, Override] = {}
+    book: str = ""
     keys: tuple[Key, ...] = ()
     # Whether the file has `[keys]`, with anything in it or not; and whether it has nothing at all.
     keys_table: bool = False

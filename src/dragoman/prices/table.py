@@ -127,27 +127,22 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"{self.source} {self.version} of {self.taken}"
 
 
-_table = msgspec.json.Decoder(Table)
-_shelf = msgspec.json.Decoder(Shelf)
-_facts = msgspec.json.Decoder(Facts)
-
-
 def read_table(data: bytes) -> Table:
     """The table that a file holds; shelves are not looked into."""
     try:
-        return _table.decode(data)
+        return msgspec.json.decode(data, type=Table)
     except msgspec.MsgspecError as error:
         raise DragomanError(f"is no book of prices: {error}") from None
 
 
 def read_shelf(raw: Raw) -> Shelf:
     """The models of a provider."""
-    return _shelf.decode(raw)
+    return msgspec.json.decode(raw, type=Shelf)
 
 
 def read_facts(raw: Raw) -> Facts:
     """What is known of a model."""
-    return _facts.decode(raw)
+    return msgspec.json.decode(raw, type=Facts)
 
 
 @cache

@@ -1,0 +1,236 @@
+"""Prices: `[prices."provider/model"]`, what an operator knows better than the book, and which book that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.config import values
+from dragoman.config.settings import Settings
+from dragoman.config.tables import Table
+from dragoman.config.toml_lines import dotted
+from dragoman.config.values import Kind
+from dragoman.errors import DragomanError
+from dragoman.prices import table
+from dragoman.prices.book import Book, Override
+from dragoman.prices.table import Rates, check_table, own_table, read_table
+
+BOOK_NAME = "prices.json"
+LARGEST_BOOK = 8 * 10**6
+# How far an override may be from the book before it is taken for a slip: a price per token is a million off.
+_FAR = 50
+# Pico-dollars in a dollar for a million tokens, and in one for a single piece.
+PER_MILLION, PER_PIECE = 10**6, 10**12
+_DEAREST = 10**6
+_LONGEST = 10**9
+
+
+class PriceTable(Struct, frozen=True, kw_only=True):
+    """What a model costs and takes, where the book of prices does not know it or is wrong: `dragoman prices` shows what
+    it knows. The name is `provider/model`, with the provider's name in this file; a `*` at its end stands for any rest.
+    Prices are in US dollars, as numbers or as texts; what is left out is as in the book, and 0 is free. With a price in
+    it, service tiers have the prices that `tiers` says and no others."""
+
+    # For a million tokens of input that no cache had.
+    input: int | None = None
+    # For a million tokens of output, thinking included.
+    output: int | None = None
+    # For a million tokens that were read from a cache.
+    cache_read: int | None = None
+    # For a million tokens that were written to a cache, for five minutes or for as long as is usual.
+    cache_write: int | None = None
+    # For a million tokens that were written to a cache for an hour.
+    cache_write_1h: int | None = None
+    # For each request, beside its tokens.
+    per_request: int | None = None
+    # For each search in the web.
+    per_search: int | None = None
+    # How many tokens the model takes, input and output together.
+    context: int | None = None
+    # How many tokens it answers at most.
+    output_cap: int | None = None
+    # The same prices in service tiers, by their names (`priority`, `flex`, `batch`, `speed-fast`, `geo-us`); what a
+    # tier leaves out costs what it does without.
+    tiers: dict[str, Rates] | None = None
+
+
+def _price(unit: int) -> Callable[[object], int]:
+    """A reader of dollars, as pico-dollars for one."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise values.mismatch(value, "a price in US dollars")
+        try:
+            # The shortest text of a float is the one that was written.
+            dollars = Decimal(str(value).strip())
+        except InvalidOperation:
+            raise values.unfit(f"expected a price in US dollars, found {values.shown(str(value))}") from None
+        if not dollars.is_finite() or not 0 <= dollars <= _DEAREST:
+            raise values.unfit(f"expected a price from 0 to {_DEAREST} US dollars, found {values.shown(str(value))}")
+        amount = dollars * unit
+        if amount != amount.to_integral_value():
+            places = len(str(unit)) - 1
+            raise values.unfit(f"expected a price with at most {places} decimals, found {values.shown(str(value))}")
+        return int(amount)
+
+    return read
+
+
+def _million(example: str) -> Kind[int]:
+    return Kind(words="US dollars for a million tokens", example=example, read=_price(PER_MILLION))
+
+
+def _piece(example: str) -> Kind[int]:
+    return Kind(words="US dollars", example=example, read=_price(PER_PIECE))
+
+
+def _tokens(example: int) -> Kind[int]:
+    return Kind(words="tokens, a whole number", example=str(example), read=values.whole(1, _LONGEST))
+
+
+# Members of an override that are rates, by their names in the table of rates.
+_RATES: dict[str, tuple[str, Kind[int]]] = {
+    "input": ("input", _million("1.25")),
+    "output": ("output", _million("10")),
+    "cache_read": ("cache_read", _million("0.125")),
+    "cache_write": ("cache_write", _million('"1.5625"')),
+    "cache_write_1h": ("cache_write_1h", _million("2.5")),
+    "per_request": ("request", _piece("0.005")),
+    "per_search": ("search", _piece("0.01")),
+}
+
+
+def _tiers(value: object) -> dict[str, Rates]:
+    if not isinstance(value, dict):
+        raise values.mismatch(value, "a table of tiers")
+    tiers = {}
+    for tier, prices in value.items():
+        if not isinstance(prices, dict):
+            raise values.mismatch(prices, f"a table of prices for {values.shown(tier)}")
+        unknown = [name for name in prices if name not in _RATES]
+        if unknown:
+            raise values.unfit(
+                f"{values.shown(tier)} has {values.shown(unknown[0])}, which is no price",
+                f"known are {', '.join(_RATES)}",
+            )
+        tiers[tier] = Rates(**{_RATES[name][0]: _RATES[name][1].read(price) for name, price in prices.items()})
+    return tiers
+
+
+PRICE: dict[str, Kind[object]] = {
+    **{name: kind for name, (_, kind) in _RATES.items()},
+    "context": _tokens(400_000),
+    "output_cap": _tokens(128_000),
+    "tiers": Kind(words="table of tables of prices", example="{ flex = { input = 0.625, output = 5 } }", read=_tiers),
+}
+
+
+def read_overrides(section: Table) -> dict[str, Override]:
+    """What the file says of prices, by `provider/model`."""
+    overrides = {}
+    for name, line in section.tables().items():
+        provider, slash, model = name.partition("/")
+        if not (slash and provider and model) or "*" in name[:-1]:
+            inner = "/".join((name, *list(line.values)[:1]))
+            example = inner if not slash else "openai/gpt-5.1"
+            section.complain(name, "expected provider/model", f'for example [prices."{example}"]')
+            continue
+        line.refuse_others(PRICE)
+        told = line.fill(PriceTable, PRICE)
+        overrides[name] = Override(
+            rates=Rates(
+                input=told.input,
+                output=told.output,
+                cache_read=told.cache_read,
+                cache_write=told.cache_write,
+                cache_write_1h=told.cache_write_1h,
+                request=told.per_request,
+                search=told.per_search,
+            ),
+            tiers=told.tiers or {},
+            window=told.context,
+            output_cap=told.output_cap,
+        )
+    return overrides
+
+
+def book_of(settings: Settings, tell: Callable[[str], None]) -> Book:
+    """The book that these settings mean, read when it is first asked; `tell` is told why an update is not used."""
+
+    def source() -> table.Table:
+        own = own_table()
+        try:
+            updated = read_book(Path(settings.book)) if settings.book else None
+        except DragomanError as error:
+            tell(f"{settings.book} {error}: the prices of this release are used (dragoman prices update)")
+            return own
+        # Of the same day it is the user's decision that counts.
+        return own if updated is None or updated.taken < own.taken else updated
+
+    return Book(source, settings.prices)
+
+
+def read_book(path: Path) -> table.Table | None:
+    """An updated book; None if there is none."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BOOK + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DragomanError(f"cannot be read: {error.strerror}") from None
+    if len(data) > LARGEST_BOOK:
+        raise DragomanError(f"is larger than {LARGEST_BOOK} bytes")
+    book = read_table(data)
+    check_table(book)
+    return book
+
+
+def doubts(settings: Settings, book: Book, now: float) -> Iterator[str]:
+    """Overrides that look like slips: far from what the book says, or of a provider that nobody knows."""
+    plain = Book(lambda: book.table)
+    for key, override in settings.prices.items():
+        name, _, model = key.partition("/")
+        provider = settings.providers.get(name)
+        if provider is None:
+            yield f"prices.{dotted((key,))} is of the provider {values.shown(name)}, which is not set up"
+            continue
+        facts = plain.find(provider.upstream, model, now, name=name)
+        if facts is not None and facts.rates is not None:
+            known, told = _by_name(facts.rates), _by_name(override.rates)
+            for member in _far(told, known):
+                ours, theirs = dollars(member, told[member] or 0), dollars(member, known[member] or 0)
+                yield (
+                    f"prices.{dotted((key, member))} is {ours}, and the book says {theirs}: "
+                    "prices are US dollars for a million tokens, and for one request or search"
+                )
+
+
+def _far(told: Mapping[str, int | None], known: Mapping[str, int | None]) -> Iterator[str]:
+    for member, ours in told.items():
+        theirs = known[member]
+        # What is free is free on purpose.
+        if ours and theirs and not theirs <= ours * _FAR <= theirs * _FAR * _FAR:
+            yield member
+
+
+def _by_name(rates: Rates) -> dict[str, int | None]:
+    """The rates by the members of an override."""
+    return {
+        "input": rates.input,
+        "output": rates.output,
+        "cache_read": rates.cache_read,
+        "cache_write": rates.cache_write,
+        "cache_write_1h": rates.cache_write_1h,
+        "per_request": rates.request,
+        "per_search": rates.search,
+    }
+
+
+def dollars(member: str, amount: int) -> str:
+    """An amount of pico-dollars as it is written in an override."""
+    unit = PER_PIECE if member.startswith("per_") else PER_MILLION
+    return f"{Decimal(amount) / unit:f}"

@@ -1,0 +1,176 @@
+"""`[prices."provider/model"]`, and the book that is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dragoman.config.prices import BOOK_NAME, LARGEST_BOOK, book_of, dollars, doubts, read_book
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.model.response import Usage
+from dragoman.prices.book import Override
+from dragoman.prices.cost import cost_of, estimate
+from dragoman.prices.table import FORMAT, Rates, own_table
+from tests.config.support import problems_of, settings_of
+
+KEY = {"OPENAI_API_KEY": "sk-1"}
+NOW = 1_795_000_000.0
+
+
+def never(words: str) -> None:
+    raise AssertionError(words)
+
+
+def test_an_override_is_read_to_the_last_digit(tmp_path: Path) -> None:
+    text = """
+[prices."openai/gpt-5.1"]
+input = 1
+output = "8.800001"
+cache_read = 0.1
+cache_write = 0
+cache_write_1h = 0.000001
+per_request = 0.0000000001
+per_search = 0.01
+context = 400_000
+output_cap = 128_000
+tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
+[prices."local/*"]
+"""
+    settings = settings_of(tmp_path, text, KEY)
+    assert settings.prices == {
+        "openai/gpt-5.1": Override(
+            rates=Rates(
+                input=1_000_000,
+                output=8_800_001,
+                cache_read=100_000,
+                cache_write=0,
+                cache_write_1h=1,
+                request=100,
+                search=10**10,
+            ),
+            tiers={"flex": Rates(input=500_000, search=2 * 10**10), "batch": Rates()},
+            window=400_000,
+            output_cap=128_000,
+        ),
+        "local/*": Override(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("input = -1", '2: prices."o/m".input: expected a price from 0 to 1000000 US dollars, found "-1"'),
+        ("input = true", "expected a price in US dollars, found true or false without quotes"),
+        ('input = "1 USD"', 'expected a price in US dollars, found "1 USD" (for example input = 1.25)'),
+        ("input = nan", 'expected a price from 0 to 1000000 US dollars, found "nan"'),
+        ("input = inf", 'expected a price from 0 to 1000000 US dollars, found "inf"'),
+        ("input = 2e6", "expected a price from 0 to 1000000 US dollars"),
+        ("input = 1.2345678", "expected a price with at most 6 decimals"),
+        ("imput = 1", 'prices."o/m".imput: is not a known key (did you mean input?)'),
+        ("context = 0", "expected a whole number from 1 to 1000000000, found 0"),
+        ("tiers = 1", "expected a table of tiers, found a whole number"),
+        ("tiers = { flex = 1 }", 'expected a table of prices for "flex", found a whole number'),
+        ("tiers = { flex = { inputs = 1 } }", '"flex" has "inputs", which is no price (known are input, output, '),
+        ("tiers = { flex = { input = -1 } }", "expected a price from 0 to 1000000 US dollars"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_line_and_remedy(tmp_path: Path, text: str, problem: str) -> None:
+    (told,) = problems_of(tmp_path, f'[prices."o/m"]\n{text}\n')
+    assert told.startswith("2: ")
+    assert problem in told
+
+
+@pytest.mark.parametrize(
+    ("header", "remedy"),
+    [
+        ("[prices.openai.gpt-5]", 'for example [prices."openai/gpt-5"]'),
+        ('[prices."openai/"]', 'for example [prices."openai/gpt-5.1"]'),
+        ('[prices."*/x"]', 'for example [prices."openai/gpt-5.1"]'),
+    ],
+)
+def test_a_name_is_provider_and_model(tmp_path: Path, header: str, remedy: str) -> None:
+    (told,) = problems_of(tmp_path, f"{header}\ninput = 1\n")
+    assert "expected provider/model" in told and remedy in told
+
+
+def test_pitfall_391_overrides_and_their_tiers_are_priced_by_every_road(tmp_path: Path) -> None:
+    text = '[prices."openai/gpt-5.1"]\ninput = 2\noutput = 4\ntiers = { priority = { output = 8 } }\n'
+    book = book_of(settings_of(tmp_path, text, KEY), never)
+    facts = book.find("openai", "gpt-5.1", NOW)
+    assert facts is not None
+    assert estimate(facts, 1000, 0, 1000).total == cost_of(facts, Usage(input=1000, output=1000)).total == 6_000_000
+    assert cost_of(facts, Usage(input=1000, output=1000, service_tier="priority")).total == 10_000_000
+    assert cost_of(facts, Usage(input=1000, service_tier="flex")).total is None
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("input = 1.3", []),
+        ("input = 62.5", []),
+        ("input = 62.6", ["input"]),
+        ("input = 0.025", []),
+        ("input = 0.0249", ["input"]),
+        ("input = 0", []),
+        ("output = 1000\nper_search = 10", ["output", "per_search"]),
+        ("per_request = 100", []),
+    ],
+)
+def test_pitfall_392_an_override_fifty_times_off_the_book_is_told(
+    tmp_path: Path, written: str, told: list[str]
+) -> None:
+    settings = settings_of(tmp_path, f'[prices."openai/gpt-5.1"]\n{written}\n', KEY)
+    found = list(doubts(settings, book_of(settings, never), NOW))
+    assert [line.partition(" is ")[0] for line in found] == [f'prices."openai/gpt-5.1".{member}' for member in told]
+
+
+def test_amounts_are_shown_as_they_are_written() -> None:
+    assert [dollars("input", amount) for amount in (1_250_000, 1, 10_000_000)] == ["1.25", "0.000001", "10"]
+    assert dollars("per_search", 10**10) == "0.01"
+
+
+def book(taken: str, price: object = 1) -> bytes:
+    return msgspec.json.encode(
+        {
+            "format": FORMAT,
+            "source": "test",
+            "version": "9",
+            "taken": taken,
+            "providers": {"openai": {"models": [["gpt-5.1", [], [None, [[None, [[price]]]]]]]}},
+        }
+    )
+
+
+def test_an_updated_book_is_used_unless_the_release_is_newer(tmp_path: Path) -> None:
+    path = tmp_path / BOOK_NAME
+    settings = Settings(book=str(path))
+    assert book_of(settings, never).table is own_table()
+    path.write_bytes(book(own_table().taken))
+    assert book_of(settings, never).table.version == "9"
+    path.write_bytes(book("2020-01-01"))
+    assert book_of(settings, never).table is own_table()
+    assert book_of(Settings(), never).table is own_table()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", book("2030-01-01", -1), book("2030-01-01")[:-1]])
+def test_a_broken_book_is_told_and_not_used(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / BOOK_NAME
+    path.write_bytes(content)
+    told: list[str] = []
+    used = book_of(Settings(book=str(path)), told.append)
+    assert not told, "it is read when somebody asks"
+    assert used.table is own_table()
+    (words,) = told
+    assert words.startswith(f"{path} is no book of prices")
+
+
+def test_a_book_has_a_size(tmp_path: Path) -> None:
+    path = tmp_path / BOOK_NAME
+    path.write_bytes(b" " * (LARGEST_BOOK + 1))
+    with pytest.raises(DragomanError, match="is larger than 8000000 bytes"):
+        read_book(path)
+    with pytest.raises(DragomanError, match="cannot be read"):
+        read_book(tmp_path)
