@@ -23,6 +23,7 @@ try:
         key,
         launch,
         mock,
+        prices,
         providers,
         serve,
         status,
@@ -33,7 +34,7 @@ except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
 
-COMMANDS = (serve, launch, env, status, check, trust, key, providers, translate, explain, mock)
+COMMANDS = (serve, launch, env, status, check, trust, key, providers, prices, translate, explain, mock)
 
 REFUSED = 1
 

@@ -150,6 +150,11 @@ class Book:
                 for row in rows.rows:
                     yield shelf, _facts_at(f"{shelf}/{row.id}", read_facts(row.facts), now)
 
+    def row_of(self, shelf: str, model: str) -> Row | None:
+        """What a name means on a shelf of the table, whatever else is sold there."""
+        rows = self._shelf(shelf)
+        return rows.row_of(model.lower()) if rows is not None else None
+
     def override_of(self, name: str, model: str) -> tuple[str, Override] | None:
         """The override of a provider's model, with its key."""
         target = f"{name}/{model}"

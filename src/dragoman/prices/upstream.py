@@ -33,6 +33,7 @@ _CLASSES = {
 _TOKENS = "_mtok"
 # What a request may be, of which prices depend: the members that name a tier.
 _TIERS = ("service_tier", "processing")
+_USUAL = "default"
 # More combinations of conditions for one name nobody means.
 _MOST_RULES = 200
 
@@ -144,6 +145,8 @@ def _row(model: Model) -> list[object]:
         [tier, _when(variant.constraint), _ladder(variant.prices)]
         for variant in model.price_variants or ()
         for tier in _tier(variant.when)
+        # That the usual tier costs what is usual goes without saying.
+        if tier != _USUAL or _is_said(variant.prices)
     ]
     apart = sorted({name for entry in conditional for name in _apart(entry.prices)})
     facts: list[object] = [model.context_window, prices, variants, apart]

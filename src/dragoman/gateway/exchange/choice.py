@@ -60,9 +60,7 @@ def wants_of(route: Route, size: int, *, pinned: bool) -> Wants:
     # In a fallback the first target is where a conversation is, unless it was moved; but what is large is looked at
     # beside the loop now, or never.
     moves = pinned or size > INLINE or outline.policy.name != "fallback"
-    return Wants(
-        signs=outline.denies or outline.prices or route.ruled, opening=sticky and moves, losses=outline.losses
-    )
+    return Wants(signs=outline.denies or outline.prices or route.ruled, opening=sticky and moves, losses=outline.losses)
 
 
 def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:

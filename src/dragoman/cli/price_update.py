@@ -1,0 +1,152 @@
+"""Updating the book of prices: fetched, checked, compared, agreed to, and only then put in the other's place.
+
+What comes is data from outside, and nothing of it is run: it has a limit in size and a schema, and a price that changes
+steeply is asked about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from dragoman.cli import documents
+from dragoman.cli.ledger import printable
+from dragoman.config.prices import LARGEST_BOOK, book_of, dollars
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.prices.changes import Bounds, Change, Changes, compare
+from dragoman.prices.table import Table, check_table, own_table, read_table
+from dragoman.prices.upstream import read_upstream
+
+# Where the collection is published that the book of a release is made of.
+PUBLISHED = "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main/prices/new_data/v2/data.json"
+_CONNECT, _WHOLE = 10.0, 60.0
+_MOST_LINES = 40
+REFUSED = 1
+
+
+def update(settings: Settings, source: str, agreed: bool) -> int:
+    """Replace the book with one from a file or an address; `agreed` is that steep changes are."""
+    if not settings.book:
+        raise DragomanError("there is no home to keep a book in (set HOME or XDG_STATE_HOME to an absolute path)")
+    data = _fetched(source)
+    try:
+        book = _read(data)
+        check_table(book)
+    except DragomanError as error:
+        raise DragomanError(f"{source} {error}") from None
+    if book.taken < own_table().taken:
+        raise DragomanError(f"{source} is of {book.taken}, and the book of this release of {own_table().taken}")
+    present = book_of(settings, documents.complain).table
+    changes = compare(present, book)
+    documents.write("\n".join(map(printable, _told(present, book, changes))).encode() + b"\n")
+    if changes.steep and not agreed and not _asked(len(changes.steep)):
+        documents.complain("the book stays as it is (--yes agrees to what changes steeply)")
+        return REFUSED
+    keep(Path(settings.book), msgspec.json.encode(book))
+    documents.write(printable(f"kept in {settings.book}").encode() + b"\n")
+    return 0
+
+
+def _fetched(source: str) -> bytes:
+    scheme, separator, _ = source.partition("://")
+    if not separator:
+        with Path(source).open("rb") as file:
+            data = file.read(LARGEST_BOOK + 1)
+    elif scheme.lower() == "https":
+        data = asyncio.run(_fetch(source))
+    else:
+        raise DragomanError(f"{source} is no address with https://: what decides about money is not read in clear text")
+    if len(data) > LARGEST_BOOK:
+        raise DragomanError(f"{source} is larger than {LARGEST_BOOK} bytes")
+    return data
+
+
+async def _fetch(url: str) -> bytes:
+    # The client is needed for this alone.
+    from dragoman.http.client import Client
+    from dragoman.http.flight import Call
+
+    client = Client(connect_timeout=_CONNECT)
+    try:
+        async with asyncio.timeout(_WHOLE):
+            flight = client.open(Call(method="GET", url=url, headers=[(b"accept", b"application/json")]))
+            try:
+                await flight.head()
+                if flight.status != 200:
+                    raise DragomanError(f"{url} answered {flight.status}")
+                return await flight.read(LARGEST_BOOK)
+            finally:
+                flight.close()
+    except TimeoutError:
+        raise DragomanError(f"{url} did not answer in time") from None
+    except ValueError as error:
+        raise DragomanError(f"{url} cannot be called: {error}") from None
+    finally:
+        await client.close()
+
+
+def _read(data: bytes) -> Table:
+    """A compiled table, or the collection that tables are made of, as it is today."""
+    if data.lstrip()[:1] == b"{":
+        return read_table(data)
+    return read_upstream(data, "published", time.strftime("%Y-%m-%d", time.gmtime()))
+
+
+def _told(present: Table, book: Table, changes: Changes) -> list[str]:
+    """What would change, the steep ones first, in lines that are not too many."""
+    lines = [f"from {present.title}", f"to   {book.title}"]
+    steep = [f"! {_words(change)}" for change in changes.steep]
+    others = [f"  {_words(change)}" for change in changes.rates if not change.is_steep]
+    for title, entries in (("gone", changes.gone), ("new", changes.new)):
+        others += [f"  {entry} is {title}" for entry in entries]
+    room = max(_MOST_LINES - len(steep), 0)
+    lines += [*steep, *others[:room]]
+    if len(others) > room:
+        lines.append(f"  and {len(others) - room} more")
+    if not steep and not others:
+        lines.append("  no price changes")
+    return lines
+
+
+def _words(change: Change) -> str:
+    return f"{change.entry} {change.member} {_amount(change, change.before)} → {_amount(change, change.after)}"
+
+
+def _amount(change: Change, bounds: Bounds | None) -> str:
+    if bounds is None:
+        return "unknown"
+    member = f"per_{change.member}" if change.member in ("search", "request") else change.member
+    low, high = dollars(member, bounds.low), dollars(member, bounds.high)
+    return low if low == high else f"{low}–{high}"
+
+
+def _asked(steep: int) -> bool:
+    """Whether somebody at the terminal agrees; nobody is there to be asked elsewhere."""
+    if not (os.isatty(0) and os.isatty(2)):
+        return False
+    prices = "one price" if steep == 1 else f"{steep} prices"
+    sys.stderr.write(f"Let {prices} fall below a tenth or rise above ten times what is known? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Write a file as a whole or not at all, for its user alone."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,177 @@
+"""`dragoman prices`: what is known of models, and `dragoman prices update`, which replaces the book."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import time
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from dragoman.cli import documents
+from dragoman.cli.ledger import printable
+from dragoman.cli.price_update import PUBLISHED, update
+from dragoman.cli.trust import file_to_read
+from dragoman.config.load import read_settings
+from dragoman.config.prices import book_of, dollars
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.prices.book import Book, ModelFacts
+from dragoman.prices.changes import named
+from dragoman.prices.table import Ladder, Rates
+from dragoman.providers.catalogue import catalogue
+from dragoman.wire.json import encode_text
+
+UPDATE = "update"
+_HEADINGS = ("MODEL", "INPUT", "OUTPUT", "READ", "WRITE", "1H", "WINDOW", "CAP", "MORE")
+_COLUMNS = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+_LEGEND = "US dollars for a million tokens; READ, WRITE and 1H are of caches; ? is not known, which is not free."
+NOTHING_FOUND = 1
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """One model under a name."""
+
+    name: str
+    facts: ModelFacts
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "prices",
+        help="show what models cost and take, or update that",
+        description="The book of prices, with what the configuration overrides. `update` replaces it with what is "
+        "published, or with a file or address: it shows what changes, and asks before a price changes steeply.",
+    )
+    parser.add_argument(
+        "pattern",
+        nargs="?",
+        default="",
+        metavar="PATTERN|update",
+        help="a part of provider/model, or a pattern with *; all if left out",
+    )
+    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--from", dest="source", metavar="FILE|URL", help="with update: where the new book is (https)")
+    parser.add_argument("--yes", action="store_true", help="with update: agree to prices that change steeply")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the book, or update it."""
+    settings = read_settings(file_to_read(options.config), os.environ, catalogue())
+    if options.pattern == UPDATE:
+        return update(settings, options.source or PUBLISHED, options.yes)
+    if options.source or options.yes:
+        raise DragomanError("--from and --yes are for `dragoman prices update`")
+    book = book_of(settings, documents.complain)
+    lines = list(lines_of(settings, book, options.pattern, time.time()))
+    text = encode_text(_as_json(book, lines)) if options.json else as_table(book, lines)
+    documents.write(text.encode() + b"\n")
+    return 0 if lines else NOTHING_FOUND
+
+
+def lines_of(settings: Settings, book: Book, pattern: str, now: float) -> Iterator[Line]:
+    """What a pattern means: a target as it would be priced, overrides, and entries of the book."""
+    wanted = pattern.lower()
+    known: set[str] = set()
+    for target in dict.fromkeys((pattern, *settings.prices)):
+        name, slash, model = target.partition("/")
+        if slash and (target == pattern or _fits(target, wanted)):
+            provider = settings.providers.get(name)
+            facts = book.find(provider.upstream if provider else name, model, now, name=name)
+            if facts is not None:
+                known.add(target)
+                yield Line(name=target, facts=facts)
+    for _, facts in book.entries(now):
+        if facts.entry not in known and _fits(facts.entry, wanted):
+            yield Line(name=facts.entry, facts=facts)
+
+
+def _fits(name: str, wanted: str) -> bool:
+    return fnmatch.fnmatchcase(name.lower(), wanted) if "*" in wanted else wanted in name.lower()
+
+
+def as_table(book: Book, lines: list[Line]) -> str:
+    """The lines as a table, below the book that they are from."""
+    if not lines:
+        return f"{printable(book.table.title)}: nothing is known by that name"
+    rows = [tuple(map(printable, row)) for row in (_HEADINGS, *map(_row, lines))]
+    sizes = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    text = [printable(book.table.title), ""]
+    for row in rows:
+        # Names and notes begin at the left, numbers end at the right.
+        cells = [row[0].ljust(sizes[0]), *(cell.rjust(size) for cell, size in zip(row[1:-1], sizes[1:-1], strict=True))]
+        text.append("  ".join((*cells, row[-1])).rstrip())
+    return "\n".join([*text, "", _LEGEND])
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    facts = line.facts
+    rates = named(facts.rates or Rates())
+    amounts = [_amount(member, rates[member]) for member in _COLUMNS]
+    sizes = [f"{size:,}" if size is not None else "?" for size in (facts.window, facts.output_cap)]
+    return line.name, *amounts, *sizes, "; ".join(_more(line))
+
+
+def _amount(member: str, rate: int | None) -> str:
+    return "?" if rate is None else dollars(member, rate)
+
+
+def _more(line: Line) -> Iterator[str]:
+    """What has no column: where it is from, fees, other lengths and tiers."""
+    facts = line.facts
+    if facts.entry and facts.entry != line.name:
+        yield f"is {facts.entry}"
+    if facts.override:
+        yield f"override {facts.override}"
+    rates = facts.rates or Rates()
+    for member, rate in (("thinking", rates.thinking), ("request", rates.request), ("search", rates.search)):
+        if rate is not None:
+            yield f"{member} {dollars(member if member == 'thinking' else f'per_{member}', rate)}"
+    for step in facts.standard.steps if facts.standard is not None else ():
+        yield f"above {step.above:,}: {_amount('input', step.rates.input)}, {_amount('output', step.rates.output)}"
+    if facts.tiers:
+        yield f"tiers {', '.join(facts.tiers)}"
+
+
+def _as_json(book: Book, lines: list[Line]) -> JsonObject:
+    table = book.table
+    return {
+        "book": {"source": table.source, "version": table.version, "taken": table.taken},
+        "models": [_line_as_json(line) for line in lines],
+    }
+
+
+def _line_as_json(line: Line) -> JsonObject:
+    facts = line.facts
+    return {
+        "name": line.name,
+        "entry": facts.entry or None,
+        "override": facts.override or None,
+        "window": facts.window,
+        "output_cap": facts.output_cap,
+        "prices": _ladder_as_json(facts.standard) if facts.standard is not None else None,
+        "tiers": {tier: _ladder_as_json(ladder) for tier, ladder in facts.tiers.items()},
+    }
+
+
+def _ladder_as_json(ladder: Ladder) -> JsonObject:
+    prices = _rates_as_json(ladder.base)
+    if ladder.steps:
+        prices["above"] = [{"input_tokens": step.above, **_rates_as_json(step.rates)} for step in ladder.steps]
+    return prices
+
+
+def _rates_as_json(rates: Rates) -> JsonObject:
+    """The rates that are known, in dollars as texts, since they are exact."""
+    told: JsonObject = {}
+    for member, rate in named(rates).items():
+        if rate is not None:
+            name = f"per_{member}" if member in ("search", "request") else member
+            told[name] = dollars(name, rate)
+    return told

@@ -1,0 +1,115 @@
+"""Changes: in what a new book differs from the present one, for whoever is to agree to it.
+
+A model is compared by its name, as it is looked up: an entry that takes another's names away is a change of price.
+All its prices count, those of tiers and of other days as well, by their bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from dragoman.prices.book import Book
+from dragoman.prices.table import Facts, Rates, Table, read_facts, read_shelf
+
+# A price that falls below this part of itself, or rises above this many times itself, is asked about.
+_STEEP = 10
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """The lowest and the highest of a model's rates for one class, in pico-dollars."""
+
+    low: int
+    high: int
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One class of one model; None is that there is no price."""
+
+    # As `shelf/model`.
+    entry: str
+    # The name of the class, as in `Rates`.
+    member: str
+    before: Bounds | None
+    after: Bounds | None
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether somebody should look twice."""
+        if self.before is None or self.after is None:
+            return False
+        falls = self.after.low * _STEEP < self.before.low
+        return falls or self.after.high > self.before.high * _STEEP
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """All differences between two books: entries that are new or gone, and rates that are others."""
+
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+    rates: tuple[Change, ...]
+
+    @property
+    def steep(self) -> tuple[Change, ...]:
+        """Those that are to be agreed to."""
+        return tuple(change for change in self.rates if change.is_steep)
+
+
+def compare(before: Table, after: Table) -> Changes:
+    """What would change for whoever uses `before`."""
+    old, new = dict(_entries(before)), dict(_entries(after))
+    book = Book(lambda: after)
+    rates: list[Change] = []
+    for (shelf, model), facts in old.items():
+        row = book.row_of(shelf, model)
+        if row is not None:
+            rates += _differences(f"{shelf}/{model}", facts, read_facts(row.facts))
+    return Changes(
+        new=tuple("/".join(key) for key in new if key not in old),
+        gone=tuple("/".join(key) for key in old if book.row_of(*key) is None),
+        rates=tuple(rates),
+    )
+
+
+def _entries(table: Table) -> Iterator[tuple[tuple[str, str], Facts]]:
+    """Every model as it is found by its name; one that nobody finds is none."""
+    book = Book(lambda: table)
+    for shelf, raw in table.providers.items():
+        for row in read_shelf(raw).models:
+            found = book.row_of(shelf, row.id)
+            if found is not None:
+                yield (shelf, row.id), read_facts(found.facts)
+
+
+def _differences(entry: str, before: Facts, after: Facts) -> Iterator[Change]:
+    old, new = _bounds(before), _bounds(after)
+    for member in Rates.__struct_fields__:
+        if old.get(member) != new.get(member):
+            yield Change(entry=entry, member=member, before=old.get(member), after=new.get(member))
+
+
+def _bounds(facts: Facts) -> dict[str, Bounds]:
+    bounds: dict[str, Bounds] = {}
+    ladders = (*(dated.ladder for dated in facts.prices), *(variant.ladder for variant in facts.variants))
+    for ladder in ladders:
+        for rates in (ladder.base, *(step.rates for step in ladder.steps)):
+            for member, rate in named(rates).items():
+                if rate is not None:
+                    known = bounds.get(member, Bounds(low=rate, high=rate))
+                    bounds[member] = Bounds(low=min(known.low, rate), high=max(known.high, rate))
+    return bounds
+
+
+def named(rates: Rates) -> dict[str, int | None]:
+    """The rates by the names of their classes."""
+    return {
+        "input": rates.input,
+        "output": rates.output,
+        "cache_read": rates.cache_read,
+        "cache_write": rates.cache_write,
+        "cache_write_1h": rates.cache_write_1h,
+        "thinking": rates.thinking,
+        "search": rates.search,
+        "request": rates.request,
+    }
