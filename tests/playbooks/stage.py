@@ -84,7 +84,7 @@ class Stage:
             self.loop.watch(self._works)
         service = Service(self.settings, self.metrics, log, state)
         service.client = cast(Client, self.provider)
-        service.chance = lambda: 0.0
+        service.traffic.chance = lambda: 0.0
         self.app = App(service)
         limits = replace(server_limits(self.settings.limits, self.settings.timeouts), write_buffer=ROOM)
         self.server = Server(self.app, self.app.refuse, limits)

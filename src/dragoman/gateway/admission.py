@@ -289,6 +289,11 @@ class Admission:
             gate = self._gate(provider)
         return gate.enter(key, deadline)
 
+    def limits(self, provider: str) -> bool:
+        """Whether a provider has a limit at all."""
+        gate = self._gates.get(provider)
+        return gate is not None and gate.limits is not None
+
     def free(self, provider: str) -> bool:
         """Whether a call to a provider could be made at once."""
         gate = self._gates.get(provider)

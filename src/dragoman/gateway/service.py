@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from dragoman.config.prices import book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
-from dragoman.gateway.admission import Admission
+from dragoman.gateway.admission import Admission, Limits, divided
 from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.routes import Routes
 from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
+from dragoman.gateway.traffic import Traffic
 from dragoman.http.client import Client
 from dragoman.http.flight import Call, Flight
 from dragoman.mint import random_token, system_mint
@@ -29,8 +31,9 @@ from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Dice, Plan, View, plan
+from dragoman.routing.plan import Plan
 from dragoman.routing.route import Route
+from dragoman.routing.standing import GOOD
 
 
 class TargetStanding(Struct, frozen=True, kw_only=True):
@@ -72,9 +75,8 @@ class Service:
             reuse=former.client.reuse if former is not None else None,
         )
         self.draining = False
-        # From 0 up to, but not including, 1.
-        self.chance: Callable[[], float] = random.random
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
+        self.traffic: Traffic = former.traffic if former is not None else Traffic(self.clock)
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
             name: Rotation(provider.keys, self.clock, rotations.get(name), name)
@@ -83,16 +85,30 @@ class Service:
         # How many calls each provider has, and who waits for one.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         metrics.loads = self.admission.loads
-        # What is known of targets that were tried.
-        self.standings: Callable[[], Iterable[TargetStanding]] = former.standings if former is not None else tuple
+        self.admission.settle(_limits(settings))
+        book = book_of(settings, lambda why: log.event("warn", "an update of the prices is not used", why=why))
+        self.knowledge = Knowledge(book, self.rotation, self.admission, self.mint.now)
         self._redactors: dict[str, Redactor] = {}
         # What providers listed, and until when that is believed.
         self.listed: dict[str, tuple[float, tuple[str, ...]]] = {}
 
-    def plan(self, route: Route, needs: Needs) -> Plan:
+    @property
+    def chance(self) -> Callable[[], float]:
+        """Numbers from 0 up to, but not including, 1."""
+        return self.traffic.chance
+
+    def plan(self, route: Route, needs: Needs, conversation: str) -> Plan:
         """In which order the targets of a route are tried for a request."""
-        dice = Dice(self.chance(), self.chance(), self.chance())
-        return plan(route, needs, View(now=self.clock()), dice)
+        exploring = self.settings.routing.explore
+        return self.traffic.plan(route, needs, self.knowledge, conversation=conversation, exploring=exploring)
+
+    def standings(self) -> Iterable[TargetStanding]:
+        """How targets are thought of that were tried."""
+        now = self.clock()
+        for report in self.traffic.health.reports(now):
+            standing = report.standing
+            seconds = max(standing.until - now, 0.0) if standing is not GOOD else 0.0
+            yield TargetStanding(target=report.target, standing=standing.level.value, seconds=seconds)
 
     def rotation(self, provider: Provider) -> Rotation:
         """The keys of a provider, taking turns."""
@@ -140,6 +156,15 @@ class Service:
     async def close(self) -> None:
         """Let go of idle connections; exchanges under way end on their own."""
         await self.client.close()
+
+
+def _limits(settings: Settings) -> dict[str, Limits]:
+    """How many calls this process may have with each provider that has a limit."""
+    return {
+        name: divided(Limits(provider.concurrency, provider.queue, provider.queue_time), settings.server.workers)
+        for name, provider in settings.providers.items()
+        if provider.concurrency is not None
+    }
 
 
 def _echo_call(order: Order) -> Call:

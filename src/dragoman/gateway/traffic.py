@@ -14,6 +14,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from dragoman.gateway.knowledge import Knowledge
 from dragoman.model.response import Usage
 from dragoman.routing.budgets import Budgets
 from dragoman.routing.health import Health
@@ -23,33 +26,17 @@ from dragoman.routing.pins import Pins
 from dragoman.routing.plan import Dice, Pin, Plan, View, plan
 from dragoman.routing.route import Route
 from dragoman.routing.speeds import Speeds
-from dragoman.routing.standing import Level, Standing
+from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 
 # Lines whose turns are counted; a name may come from outside, where a line is a pattern.
 _MOST_LINES = 4096
+_MOST_TARGETS = 4096
+# Tokens of an answer as long as nobody has heard one, and the share of the latest in what is usual.
+_USUAL_OUTPUT = 500.0
+_LATEST = 0.1
 # What found nothing out of a target that was being tried.
 _UNDECIDED = frozenset({Kind.LEFT, Kind.OURS})
-
-
-class Knowledge:
-    """What a configuration knows of its targets: prices, windows, keys that rest, free places. Nothing, unless said."""
-
-    def cost(self, target: Target, needs: Needs) -> int | None:
-        """What a request is estimated to cost, in nano-dollars."""
-        return None
-
-    def window(self, target: Target) -> int | None:
-        """How many tokens a target takes in."""
-        return None
-
-    def free(self, target: Target) -> bool:
-        """Whether one more call may be made."""
-        return True
-
-    def wakes(self, target: Target) -> float | None:
-        """When the first of its keys may be used, if all of them rest."""
-        return None
 
 
 class Traffic:
@@ -63,6 +50,8 @@ class Traffic:
         self.speeds = Speeds()
         self.pins = Pins()
         self._turns: dict[str, int] = {}
+        # How much each target says, of late.
+        self._outputs: dict[str, float] = {}
 
     # Before a request is put to anybody.
 
@@ -72,6 +61,8 @@ class Traffic:
         """In which order the targets of a route are tried for a request, which takes its turn by that."""
         now, chance = self.clock(), self.chance
         pin = self.pins.pin(conversation, now) if conversation else None
+        if pin is not None:
+            needs = replace(needs, warm=pin.target)
         turn = self._turns.get(route.name, 0)
         if turn or len(self._turns) < _MOST_LINES:
             self._turns[route.name] = turn + 1
@@ -100,11 +91,20 @@ class Traffic:
             standing=standing,
             speed=lambda target, size: speeds.speed(target.id, size, now),
             free=known.free,
-            cost=known.cost,
+            cost=lambda target, needs: known.cost(target, needs, self._outputs.get(target.id, _USUAL_OUTPUT)),
             window=known.window,
             pin=pin,
             turn=turn,
         )
+
+    def is_good(self, target: Target) -> bool:
+        """Whether a target may be asked by anybody."""
+        return self.health.standing(target.id, self.clock()) is GOOD
+
+    def wakes_in(self, target: Target) -> float:
+        """After how many seconds a target may be asked."""
+        now = self.clock()
+        return max(self.health.standing(target.id, now).until - now, 0.0)
 
     def permits(self, target: Target, seconds: float) -> bool:
         """Whether a target may be asked: of one that rested, one request at a time finds out, within some seconds."""
@@ -132,6 +132,8 @@ class Traffic:
         self.health.note(name, kind, now, began, charged)
         if kind is Kind.ANSWERED:
             self.budgets.fill(name)
+            if usage is not None:
+                self._learn_output(name, usage.output)
             known = usage is not None and not slowed
             self.speeds.answered(
                 name,
@@ -145,6 +147,15 @@ class Traffic:
             self.speeds.failed(name, size, now)
         elif kind in _UNDECIDED:
             self.health.give_back(name, now)
+
+    def _learn_output(self, target: str, tokens: int) -> None:
+        known = self._outputs.get(target)
+        if known is None:
+            if len(self._outputs) >= _MOST_TARGETS:
+                self._outputs.clear()
+            self._outputs[target] = float(tokens)
+        else:
+            self._outputs[target] = known + (tokens - known) * _LATEST
 
     def pin(self, owner: str, conversation: str, target: Target, *, key: str, rule: str) -> None:
         """Say where a conversation is: with whoever answered it."""

@@ -47,9 +47,10 @@ class Outline(Struct, frozen=True, kw_only=True):
     prices: bool
     speed: bool
     losses: bool
-    # Whether any target cannot do something, and whether any may lose nothing.
+    # Whether any target cannot do something, whether any may lose nothing, and whether a conversation stays with any.
     denies: bool
     strict: bool
+    sticky: bool
 
 
 def outline_of(route: Route) -> Outline:
@@ -71,6 +72,7 @@ def outline_of(route: Route) -> Outline:
         losses=any(policy.losses for policy in policies),
         denies=any(target.denies for _, target, _, _ in found),
         strict=any(target.strict for _, target, _, _ in found),
+        sticky=any(stays for _, _, _, stays in found),
     )
 
 

@@ -64,6 +64,8 @@ class Missed(Struct, frozen=True, kw_only=True):
     answer: ErrorAnswer | None = None
     kind: Kind = Kind.OURS
     final: bool = False
+    # Seconds after which to ask again is worth it, where it is the gateway that says so.
+    retry_after: int = 0
 
 
 class Attempt:
@@ -77,8 +79,9 @@ class Attempt:
         self.target = target
         self._rotation = rotation
         self.is_prepared = False
-        # Whether there is less time for it than a target is due.
+        # Whether there is less time for it than a target is due, and whether the client kept it waiting.
         self.is_cut = False
+        self.is_slowed = False
         # The keys that were not tried yet, and the one that is used.
         self._others = 0
         self.key: str | None = None

@@ -56,11 +56,12 @@ NOTHING_SEEN = Seen()
 def wants_of(route: Route, size: int, *, pinned: bool) -> Wants:
     """What a line asks of a request of so many bytes; `pinned` if any conversation is anywhere."""
     outline = route.outline
-    sticky = any(stays for _, _, _, stays in outline.leaves)
     # In a fallback the first target is where a conversation is, unless it was moved; but what is large is looked at
     # beside the loop now, or never.
     moves = pinned or size > INLINE or outline.policy.name != "fallback"
-    return Wants(signs=outline.denies or outline.prices or route.ruled, opening=sticky and moves, losses=outline.losses)
+    return Wants(
+        signs=outline.denies or outline.prices or route.ruled, opening=outline.sticky and moves, losses=outline.losses
+    )
 
 
 def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:

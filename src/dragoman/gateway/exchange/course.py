@@ -6,12 +6,15 @@ itself: what follows is in the table of `routing/outcomes.py`.
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
 from dragoman.config.settings import Routing
-from dragoman.errors import ClientError, DragomanError
+from dragoman.errors import ClientError, DragomanError, Overloaded
 from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.routes import shown
+from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Plan
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
@@ -19,6 +22,8 @@ from dragoman.routing.rests import Hint, hint_of
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 
+# How long whoever tries a target that rested may take before another one may, in seconds.
+_PROBE = 60.0
 # Calls of any kind that one exchange makes, with changes of keys.
 MOST_CALLS = 16
 
@@ -27,13 +32,16 @@ class Course:
     """What was tried for one request, and what may still be."""
 
     __slots__ = (
+        "_asleep",
         "_left_out",
         "_misses",
         "_replays",
         "_rest",
         "_retries",
         "_routing",
+        "_traffic",
         "_windows",
+        "conversation",
         "first_byte",
         "name",
         "pauses",
@@ -46,9 +54,17 @@ class Course:
     )
 
     def __init__(
-        self, targets: tuple[Target, ...], routing: Routing, route: Route | None = None, plan: Plan | None = None
+        self,
+        targets: tuple[Target, ...],
+        routing: Routing,
+        route: Route | None = None,
+        plan: Plan | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self._routing = routing
+        self._traffic = traffic
+        # What its conversation is known by, if it stays where it is.
+        self.conversation = ""
         # Those that were not asked yet.
         self._rest = targets
         self.plan = plan
@@ -67,16 +83,29 @@ class Course:
         self._replays = routing.replays
         self._misses: list[Missed] = []
         self._left_out: list[tuple[Target, str]] = []
+        # Those that rest, and that somebody else is trying.
+        self._asleep: list[Target] = []
 
     # Targets.
 
     def next(self) -> Target | None:
-        """The next target, if there is one."""
-        if not self._rest:
-            return None
-        target, self._rest = self._rest[0], self._rest[1:]
-        self._retries, self.pauses = self.retries, 0
-        return target
+        """The next target that may be asked, if there is one."""
+        while self._rest:
+            target, self._rest = self._rest[0], self._rest[1:]
+            if self._may_ask(target):
+                self._retries, self.pauses = self.retries, 0
+                return target
+            self._asleep.append(target)
+        return None
+
+    def _may_ask(self, target: Target) -> bool:
+        """Whether a target is well, or this request may find out; no outage is multiplied by those that come after."""
+        traffic = self._traffic
+        if traffic is None or not self.several or traffic.is_good(target):
+            return True
+        if self._misses and not traffic.budgets.spend(target.id):
+            return False
+        return traffic.permits(target, self.first_byte or _PROBE)
 
     def leave_out(self, target: Target, error: DragomanError) -> bool:
         """Do without a target that cannot be asked, which is no failure; False if there is no choice anyway."""
@@ -86,8 +115,11 @@ class Course:
         self._left_out.append((target, str(error)))
         return True
 
-    def nobody(self) -> ClientError:
+    def nobody(self) -> DragomanError:
         """What is told if nobody can be asked."""
+        if self._asleep and self._traffic is not None:
+            wait = max(1, math.ceil(min(self._traffic.wakes_in(target) for target in self._asleep)))
+            return Overloaded(f"all targets of {shown(self.name)} rest", waited=0.0, retry_after=wait)
         found = [] if self.plan is None else self.plan.candidates
         filters = [(each.target, each.left_out.value) for each in found if each.left_out is not None]
         words = "; ".join(
@@ -112,6 +144,8 @@ class Course:
         if then is Then.AGAIN:
             self._retries -= 1
             self.pauses += 1
+            if self._traffic is not None and missed.attempt is not None:
+                self._traffic.budgets.spend(missed.attempt.target.id)
         if then is Then.NEXT and missed.kind is Kind.TOO_LONG:
             self._rest = self._larger(missed)
 
@@ -122,6 +156,7 @@ class Course:
     def _chances(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> Chances:
         return Chances(
             retries=self._retries,
+            has_budget=self._has_budget(missed),
             others=bool(self._rest),
             larger=missed.kind is Kind.TOO_LONG and bool(self._larger(missed)),
             attempts=self._routing.attempts - self.tries,
@@ -132,6 +167,11 @@ class Course:
             should_retry=hint.should_retry,
             refusals=self.refusals,
         )
+
+    def _has_budget(self, missed: Missed) -> bool:
+        if self._traffic is None or missed.attempt is None:
+            return True
+        return self._traffic.budgets.has(missed.attempt.target.id)
 
     def _larger(self, missed: Missed) -> tuple[Target, ...]:
         """The others that are known to take in more than the one that found the request too long."""

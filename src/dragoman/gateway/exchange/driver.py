@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unconfigured, bare
+from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.one_call import note_attempt
@@ -97,6 +98,8 @@ class Driver:
         self._machine = Machine(service, asked, account, self._memory)
         self._limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
         self._flight: Flight | None = None
+        # The right to call its provider, where calls are counted.
+        self._slot: Slot | None = None
         self._hung_up = False
         # The stream that is heard, and how many bytes may still come of it.
         self._translator: StreamTranslator | None = None
@@ -171,6 +174,7 @@ class Driver:
         self._client.on_pause = self._client.on_resume = None
         if self._flight is not None:
             self._flight.close()
+        self._give_back()
         self._memory.end()
 
     # Before the provider.
@@ -211,16 +215,33 @@ class Driver:
     def _pause(self, command: Pause) -> Awaitable[None]:
         return asyncio.sleep(command.seconds)
 
-    def _drop(self, _: Drop | None = None) -> None:
+    def _drop(self, _: Drop) -> None:
+        self._hang_up_call()
+        self._give_back()
+
+    def _hang_up_call(self) -> None:
         self._limits.pausing()
         if self._flight is not None:
             self._flight.close()
             self._flight = None
 
+    def _give_back(self) -> None:
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
+
+    async def _admitted(self, provider: str) -> Slot:
+        """A place among the calls of a provider; the time of the exchange goes on while it is waited for."""
+        record, timeouts = self._account.record, self._service.settings.timeouts
+        found = self._service.admission.enter(provider, record.key, record.started + timeouts.total)
+        return found if isinstance(found, Slot) else await found
+
     async def _call(self, command: Call) -> Flight:
-        self._drop()
         prepared, service = command.prepared, self._service
         target = prepared.target
+        self._hang_up_call()
+        if self._slot is None and service.admission.limits(target.provider.name):
+            self._slot = await self._admitted(target.provider.name)
         self._flight = flight = await service.open(
             Order(
                 provider=target.provider,
@@ -263,7 +284,7 @@ class Driver:
             relay = command.relay
             self._translator, self._room = translator, None if relay else self._service.settings.limits.answer
         self._feed, self._unframer = command.feed, command.unframer
-        client.on_pause, client.on_resume = flight.pause, flight.resume
+        client.on_pause, client.on_resume = self._slowed, flight.resume
         if client.paused:
             flight.pause()
         self._limits.alive = self._keep_alive
@@ -285,6 +306,11 @@ class Driver:
             raise
         finally:
             client.on_pause = client.on_resume = None
+
+    def _slowed(self) -> None:
+        """The client reads more slowly than the provider speaks, which then says nothing of how fast that is."""
+        self._machine.attempt.is_slowed = True
+        self._called().pause()
 
     async def _noted(self) -> None:
         """Wait until it is known whose the answer is: only then it is told."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.errors import DragomanError, RefusedError, StrictError
+from dragoman.errors import DragomanError, Overloaded, RefusedError, StrictError
 from dragoman.gateway.exchange import reply_parts
 from dragoman.gateway.exchange.attempt import (
     Attempt,
@@ -49,11 +49,13 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory
 from dragoman.gateway.stored_responses.store_failures import NotKept
+from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Heard, Kind, Then, pause
+from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator, Tap
@@ -83,11 +85,12 @@ class Moves(ABC):
         self._account = account
         self._memory = memory
         self._replies = Replies(service, asked, account)
-        self._calls = Calls(account, service.clock)
+        self._calls = Calls(account, service.traffic)
         self._out: list[Command] = []
         self._body = b""
         self._looked: Look | None = None
         # Whom it may go to, once it is known what it asks for.
+        self._route: Route | None = None
         self._course: Course | None = None
         # Whether its client hears signs of life while targets are tried, since there are several.
         self._is_held = False
@@ -176,7 +179,8 @@ class Moves(ABC):
         attempt = self.attempt if self.has_attempt else None
         final = isinstance(error, NotKept)
         kind = kind_of(error or failure) if attempt is None else attempt.kind_of(error or failure)
-        return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final)
+        wait = error.retry_after if isinstance(error, Overloaded) else 0
+        return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final, retry_after=wait)
 
     def _may_go_on(self, failure: Failure) -> bool:
         """Whether anything but to tell it may follow a failure of which nobody has heard."""
@@ -237,7 +241,8 @@ class Moves(ABC):
                 self._note_losses()
                 self._respond(self._replies.refusal(self.attempt.prepared, missed.answer), missed.kind)
             else:
-                self._respond(self._failure(missed.failure, final=missed.final), missed.kind)
+                reply = self._failure(missed.failure, final=missed.final, retry_after=missed.retry_after)
+                self._respond(reply, missed.kind)
             self._over()
         elif self.told is Told.ALL:
             self._over()
@@ -275,11 +280,12 @@ class Moves(ABC):
             **more,
         )
 
-    def _failure(self, failure: Failure, *, final: bool = False) -> Reply:
+    def _failure(self, failure: Failure, *, final: bool = False, retry_after: int = 0) -> Reply:
         """An HTTP error that the present attempt came to, if there is one."""
         if not self.has_attempt:
-            return self._replies.failure(failure, final=final)
-        return self._replies.failure(failure, self.attempt.known, self.attempt.headers, final=final)
+            return self._replies.failure(failure, final=final, retry_after=retry_after)
+        attempt = self.attempt
+        return self._replies.failure(failure, attempt.known, attempt.headers, final=final, retry_after=retry_after)
 
     def _break_off(self, failure: Failure) -> None:
         """End the client's stream in its own error form; what failed is kept, too."""
@@ -359,7 +365,18 @@ class Moves(ABC):
     def _ended_calls(self, kind: Kind) -> tuple[record.Attempt, ...]:
         if not self.has_attempt:
             return self._account.record.attempts
-        return self._calls.ended(kind, usage=self.attempt.cost, first=self.attempt.first)
+        attempt = self.attempt
+        if kind is Kind.ANSWERED and self._course is not None and self._course.conversation:
+            self._pin(self._course, attempt)
+        return self._calls.ended(kind, usage=attempt.cost, first=attempt.first, slowed=attempt.is_slowed)
+
+    def _pin(self, course: Course, attempt: Attempt) -> None:
+        """Let the conversation stay with whoever answered."""
+        service = self._service
+        key = "" if attempt.key is None else service.rotation(attempt.target.provider).digest(attempt.key)
+        rule = "" if course.plan is None else course.plan.rule
+        owner = owner_of(self._asked.key).hex()
+        service.traffic.pin(owner, course.conversation, attempt.target, key=key, rule=rule)
 
     def _respond(self, reply: Reply, kind: Kind) -> None:
         """Send a whole reply, which the last call came to."""

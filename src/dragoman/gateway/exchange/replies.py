@@ -150,6 +150,7 @@ class Replies:
         provider_headers: Sequence[tuple[bytes, bytes]] = (),
         *,
         final: bool = False,
+        retry_after: int = 0,
     ) -> Reply:
         """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it.
 
@@ -168,6 +169,8 @@ class Replies:
             extra = [JSON, reply_parts.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]
         told = reply_parts.told(failure, protocol, record.id)
         said = {**told.headers, "x-should-retry": "false"} if final else told.headers
+        if retry_after:
+            said = {**said, "retry-after": str(retry_after)}
         own = passed_headers.written(said)
         # What the table says about trying again goes before what the provider said.
         kept = [pair for pair in extra if pair[0].decode("latin-1") not in said] if own else extra

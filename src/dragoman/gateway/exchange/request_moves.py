@@ -14,6 +14,7 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
+from dragoman.gateway.exchange.choice import NOTHING_SEEN, Seen, conversation_of, refers, seen_in, wants_of
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.moves import Moves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
@@ -133,9 +134,10 @@ class RequestMoves(Moves):
         decisive = course.decisive()
         if decisive is None:
             self._account.note(asked=self._asked_for, provider="", model="", served="")
-            failure = failure_of(course.nobody())
+            error = course.nobody()
+            failure = failure_of(error)
             assert failure is not None
-            decisive = Missed(failure=failure)
+            decisive = self._missed(failure, error=error)
         self._tell_failure(decisive)
 
     @property
@@ -237,7 +239,7 @@ class RequestMoves(Moves):
     def _call(self) -> None:
         attempt = self.attempt
         attempt.headers = []
-        self._calls.begin(attempt.target, attempt.key)
+        self._calls.begin(attempt.target, attempt.key, len(attempt.body))
         first_byte = None if self._course is None else self._course.first_byte
         attempt.is_cut = self._seconds_left < (first_byte or self._service.settings.timeouts.first_byte)
         self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))

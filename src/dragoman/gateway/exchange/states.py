@@ -37,6 +37,7 @@ class State(IntEnum):
     ENDING = 27
     OVER = 28
     BACKING_OFF = 29
+    CHOOSING = 30
 
 
 class Told(Enum):
