@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
@@ -26,6 +29,22 @@ def test_ids_are_long_and_never_the_same() -> None:
         ids = {service.new_id() for _ in range(1000)}
         assert len(ids) == 1000
         assert all(name.startswith("req_") and len(name) == 28 and name[4:].isalnum() for name in ids)
+        await service.close()
+
+    asyncio.run(check())
+
+
+def test_a_book_of_prices_that_cannot_be_used_is_logged_when_somebody_asks(tmp_path: Path) -> None:
+    (tmp_path / "prices.json").write_bytes(b"[]")
+
+    async def check() -> None:
+        log = io.StringIO()
+        settings = replace(settings_for(1), book=str(tmp_path / "prices.json"))
+        service = Service(settings, Metrics(), Log(log, json=True))
+        assert log.getvalue() == ""
+        assert service.book.find("openai", "gpt-5.1", 0.0) is not None
+        told = json.loads(log.getvalue())
+        assert told["level"] == "warn" and "is no book of prices" in log.getvalue()
         await service.close()
 
     asyncio.run(check())

@@ -23,6 +23,7 @@ from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.changes import named
 from dragoman.prices.table import Ladder, Rates
 from dragoman.providers.catalogue import catalogue
+from dragoman.providers.model_facts import facts_of
 from dragoman.wire.json import encode_text
 
 UPDATE = "update"
@@ -83,7 +84,7 @@ def lines_of(settings: Settings, book: Book, pattern: str, now: float) -> Iterat
         name, slash, model = target.partition("/")
         if slash and (target == pattern or _fits(target, wanted)):
             provider = settings.providers.get(name)
-            facts = book.find(provider.upstream if provider else name, model, now, name=name)
+            facts = facts_of(book, provider, model, now) if provider else book.find(name, model, now)
             if facts is not None:
                 known.add(target)
                 yield Line(name=target, facts=facts)

@@ -17,6 +17,7 @@ from dragoman.errors import DragomanError
 from dragoman.prices import table
 from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates, check_table, own_table, read_table
+from dragoman.providers.model_facts import facts_of
 
 BOOK_NAME = "prices.json"
 LARGEST_BOOK = 8 * 10**6
@@ -198,7 +199,7 @@ def doubts(settings: Settings, book: Book, now: float) -> Iterator[str]:
         if provider is None:
             yield f"prices.{dotted((key,))} is of the provider {values.shown(name)}, which is not set up"
             continue
-        facts = plain.find(provider.upstream, model, now, name=name)
+        facts = facts_of(plain, provider, model, now)
         if facts is not None and facts.rates is not None:
             known, told = _by_name(facts.rates), _by_name(override.rates)
             for member in _far(told, known):

@@ -68,6 +68,8 @@ class Service:
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)
         self.routes = Routes(settings, keeps=self.state.store is not None)
+        # Prices and windows; nothing is read before somebody asks.
+        self.book = book_of(settings, lambda words: log.event("warn", words))
         self.mint = system_mint()
         self.client: Client = Client(
             connect_timeout=settings.timeouts.connect,
@@ -86,8 +88,7 @@ class Service:
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         metrics.loads = self.admission.loads
         self.admission.settle(_limits(settings))
-        book = book_of(settings, lambda why: log.event("warn", "an update of the prices is not used", why=why))
-        self.knowledge = Knowledge(book, self.rotation, self.admission, self.mint.now)
+        self.knowledge = Knowledge(self.book, self.rotation, self.admission, self.mint.now)
         self._redactors: dict[str, Redactor] = {}
         # What providers listed, and until when that is believed.
         self.listed: dict[str, tuple[float, tuple[str, ...]]] = {}
