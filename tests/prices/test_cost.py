@@ -175,10 +175,12 @@ def test_pitfall_404_an_hour_costs_what_an_hour_does() -> None:
 
 
 def test_pitfall_405_a_lifetime_without_a_price_is_unpriced() -> None:
-    details: JsonObject = {"cache_write_tokens_details": {"ttl_30m_tokens": 0, "ttl_12h_tokens": 30}}
-    cost = cost_of(FACTS, with_extras({"input_tokens_details": details}, input=100, cache_write=30))
+    details: JsonObject = {"cache_write_tokens_details": {"ttl_30m_tokens": 10, "ttl_12h_tokens": 30}}
+    cost = cost_of(FACTS, with_extras({"input_tokens_details": details}, input=100, cache_write=40))
     assert cost.unpriced == ("cache_write_12h",) and cost.total is None
-    assert cost.input == 70 * 3000
+    assert (cost.input, cost.cache_write) == (60 * 3000, 10 * 3750)
+    usual: JsonObject = {"cache_write_tokens_details": {"ttl_30m_tokens": 10, "ttl_12h_tokens": 0}}
+    assert cost_of(FACTS, with_extras({"input_tokens_details": usual}, input=10, cache_write=10)).total == 37_500
 
 
 def test_tokens_of_sound_are_priced_as_others_unless_they_have_a_price_of_their_own() -> None:

@@ -80,6 +80,9 @@ def tokens_of(usage: Usage) -> Tokens:
     )
 
 
+# Where half an hour is what is usual, the book's price of written tokens is the price of this:
+# https://developers.openai.com/api/docs/guides/prompt-caching
+_USUAL_LIFETIME = "ttl_30m_tokens"
 _INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
 _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
 
@@ -99,7 +102,7 @@ def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, in
             case {"cache_write_tokens_details": dict(split)}:
                 for name in split:
                     count = _count(split, name)
-                    if count and name.startswith("ttl_"):
+                    if count and name.startswith("ttl_") and name != _USUAL_LIFETIME:
                         others[f"cache_write_{name.removeprefix('ttl_').removesuffix('_tokens')}"] = count
     return 0, max(written - sum(others.values()), 0), others
 
