@@ -6,8 +6,10 @@ import datetime
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dragoman.prices.book import Book, Override, overlay
+from dragoman.prices.book import _SHELVES, Book, Override, overlay
 from dragoman.prices.table import FORMAT, Ladder, Rates, Step, Table, read_table
 from dragoman.providers.catalogue import catalogue
 
@@ -71,6 +73,18 @@ def test_shelves_are_those_of_the_catalogue() -> None:
     assert known >= {"openai", "anthropic", "azure", "azure-anthropic", "vertex", "bedrock"}
     shelves = set(BOOK.table.providers)
     assert shelves >= {"x-ai", "moonshotai", "zhipuai", "minimax", "aws", "google", "azure", "groq", "cerebras"}
+
+
+def test_renamed_shelves_are_of_providers_that_exist() -> None:
+    assert set(_SHELVES) <= set(catalogue())
+    assert {shelf for shelf in _SHELVES.values() if shelf} <= set(BOOK.table.providers)
+
+
+@given(st.sampled_from(sorted(BOOK.table.providers)), st.text(max_size=300) | st.from_regex(r"[a-z0-9.:/@-]{1,60}"))
+def test_any_name_has_an_answer(shelf: str, model: str) -> None:
+    facts = BOOK.find(shelf, model, NOW)
+    assert facts is None or facts.since <= NOW < facts.until
+    assert BOOK.find(shelf, model, NOW) is facts
 
 
 def test_the_label_counts_where_the_name_is_an_operators_own() -> None:
