@@ -30,6 +30,8 @@ LINES = (
     *(Line(pattern=f"{NAMES[name]}-again", targets=_TARGETS[name][:1], retries=2) for name in PROTOCOLS),
     *(Line(pattern=f"{NAMES[name]}-both", targets=_TARGETS[name], retries=1) for name in PROTOCOLS),
 )
+KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
+KEPT = Setup(lines=LINES, own_keys=True, kept=True)
 TWO = Setup(lines=LINES, own_keys=True)
 PAIRS: tuple[Pair, ...] = (*SOME, (MESSAGES, MESSAGES), (RESPONSES, RESPONSES))
 LIMITED = {**JSON, "retry-after": "7", "x-request-id": "req_of_the_first"}
@@ -175,6 +177,39 @@ KINDS: dict[str, Kind] = {
         ],
         pairs=SOME,
         setup=Setup(lines=LINES, routing=Routing(hold=3.0), timeouts=Timeouts(keep_alive=2.0)),
+    ),
+    # What is kept is kept of whoever answers, in its conversation, under one id.
+    "failover_kept": Kind(
+        steps=lambda c, p: [
+            asks("/v1/conversations", {}),
+            _asked(c, p, stream=True, conversation="$conv"),
+            answers(200, EVENTS),
+            says(parts(p)[0] + overloaded(p)),
+            *streamed(SECOND[p]),
+            _asked(c, p, previous_response_id="$resp"),
+            *_overloaded(p),
+            *told(whole(SECOND[p])),
+            asks("/v1/responses/$resp"),
+            asks("/v1/conversations/$conv/items"),
+        ],
+        pairs=KEEPING,
+        setup=KEPT,
+    ),
+    "failover_in_the_background": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, background=True),
+            *_overloaded(p),
+            *told(whole(SECOND[p])),
+            passes(1),
+            asks("/v1/responses/$resp"),
+            _asked(c, p, background=True),
+            *_overloaded(p),
+            *_overloaded(SECOND[p]),
+            passes(1),
+            asks("/v1/responses/$resp"),
+        ],
+        pairs=((RESPONSES, MESSAGES),),
+        setup=KEPT,
     ),
     # The same target again.
     "again": Kind(

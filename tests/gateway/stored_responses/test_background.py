@@ -66,7 +66,6 @@ class Run:
                 context=self._said,
                 said=self._said,
                 previous=None,
-                provider="chat",
                 conversation=self._conversation,
                 holder=response_id,
                 release=partial(self.store.conversations.release, self._conversation or "", response_id),

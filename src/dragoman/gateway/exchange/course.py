@@ -35,9 +35,11 @@ class Course:
         "_asleep",
         "_left_out",
         "_misses",
+        "_refusals",
         "_replays",
         "_rest",
         "_retries",
+        "_route",
         "_routing",
         "_traffic",
         "_windows",
@@ -47,8 +49,6 @@ class Course:
         "pauses",
         "plan",
         "policy",
-        "refusals",
-        "retries",
         "several",
         "tries",
     )
@@ -70,16 +70,17 @@ class Course:
         self.plan = plan
         # Whether the line has several targets, of whom this request may have one alone.
         self.several = plan is not None and route is not None and len(route.targets) > 1
+        self._route = route
         self.name = "" if route is None else route.name
         self.policy = "" if plan is None else plan.policy
-        self.retries = 0 if route is None else route.retries
-        self.refusals = route is not None and route.refusals
-        self.first_byte = None if route is None else route.first_byte
         self._windows = {} if plan is None else {found.target.id: found.window for found in plan.candidates}
-        # Attempts that were made; of the present target, how often it may be asked again, and was.
+        # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
+        # content may take, and whether it is left for another one if it refuses the content.
         self.tries = 0
         self._retries = 0
         self.pauses = 0
+        self.first_byte: float | None = None
+        self._refusals = False
         self._replays = routing.replays
         self._misses: list[Missed] = []
         self._left_out: list[tuple[Target, str]] = []
@@ -92,8 +93,11 @@ class Course:
         """The next target that may be asked, if there is one."""
         while self._rest:
             target, self._rest = self._rest[0], self._rest[1:]
+            self.pauses = 0
+            if self._route is not None:
+                line = self._route.around(target)
+                self._retries, self.first_byte, self._refusals = line.retries, line.first_byte, line.refusals
             if self._may_ask(target):
-                self._retries, self.pauses = self.retries, 0
                 return target
             self._asleep.append(target)
         return None
@@ -165,7 +169,7 @@ class Course:
             replays=self._replays,
             wait=hint.wait,
             should_retry=hint.should_retry,
-            refusals=self.refusals,
+            refusals=self._refusals,
         )
 
     def _has_budget(self, missed: Missed) -> bool:

@@ -18,7 +18,6 @@ from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.one_call import note_attempt
-from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import (
     Abort,
@@ -65,7 +64,6 @@ from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.kept_answer import KeptAnswer
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
 from dragoman.http.flight import Flight
@@ -79,10 +77,10 @@ _LAST_MOMENTS = 2.0
 
 
 class Begun(Struct, frozen=True):
-    """A request that was understood before, and how its answer is kept."""
+    """A request that was understood before, and what keeps its answer."""
 
-    prepared: ProviderRequest
-    kept_answer: KeptAnswer
+    resume: Resume
+    memory: Memory
 
 
 class Driver:
@@ -137,8 +135,8 @@ class Driver:
 
     async def _first(self, said: Awaitable[bytes] | Begun) -> Event:
         if isinstance(said, Begun):
-            self._memory.kept_answer = said.kept_answer
-            return Resume(said.prepared)
+            self._memory.follow_up(said.memory)
+            return said.resume
         outcome = await self._outcome(said)
         return Begin(outcome.value) if isinstance(outcome, Done) and isinstance(outcome.value, bytes) else outcome
 
@@ -190,14 +188,13 @@ class Driver:
 
     async def _leave(self, command: Leave) -> bytes:
         """Let the response run in the background, as an exchange of its own."""
-        service, kept_answer = self._service, self._memory.kept_answer
-        assert kept_answer is not None
+        service = self._service
         detached, record = DetachedClient(), self._account.record
         its_own = service.account(
             replace(record, id=service.new_id(), started=service.clock(), time=time.time(), losses=())
         )
         other = Driver(service, replace(self._asked, query=""), detached, its_own)
-        begun = Begun(command.prepared, kept_answer)
+        begun = Begun(command.resume, self._memory)
 
         async def run() -> None:
             try:

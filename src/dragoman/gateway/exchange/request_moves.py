@@ -117,6 +117,7 @@ class RequestMoves(Moves):
         self._search()
 
     def _resume(self, event: Resume) -> None:
+        self._body, self._looked, self._course = event.body, event.looked, event.course
         self._begun(event.prepared.target)
         self.attempt.put(event.prepared)
         self._ask(event.prepared.translated.body)
@@ -151,6 +152,8 @@ class RequestMoves(Moves):
         target = able(target, looked.outline)
         self._memory.retarget()
         self._begun(target)
+        if self._course is not None:
+            self._course.tries += 1
         self._note_target(target, asked=looked.model, stream=bytes(looked.outline.stream) == b"true")
         if self._memory.recalls(self._asked.key, self._body, looked, target):
             self._wait(State.RECALLING, Recall(self._body, looked, target))
@@ -163,8 +166,6 @@ class RequestMoves(Moves):
 
     def _begun(self, target: Target) -> None:
         self.attempt, self.has_attempt = Attempt(target, self._service.rotation(target.provider)), True
-        if self._course is not None:
-            self._course.tries += 1
 
     def _recalled(self, event: Done) -> None:
         assert event.value is None or isinstance(event.value, Found)
@@ -210,7 +211,9 @@ class RequestMoves(Moves):
         self.attempt.put(prepared)
         if self._memory.in_background:
             self._account.note(losses=prepared.translated.losses)
-            self._wait(State.LEAVING, Leave(prepared))
+            looked, course = self._looked, self._course
+            assert looked is not None and course is not None
+            self._wait(State.LEAVING, Leave(prepared, Resume(prepared, self._body, looked, course)))
         else:
             self._ask(prepared.translated.body)
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
+from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.time_limits import LimitPhase
 from dragoman.gateway.stored_responses.memory import Look
@@ -30,9 +31,12 @@ class Begin(Struct, frozen=True):
 
 
 class Resume(Struct, frozen=True):
-    """A request is to be answered that was understood before."""
+    """A request is to be answered that was understood before: as its target gets it, and as others may."""
 
     prepared: ProviderRequest
+    body: bytes
+    looked: Look
+    course: Course
 
 
 class Done(Struct, frozen=True):
@@ -108,9 +112,10 @@ class Reserve(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """Let the response run in the background; gives it as it stands."""
+    """Let the response run in the background, with all that it may need there; gives it as it stands."""
 
     prepared: ProviderRequest
+    resume: Resume
 
 
 class Follow(Struct, frozen=True):

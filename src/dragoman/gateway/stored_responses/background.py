@@ -54,7 +54,6 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
     context: tuple[Item, ...]
     said: tuple[Item, ...]
     previous: str | None
-    provider: str
     # The conversation it is given in, by what name it has that for itself, and what lets others have it.
     conversation: str | None
     holder: str
@@ -370,7 +369,8 @@ def kept_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> Kept:
         status=status_of(taken.response),
         previous=running.previous,
         background=True,
-        provider=running.provider,
+        # Whoever answered may be another one than was asked at first.
+        provider=running.kept_answer.provider,
         alive=alive,
         body=taken.body,
     )

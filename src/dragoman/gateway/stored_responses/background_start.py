@@ -72,7 +72,6 @@ def running_of(
         context=recalled.context,
         said=recalled.said,
         previous=recalled.previous,
-        provider=task.provider,
         conversation=recalled.conversation,
         holder=task.holder,
         release=release,

@@ -79,6 +79,8 @@ class Memory:
         self._response_id = ""
         # Lets others have the conversation that was reserved.
         self._release: Callable[[], None] | None = None
+        # Whether this is what was left to the background.
+        self._is_left = False
         # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
         self._keeper: KeptAnswer | None = None
         self.kept_answer: KeptAnswer | None = None
@@ -145,6 +147,12 @@ class Memory:
             self._release = await state.leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
         return kept_request(prepared, task)
 
+    def follow_up(self, memory: Memory) -> None:
+        """Be the memory of a response that was left to the background: its conversation is had by whoever runs it."""
+        self._keeper = self.kept_answer = memory.kept_answer
+        self._response_id = memory._response_id
+        self._is_left, self._release = True, _nothing
+
     def retarget(self) -> None:
         """Begin again with another target: nothing that was recalled for the last one, or kept of it, is this one's."""
         self._said, self._recalled, self._task, self.kept_answer = None, None, None, None
@@ -175,7 +183,8 @@ class Memory:
     @property
     def in_background(self) -> bool:
         """Whether the client does not wait for the answer."""
-        return self._task is not None and self._recalled is not None and self._recalled.background
+        waits = self._task is None or self._recalled is None or not self._recalled.background
+        return not waits and not self._is_left
 
     async def leave(
         self, prepared: ProviderRequest, client: DetachedClient, run: Callable[[], Awaitable[None]]
