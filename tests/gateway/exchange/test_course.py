@@ -1,0 +1,125 @@
+"""Whom a request may go to, and what is left of all that is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.config.settings import Routing
+from dragoman.errors import StrictError
+from dragoman.gateway.exchange.attempt import Attempt, Missed
+from dragoman.gateway.exchange.course import MOST_CALLS, Course
+from dragoman.http.flight import HeaderList
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.rotation import Rotation
+from dragoman.routing.needs import Needs
+from dragoman.routing.outcomes import Heard, Kind, Then
+from dragoman.routing.plan import Dice, View, plan
+from dragoman.routing.route import Route
+from dragoman.routing.target import Target
+from tests.gateway.harness import CHAT
+
+ENDPOINT = Endpoint(protocol=CHAT, base_url="http://127.0.0.1")
+# Bytes that a model takes in, by its name.
+WINDOWS = {"small": 1000, "large": 9000, "huge": 90_000}
+
+
+def target(model: str) -> Target:
+    provider = Provider(name="p", endpoints=(ENDPOINT,), keys=("sk-1",))
+    return Target(provider=provider, endpoint=ENDPOINT, model=model, strict=False)
+
+
+def course_of(*models: str, routing: Routing | None = None, retries: int = 0) -> Course:
+    route = Route(name="line", members=tuple(map(target, models)), retries=retries)
+    planned = plan(route, Needs(size=1), View(window=lambda found: WINDOWS.get(found.model)), Dice())
+    return Course(planned.order, routing or Routing(), route, planned)
+
+
+def missed(course: Course, kind: Kind, headers: HeaderList | None = None) -> Missed:
+    """The next target is asked, and fails."""
+    aim = course.next()
+    assert aim is not None
+    course.tries += 1
+    attempt = Attempt(aim, Rotation(()))
+    attempt.headers = headers or []
+    found = Missed(failure=Failure(kind=FailureKind.OTHER, message=aim.model), attempt=attempt, kind=kind)
+    course.miss(found)
+    return found
+
+
+def then(course: Course, found: Missed, *, calls: int = 1, seconds: float = 100.0) -> Then:
+    decided = course.then(found, Heard.NOTHING, calls=calls, seconds=seconds, wall=0.0)
+    course.take(decided, found)
+    return decided
+
+
+def test_targets_are_taken_in_their_order_and_once() -> None:
+    course = course_of("a", "b")
+    assert [found.model for found in iter(course.next, None)] == ["a", "b"]
+
+
+def test_a_target_is_asked_again_as_often_as_its_line_says() -> None:
+    course = course_of("a", "b", retries=2)
+    found = missed(course, Kind.OVERLOADED)
+    assert [then(course, found) for _ in range(3)] == [Then.AGAIN, Then.AGAIN, Then.NEXT]
+    assert course.pauses == 2
+    assert then(course, missed(course, Kind.OVERLOADED)) is Then.AGAIN
+
+
+@pytest.mark.parametrize(
+    ("calls", "seconds", "tries"), [(MOST_CALLS, 9.0, 0), (1, 0.0, 0), (1, 9.0, Routing().attempts)]
+)
+def test_nothing_follows_once_something_is_used_up(calls: int, seconds: float, tries: int) -> None:
+    course = course_of("a", "b")
+    found = missed(course, Kind.OVERLOADED)
+    assert course.then(found, Heard.NOTHING, calls=1, seconds=9.0, wall=0.0) is Then.NEXT
+    course.tries += tries
+    assert then(course, found, calls=calls, seconds=seconds) is Then.TELL
+
+
+def test_what_a_provider_says_of_waiting_is_heard() -> None:
+    course = course_of("a", retries=3)
+    assert then(course, missed(course, Kind.OVERLOADED, [(b"retry-after", b"99")])) is Then.TELL
+    course = course_of("a", retries=3)
+    assert then(course, missed(course, Kind.OVERLOADED, [(b"x-should-retry", b"false")])) is Then.TELL
+    course = course_of("a", retries=3)
+    found = missed(course, Kind.OVERLOADED, [(b"retry-after", b"9")])
+    assert (then(course, found), course.hint(found, 0.0).wait) == (Then.AGAIN, 9.0)
+
+
+def test_pitfall_318_too_long_goes_only_to_who_takes_in_more() -> None:
+    course = course_of("large", "small", "unknown", "huge")
+    assert then(course, missed(course, Kind.TOO_LONG)) is Then.NEXT
+    assert (aim := course.next()) is not None and aim.model == "huge"
+    course = course_of("large", "small")
+    assert then(course, missed(course, Kind.TOO_LONG)) is Then.TELL
+
+
+def test_what_may_have_been_billed_is_replayed_as_often_as_it_may_be() -> None:
+    course = course_of("a", "b", "c", routing=Routing(replays=1))
+    assert then(course, missed(course, Kind.BROKEN)) is Then.NEXT
+    assert then(course, missed(course, Kind.SILENT)) is Then.TELL
+
+
+def test_the_first_failure_is_decisive_and_a_bad_key_of_ours_is_not_the_clients() -> None:
+    course = course_of("a", "b")
+    missed(course, Kind.BAD_KEY)
+    missed(course, Kind.OVERLOADED)
+    decisive = course.decisive()
+    assert decisive is not None and decisive.failure.message == "a"
+    assert (decisive.failure.kind, decisive.failure.status) == (FailureKind.UPSTREAM_AUTH, 502)
+    assert course_of("a", "b").decisive() is None
+
+
+def test_who_is_left_out_did_not_fail_and_is_named() -> None:
+    course = course_of("a", "b")
+    for _ in range(2):
+        aim = course.next()
+        assert aim is not None
+        course.tries += 1
+        assert course.leave_out(aim, StrictError(()))
+    assert (course.tries, course.decisive()) == (0, None)
+    assert str(course.nobody()) == (
+        "no target of `line` can take this request: p/a: 0 losses refused: ; p/b: 0 losses refused: "
+    )
+    assert not course_of("a").leave_out(target("a"), StrictError(()))

@@ -1,0 +1,75 @@
+"""Answers of which nobody is told before they are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.config.settings import Timeouts
+from dragoman.errors import Oversized, Truncated
+from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.reading import collect, read_error, read_whole
+from dragoman.gateway.exchange.steps import Collect
+from dragoman.gateway.exchange.time_limits import LimitPhase, TimeLimits
+from dragoman.streaming import StreamTranslator
+from tests.gateway.exchange.played import CONTENT, OPENING
+from tests.gateway.exchange.test_time_limits import Aloft
+from tests.gateway.harness import MESSAGES
+from tests.virtual_time import run
+
+
+class Sent(Aloft):
+    """A flight whose body is there in pieces, and perhaps breaks off."""
+
+    def __init__(self, *pieces: bytes, error: Exception | None = None) -> None:
+        super().__init__()
+        self._pieces, self._error = pieces, error
+
+    async def pump(self, take: Callable[[bytes], None]) -> None:
+        for piece in self._pieces:
+            take(piece)
+        if self._error is not None:
+            raise self._error
+
+
+def limits() -> TimeLimits:
+    loop = asyncio.get_running_loop()
+    return TimeLimits(loop, Timeouts(), loop.time())
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_of_an_error_that_goes_on_the_beginning_is_read() -> None:
+    async def story() -> None:
+        many = [b"x" * 100_000] * 4
+        assert await read_error(Sent(*many), limits(), clock) == b"".join(many)[:LONGEST_ERROR]
+        assert await read_error(Sent(b"no"), limits(), clock) == b"no"
+
+    run(story())
+
+
+def test_an_answer_has_a_largest_size() -> None:
+    async def story() -> None:
+        assert await read_whole(Sent(b"{", b"}"), limits(), clock, 2) == b"{}"
+        with pytest.raises(Oversized):
+            await read_whole(Sent(b"{", b"}"), limits(), clock, 1)
+
+    run(story())
+
+
+@pytest.mark.parametrize("spoken", [False, True])
+def test_a_collected_stream_is_read_to_its_end_and_waits_for_its_first_content(spoken: bool) -> None:
+    async def story() -> None:
+        watch, told = limits(), list[bytes]()
+        translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
+        said = OPENING + CONTENT if spoken else OPENING
+        flight = Sent(said, error=Truncated("it broke off"))
+        assert await collect(Collect(translator, None, told, 5), flight, watch, clock, 10_000) == 5 + len(said)
+        assert watch.phase is (LimitPhase.HEARING if spoken else LimitPhase.OPENING)
+        watch.stop()
+
+    run(story())
