@@ -32,6 +32,7 @@ LINES = (
 )
 KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(lines=LINES, own_keys=True, kept=True)
+KEPT_HERE = Setup(lines=LINES, own_keys=True, kept=True, stores=True)
 TWO = Setup(lines=LINES, own_keys=True)
 PAIRS: tuple[Pair, ...] = (*SOME, (MESSAGES, MESSAGES), (RESPONSES, RESPONSES))
 LIMITED = {**JSON, "retry-after": "7", "x-request-id": "req_of_the_first"}
@@ -210,6 +211,31 @@ KINDS: dict[str, Kind] = {
         ],
         pairs=((RESPONSES, MESSAGES),),
         setup=KEPT,
+    ),
+    # Providers could keep what they answer, and are asked not to: any other can go on.
+    "failover_kept_here": Kind(
+        steps=lambda c, p: [
+            _asked(c, p),
+            *told(whole(p)),
+            _asked(c, p, stream=True, previous_response_id="$resp", include=["message.output_text.logprobs"]),
+            *_overloaded(p),
+            *streamed(SECOND[p]),
+            _asked(c, p, store=False),
+            *told(whole(p)),
+        ],
+        pairs=KEEPING,
+        setup=KEPT_HERE,
+    ),
+    "failover_run_here": Kind(
+        steps=lambda c, p: [
+            _asked(c, p, background=True),
+            *_overloaded(p),
+            *told(whole(SECOND[p])),
+            passes(1),
+            asks("/v1/responses/$resp"),
+        ],
+        pairs=KEEPING[1:],
+        setup=KEPT_HERE,
     ),
     # The same target again.
     "again": Kind(

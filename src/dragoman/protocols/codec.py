@@ -156,6 +156,9 @@ class Codec(Struct, frozen=True, kw_only=True):
     # A request whose output cap goes by the newer name, for models that refuse the older (pitfall 124); None on wires
     # that know only one.
     rename_cap: Callable[[bytes], bytes] | None
+    # A request whose answer its provider does not keep, and which brings all that it takes to go on without that; None
+    # on wires whose answers nobody can refer to.
+    keep_nothing: Callable[[bytes], bytes] | None
     # A request with what its answer said before it paused, to be asked again; None on wires that never pause.
     resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None
     # A relayed request that asks for usage in its stream, None if that is told anyway; then whole frames of the answer

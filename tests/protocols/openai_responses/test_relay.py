@@ -8,6 +8,7 @@ from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_responses.relay import (
     ask_usage,
+    keep_nothing,
     plain_end,
     repair_request,
     withhold_usage,
@@ -142,3 +143,22 @@ def test_item_10_ids_that_only_another_server_gives_go_after_a_refusal(own: byte
     assert sent == HEAD + written % b"" + TAIL
     assert len(ledger) == 1
     assert without_reasoning(HEAD + written % b'"id":"rs_1",' + TAIL, Ledger()) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        (b'{"input": "x"}', b'{"input": "x","include":["reasoning.encrypted_content"],"store":false}'),
+        (
+            b'{"store": true, "include": ["a"], "input": "x"}',
+            b'{"store": false, "include": ["a","reasoning.encrypted_content"], "input": "x"}',
+        ),
+        (
+            b'{"include": ["reasoning.encrypted_content"], "store": false}',
+            b'{"include": ["reasoning.encrypted_content"], "store": false}',
+        ),
+        (b'{"include": null}', b'{"include": ["reasoning.encrypted_content"],"store":false}'),
+    ],
+)
+def test_an_answer_that_is_kept_elsewhere_is_asked_for_as_one_that_can_go_on(body: bytes, sent: bytes) -> None:
+    assert keep_nothing(body) == sent

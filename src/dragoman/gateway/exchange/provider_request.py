@@ -326,6 +326,8 @@ def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, 
         sent = codec.without_telemetry(sent, translated.ledger)
     if codec.rename_cap is not None and abilities_at(target).max_completion_tokens:
         sent = codec.rename_cap(sent)
+    if codec.keep_nothing is not None and target.kept_here and target.provider.stores:
+        sent = codec.keep_nothing(sent)
     if strict and len(translated.ledger):
         raise StrictError(translated.ledger.losses)
     if resay is not None:

@@ -20,6 +20,8 @@ from dragoman.protocols.codec import Asked, Mint
 from dragoman.protocols.openai_responses.response_object import response_object
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import asked_by
+from dragoman.wire.json import decode_object
+from dragoman.wire.spans import object_members, with_member, without
 
 
 def kept_request(prepared: ProviderRequest, task: Task) -> ProviderRequest:
@@ -41,7 +43,7 @@ def kept_request(prepared: ProviderRequest, task: Task) -> ProviderRequest:
 
 def begun_of(prepared: ProviderRequest, task: Task) -> JsonObject:
     """The response as it stands before anybody was asked."""
-    asked = _asked(prepared)
+    asked = _asked(prepared) if not prepared.relay else _relayed(prepared, task)
     body = response_object(task.response_id, int(time.time()), asked, asked.request.model)
     body["status"] = "queued"
     return body
@@ -81,6 +83,18 @@ def running_of(
         exchange=exchange,
         fail=fail,
     )
+
+
+def _relayed(prepared: ProviderRequest, task: Task) -> Asked:
+    """What a request asked that goes on as it was written, but for what it says, which no answer repeats."""
+    body, recalled = prepared.translated.body, task.recalled
+    assert recalled is not None
+    said = [member.whole for member in object_members(body) if member.key == "input"]
+    request = codec_of(prepared.client).decode_request(decode_object(with_member(without(body, said), "input", b'"."')))
+    fields = request.extras.fields if request.extras is not None else {}
+    extras = Extras(origin=prepared.client, fields={**fields, "background": True})
+    told = replace(request, store=True, continues=recalled.previous, conversation=recalled.conversation, extras=extras)
+    return replace(_asked(prepared), request=told)
 
 
 def _asked(prepared: ProviderRequest) -> Asked:

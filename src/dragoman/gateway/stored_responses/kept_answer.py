@@ -33,6 +33,9 @@ LAST = ("response.completed", "response.incomplete", "response.failed")
 
 
 _ITEM_DONE = b'"response.output_item.done"'
+# What a provider says of a response that is kept, and perhaps runs, here. In what a model says quotes are escaped.
+_not_stored = re.compile(rb'("store"\s*:\s*)false').sub
+_not_alone = re.compile(rb'("background"\s*:\s*)false').sub
 _nothing_before = re.compile(rb'"previous_response_id"\s*:\s*null').sub
 
 
@@ -48,6 +51,8 @@ class Task(Struct, frozen=True, kw_only=True):
     response_id: str
     provider: str
     native: bool = False
+    # Whether its provider was asked to keep nothing, whatever the client wished for.
+    kept_here: bool = False
     holder: str = ""
 
     @property
@@ -124,6 +129,10 @@ class KeptAnswer:
         if _ITEM_DONE in out:
             self._ended += _items_ended(out)
         out = renamed(out, self._ours) if self._task.response_id else out
+        if self._task.kept_here and (b'"response"' in out or out.lstrip()[:1] == b"{"):
+            out = _not_stored(rb"\1true", out)
+            if recalled.background:
+                out = _not_alone(rb"\1true", out)
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
 
     def note(self) -> None:

@@ -104,7 +104,7 @@ class Memory:
                 await self.turns.recall(owner_of(key), body)
             return None
         found = await looked_up(state, settings, key, looked.said, body, target)
-        if found is not None and found.background and target.endpoint.protocol == RESPONSES:
+        if found is not None and found.background and target.endpoint.protocol == RESPONSES and not target.kept_here:
             # What it says of itself is the provider's, which knows nothing of running by itself.
             raise ClientError(400, "this provider cannot answer in the background", param="background")
         return found
@@ -176,6 +176,7 @@ class Memory:
             recalled=self._recalled,
             response_id="" if native else self._response_id,
             native=native,
+            kept_here=prepared.target.kept_here,
             provider=prepared.target.provider.name,
             holder=self._response_id,
         )

@@ -44,6 +44,7 @@ CODEC = Codec(
     without_telemetry=without_telemetry,
     rename_calls=rename_calls,
     rename_cap=None,
+    keep_nothing=None,
     resume_request=resume_request,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,

@@ -45,6 +45,7 @@ CODEC = Codec(
     without_telemetry=None,
     rename_calls=rename_calls,
     rename_cap=rename_cap,
+    keep_nothing=None,
     resume_request=None,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,

@@ -11,6 +11,7 @@ from dragoman.protocols.openai_responses.failure import decode_failure, decode_l
 from dragoman.protocols.openai_responses.output import encode_turn
 from dragoman.protocols.openai_responses.relay import (
     ask_usage,
+    keep_nothing,
     plain_end,
     rename_calls,
     repair_request,
@@ -42,6 +43,7 @@ CODEC = Codec(
     without_telemetry=None,
     rename_calls=rename_calls,
     rename_cap=None,
+    keep_nothing=keep_nothing,
     resume_request=None,
     ask_usage=ask_usage,
     withhold_usage=withhold_usage,

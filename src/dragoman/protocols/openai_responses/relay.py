@@ -6,6 +6,9 @@
 
 After rejected reasoning all of it goes that only its issuer can read, with references to it, and with it the ids by
 which a provider would look for it (V11).
+
+A request whose answer is kept by somebody else asks its provider to keep none, and for reasoning that needs nothing
+kept.
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ from dragoman.rules.relayed_ids import Ids, named_by, renamed
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.spans import Span, object_members, without
+from dragoman.wire.spans import Span, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
+
+_SEALED = "reasoning.encrypted_content"
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
@@ -73,6 +78,21 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
     """The body with ids of calls that its provider takes."""
     return renamed(body, rule, _IDS, ledger)
+
+
+def keep_nothing(body: bytes) -> bytes:
+    """The body with `store: false`, and sealed reasoning asked for: without either, what it says could not go on."""
+    found = object_members(body)
+    edits = [(member.value, b"false") for member in named(found, "store")]
+    asked = named(found, "include")
+    wished = decode(body[asked[-1].value_start : asked[-1].value_end]) if asked else None
+    include = [*wished] if isinstance(wished, list) else []
+    if _SEALED not in include:
+        edits += [(member.value, encode([*include, _SEALED])) for member in asked]
+    body = replaced(body, edits) if edits else body
+    if not asked:
+        body = with_member(body, "include", encode([_SEALED]))
+    return body if named(found, "store") else with_member(body, "store", b"false")
 
 
 def ask_usage(_body: bytes) -> bytes | None:
