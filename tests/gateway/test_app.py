@@ -202,7 +202,7 @@ def test_an_error_of_our_own_is_a_500_in_the_clients_envelope(client: str, monke
         raise RuntimeError("secret thoughts of the machine")
 
     with running() as house:
-        monkeypatch.setattr(Routes, "target", broken)
+        monkeypatch.setattr(Routes, "route", broken)
         told = house.post(PATHS[client], question(client, CHAT))
         assert told.status == 500
         assert "secret" not in message_of(client, told)

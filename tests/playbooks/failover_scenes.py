@@ -28,6 +28,7 @@ _TARGETS = {name: (f"{NAMES[name]}/served", f"{NAMES[SECOND[name]]}/served") for
 LINES = (
     *(Line(pattern=f"{NAMES[name]}-first", targets=_TARGETS[name]) for name in PROTOCOLS),
     *(Line(pattern=f"{NAMES[name]}-again", targets=_TARGETS[name][:1], retries=2) for name in PROTOCOLS),
+    *(Line(pattern=f"{NAMES[name]}-chosen", targets=_TARGETS[name], policy="least-loss") for name in PROTOCOLS),
     *(Line(pattern=f"{NAMES[name]}-both", targets=_TARGETS[name], retries=1) for name in PROTOCOLS),
 )
 KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
@@ -63,6 +64,12 @@ def _secret(provider: str) -> str:
 
 KINDS: dict[str, Kind] = {
     "failover_none": Kind(steps=lambda c, p: [_asked(c, p), *told(whole(p))], pairs=SOME, setup=TWO),
+    # Whoever speaks the client's own protocol loses nothing.
+    "failover_chosen": Kind(
+        steps=lambda c, p: [_asked(c, p, line="chosen"), *told(whole(c))],
+        pairs=((CHAT, CHAT), (CHAT, MESSAGES)),
+        setup=TWO,
+    ),
     "failover_whole": Kind(
         steps=lambda c, p: [_asked(c, p), *_overloaded(p), *told(whole(SECOND[p]))], pairs=PAIRS, setup=TWO
     ),
@@ -187,8 +194,8 @@ KINDS: dict[str, Kind] = {
             answers(200, EVENTS),
             says(parts(p)[0] + overloaded(p)),
             *streamed(SECOND[p]),
+            # It stays with whoever answered.
             _asked(c, p, previous_response_id="$resp"),
-            *_overloaded(p),
             *told(whole(SECOND[p])),
             asks("/v1/responses/$resp"),
             asks("/v1/conversations/$conv/items"),
@@ -203,9 +210,10 @@ KINDS: dict[str, Kind] = {
             *told(whole(SECOND[p])),
             passes(1),
             asks("/v1/responses/$resp"),
+            # By now the first one is suspect.
             _asked(c, p, background=True),
-            *_overloaded(p),
             *_overloaded(SECOND[p]),
+            *_overloaded(p),
             passes(1),
             asks("/v1/responses/$resp"),
         ],
@@ -220,6 +228,7 @@ KINDS: dict[str, Kind] = {
             _asked(c, p, stream=True, previous_response_id="$resp", include=["message.output_text.logprobs"]),
             *_overloaded(p),
             *streamed(SECOND[p]),
+            passes(11),
             _asked(c, p, store=False),
             *told(whole(p)),
         ],

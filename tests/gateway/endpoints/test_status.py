@@ -11,8 +11,8 @@ from dragoman.config.settings import Server, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.admission import Limits, Slot
 from dragoman.gateway.endpoints.status import check_near
-from dragoman.gateway.service import TargetStanding
 from dragoman.http.server import Request
+from dragoman.routing.outcomes import Kind
 from tests.gateway.harness import CHAT, PROVIDER_KEY, running, settings_for
 
 KEYS = (PROVIDER_KEY, "sk-another-secret-of-the-provider")
@@ -44,10 +44,11 @@ def test_it_tells_providers_and_how_many_keys_they_have_and_no_secret() -> None:
 def test_it_tells_calls_waits_and_standings() -> None:
     with running() as house:
         service = house.app.service
-        service.standings = lambda: [
-            TargetStanding(target="chat/m", standing="resting", seconds=12.345),
-            TargetStanding(target="all/m", standing="good"),
-        ]
+        traffic = service.traffic
+        for begun in range(5):
+            traffic.health.note("chat/m", Kind.NO_ANSWER, 100.0 + begun, 99.0 + begun)
+        traffic.health.note("all/m", Kind.ANSWERED, 100.0, 99.0)
+        service.clock = lambda: 106.0
 
         async def enter() -> list[object]:
             service.admission.settle({"chat": Limits(1)})
@@ -61,7 +62,7 @@ def test_it_tells_calls_waits_and_standings() -> None:
         busy = next(row for row in providers if isinstance(row, dict) and row["name"] == "chat")
         assert (busy["calls"], busy["concurrency"], busy["waiting"]) == (1, 1, 2)
         assert status["targets"] == [
-            {"target": "chat/m", "standing": "resting", "seconds": 12.3},
+            {"target": "chat/m", "standing": "resting", "seconds": 3.0},
             {"target": "all/m", "standing": "good", "seconds": 0.0},
         ]
 

@@ -53,6 +53,7 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.conversations import response_key
 from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Heard, Kind, Then, pause
 from dragoman.routing.route import Route
@@ -376,7 +377,12 @@ class Moves(ABC):
         key = "" if attempt.key is None else service.rotation(attempt.target.provider).digest(attempt.key)
         rule = "" if course.plan is None else course.plan.rule
         owner = owner_of(self._asked.key).hex()
-        service.traffic.pin(owner, course.conversation, attempt.target, key=key, rule=rule)
+        conversations = [course.conversation]
+        if self._memory.told_id:
+            # The next request may refer to it, and say nothing of how it all began.
+            conversations.append(response_key(owner, self._memory.told_id))
+        for conversation in conversations:
+            service.traffic.pin(owner, conversation, attempt.target, key=key, rule=rule)
 
     def _respond(self, reply: Reply, kind: Kind) -> None:
         """Send a whole reply, which the last call came to."""

@@ -182,6 +182,11 @@ class Memory:
         )
 
     @property
+    def told_id(self) -> str:
+        """The id under which the answer is kept; "" if it is not."""
+        return self._response_id if self.kept_answer is not None else ""
+
+    @property
     def in_background(self) -> bool:
         """Whether the client does not wait for the answer."""
         waits = self._task is None or self._recalled is None or not self._recalled.background

@@ -1,0 +1,101 @@
+"""What must be seen of a request before one of several targets is chosen, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Line, Settings
+from dragoman.gateway.exchange.choice import Wants, conversation_of, refers, seen_in, wants_of
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.stored_responses.memory import look
+from dragoman.http.flight import HeaderList
+from dragoman.routing.route import Route
+from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+
+LINES = (
+    Line(pattern="two", targets=("chat/m", "messages/m")),
+    Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
+    Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+    Line(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest"),
+    Line(pattern="faithful", targets=("messages/m", "chat/m"), policy="least-loss"),
+)
+API_PATH = api_path_of(PATHS[CHAT])
+
+
+def _lined(settings: Settings) -> Settings:
+    return replace(settings, routes=(*settings.routes, *LINES))
+
+
+def _route(house: House, name: str) -> Route:
+    return house.app.service.routes.route(name, CHAT)
+
+
+def _body(**more: object) -> bytes:
+    asked = {"model": "two", "messages": [{"role": "user", "content": "Hello."}], **more}
+    return json.dumps(asked).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "wants"),
+    [
+        ("two", Wants()),
+        ("turns", Wants()),
+        ("fast", Wants(opening=True)),
+        ("cheap", Wants(signs=True, opening=True)),
+        ("faithful", Wants(opening=True, losses=True)),
+    ],
+)
+def test_a_line_asks_for_what_its_policy_needs(name: str, wants: Wants) -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        found = wants_of(_route(house, name), 100, pinned=False)
+        # Prices decide ties, too.
+        assert found == (replace(wants, signs=True) if name == "faithful" else wants)
+
+
+def test_where_conversations_were_moved_each_is_looked_for() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        assert wants_of(_route(house, "two"), 100, pinned=True).opening
+        assert wants_of(_route(house, "two"), INLINE + 1, pinned=False).opening
+        assert not wants_of(_route(house, "turns"), INLINE + 1, pinned=True).opening
+
+
+def test_losses_are_counted_for_each_target() -> None:
+    body = _body(seed=7, logit_bias={"1": 2})
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        route = _route(house, "faithful")
+        asked = ClientRequest(api_path=API_PATH, headers=[])
+        seen = seen_in(body, asked, look(body, API_PATH), route, Wants(losses=True))
+        assert seen.losses["chat/m"] == 0 < seen.losses["messages/m"]
+        assert not seen.refused
+
+
+def test_what_some_provider_keeps_is_seen() -> None:
+    part = {"type": "file", "file": {"file_id": "file-1"}}
+    assert refers(_body(messages=[{"role": "user", "content": [part]}]))
+    assert not refers(_body())
+
+
+def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_others() -> None:
+    def known(body: bytes, headers: HeaderList | None = None) -> str:
+        asked = ClientRequest(api_path=API_PATH, headers=headers or [])
+        with running((), lambda port: _lined(settings_for(port))) as house:
+            seen = seen_in(body, asked, look(body, API_PATH), _route(house, "fast"), Wants(opening=True))
+        return conversation_of(asked, look(body, API_PATH), seen.opening)
+
+    first = _body()
+    later = _body(
+        messages=[
+            {"role": "user", "content": "Hello."},
+            {"role": "assistant", "content": "Hi."},
+            {"role": "user", "content": "And now?"},
+        ]
+    )
+    assert known(first) == known(later) != ""
+    assert known(first) != known(_body(messages=[{"role": "user", "content": "Other."}]))
+    session = [(b"x-session-id", b"s")]
+    assert known(first, session) == known(_body(messages=[]), session) != known(first)

@@ -1,0 +1,130 @@
+"""What is learned from one exchange for the next ones."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.config.settings import Line, Settings
+from dragoman.gateway.service import Service
+from dragoman.gateway.traffic import Traffic
+from dragoman.model.response import Usage
+from dragoman.routing.needs import Needs
+from dragoman.routing.outcomes import Kind
+from dragoman.routing.plan import Why
+from dragoman.routing.route import Route
+from dragoman.routing.standing import Level
+from dragoman.routing.target import Target
+from tests.gateway.harness import CHAT, House, running, settings_for
+
+LINES = (
+    Line(pattern="two", targets=("chat/m", "messages/m")),
+    Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
+    Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+)
+NEEDS = Needs(size=100)
+
+
+def _lined(settings: Settings) -> Settings:
+    return replace(settings, routes=(*settings.routes, *LINES))
+
+
+class _Line:
+    """A line of a running gateway, and its traffic."""
+
+    def __init__(self, house: House, name: str) -> None:
+        self.service: Service = house.app.service
+        self.route: Route = self.service.routes.route(name, CHAT)
+        self.first, self.second = self.route.targets
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.service.traffic
+
+    def order(self, conversation: str = "") -> list[Target]:
+        return [*self.service.plan(self.route, NEEDS, conversation).order]
+
+    def ended(self, target: Target, kind: Kind, *, seconds: float = 1.0, first: float = 0.0) -> None:
+        now = self.traffic.clock()
+        usage = Usage(input=10, output=100)
+        self.traffic.ended(
+            target,
+            kind,
+            began=now - seconds,
+            first=now - seconds + first if first else 0.0,
+            usage=usage,
+            size=100,
+            charged=set(),
+            slowed=False,
+        )
+
+
+def test_a_failure_moves_a_target_behind_at_once() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "two")
+        assert line.order() == [line.first, line.second]
+        line.ended(line.first, Kind.NO_ANSWER)
+        assert line.order() == [line.second, line.first]
+        line.ended(line.second, Kind.WRONG_REQUEST)
+        assert line.order() == [line.second, line.first]
+
+
+def test_a_conversation_stays_with_whoever_answered() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "two")
+        line.traffic.pin("", "c", line.second, key="", rule="")
+        plan = line.service.plan(line.route, NEEDS, "c")
+        assert plan.order == (line.second, line.first)
+        assert plan.why is Why.PINNED
+        assert line.order("d") == [line.first, line.second]
+        line.ended(line.second, Kind.BROKEN)
+        assert line.order("c") == [line.first, line.second]
+
+
+def test_turns_are_taken_by_plans_and_not_by_glances() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "turns")
+        known = line.service.knowledge
+        led = [line.order()[0] for _ in range(4)]
+        assert led == [line.first, line.second] * 2
+        glances = {line.traffic.glance(line.route, NEEDS, known).order[0].id for _ in range(3)}
+        assert glances == {line.first.id}
+        assert line.order()[0] is line.first
+
+
+def test_the_quicker_one_leads_once_both_are_known() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "fast")
+        line.traffic.chance = lambda: 0.5
+        for _ in range(3):
+            line.ended(line.first, Kind.ANSWERED, seconds=10.0, first=5.0)
+            line.ended(line.second, Kind.ANSWERED, seconds=2.0, first=0.2)
+        assert line.order()[0] is line.second
+
+
+def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "two")
+        now = line.traffic.clock()
+        for _ in range(5):
+            line.ended(line.first, Kind.UNREACHABLE, seconds=0.0)
+        assert line.traffic.health.standing(line.first.id, now).level is Level.RESTING
+        assert line.order() == [line.second]
+        assert not line.traffic.is_good(line.first)
+        assert 0.0 < line.traffic.wakes_in(line.first) <= 5.0
+        assert line.traffic.permits(line.first, 60.0)
+        assert not line.traffic.permits(line.first, 60.0)
+        # A client that leaves has found nothing out, and gives the permit back.
+        line.ended(line.first, Kind.LEFT)
+        assert line.traffic.permits(line.first, 60.0)
+
+
+def test_what_is_known_outlives_a_reload() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        service = house.app.service
+        line = _Line(house, "two")
+        line.ended(line.first, Kind.NO_ANSWER)
+
+        async def again() -> Service:
+            return Service(service.settings, service.metrics, service.log, service.state, former=service)
+
+        assert house.run(again()).traffic is service.traffic
