@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.anthropic_messages import CODEC
-from dragoman.protocols.anthropic_messages.failure import format_instant, parse_instant
+from dragoman.rules.instants import format_instant
 from dragoman.wire.json import encode
 from tests.protocols.anthropic_messages.support import at
 
@@ -120,21 +120,3 @@ def test_a_delay_in_milliseconds_is_told_in_seconds_too() -> None:
 )
 def test_a_wait_is_told_in_whole_seconds(given: str, told: str) -> None:
     assert CODEC.encode_limits({"retry-after": given}, NOW)["retry-after"] == told
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("1970-01-01T00:00:00Z", 0),
-        ("2000-02-29T12:00:00Z", 951825600),
-        ("2023-11-14T22:13:20Z", NOW),
-        ("2023-11-14T23:13:20.5+01:00", NOW + 0.5),
-        ("2100-03-01T00:00:00Z", 4107542400),
-        ("tomorrow", None),
-        ("2023-13-01T00:00:00Z", None),
-    ],
-)
-def test_instants(text: str, seconds: float | None) -> None:
-    assert parse_instant(text) == seconds
-    if seconds is not None and text.endswith("Z"):
-        assert format_instant(int(seconds)) == text

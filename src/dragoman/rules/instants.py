@@ -1,0 +1,51 @@
+"""Instants as RFC 3339 writes them, in UTC."""
+
+from __future__ import annotations
+
+import re
+
+_instant = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+).fullmatch
+
+
+def parse_instant(text: str) -> float | None:
+    """Seconds since 1970 of an RFC 3339 instant; None for anything else."""
+    found = _instant(text.strip())
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(found[group]) for group in range(1, 7))
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    seconds = _days(year, month, day) * 86400.0 + hour * 3600 + minute * 60 + second
+    seconds += float(found[7]) if found[7] else 0.0
+    if found[8]:
+        offset = int(found[9]) * 3600 + int(found[10]) * 60
+        seconds += -offset if found[8] == "+" else offset
+    return seconds
+
+
+def format_instant(seconds: int) -> str:
+    """An instant in UTC, as RFC 3339 writes it."""
+    days, rest = divmod(seconds, 86400)
+    year, month, day = _date(days)
+    return f"{year:04}-{month:02}-{day:02}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970 in the Gregorian calendar; years begin in March, so that leap days come last."""
+    year -= month <= 2
+    era, of_era = divmod(year, 400)
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """The date of a day since 1970: the inverse of `_days`."""
+    era, of_era = divmod(days + 719468, 146097)
+    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    shifted = (5 * of_year + 2) // 153
+    day = of_year - (153 * shifted + 2) // 5 + 1
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return year + era * 400 + (month <= 2), month, day
