@@ -11,7 +11,7 @@ import io
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
-from dragoman.gateway.endpoints.model_list import MEANINGS, has_list, models_at
+from dragoman.gateway.provider_lists import MEANINGS, has_list, models_at
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service

@@ -15,6 +15,7 @@ from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.admission import Admission, Limits, divided
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.knowledge import Knowledge
+from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
@@ -30,6 +31,7 @@ from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.routing.facts import FactsOf, first_known
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Plan
 from dragoman.routing.route import Route
@@ -90,8 +92,9 @@ class Service:
         self.admission.settle(_limits(settings))
         self.knowledge = Knowledge(self.book, self.rotation, self.admission, self.mint.now)
         self._redactors: dict[str, Redactor] = {}
-        # What providers listed, and until when that is believed.
-        self.listed: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
+        # How much a target takes and says, by whoever knows it first.
+        self.facts_of: FactsOf = first_known(self.listed.facts_of, facts_of_rules)
 
     @property
     def chance(self) -> Callable[[], float]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from dragoman.model.events import Event
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.listing import ListedModel
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
 from dragoman.model.request import Request
@@ -126,6 +127,18 @@ class KeptTurns(Struct, frozen=True, kw_only=True):
     restore: Callable[[bytes, Mapping[str, bytes], str, TargetModel], bytes]
 
 
+class ModelLists(Struct, frozen=True, kw_only=True):
+    """How models are listed. Protocols with the same `form` tell of them in the same words."""
+
+    form: str
+    # Where a provider is asked for its list, below its base URL, and with what.
+    path: str
+    query: str = ""
+    headers: Headers = {}
+    encode_one: Callable[[ListedModel], JsonObject]
+    encode_all: Callable[[Sequence[ListedModel]], JsonObject]
+
+
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `decode` is wire to model, `encode` is model to wire."""
 
@@ -189,3 +202,4 @@ class Codec(Struct, frozen=True, kw_only=True):
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]
     # What keeps a silent stream alive (S4).
     heartbeat: bytes
+    models: ModelLists

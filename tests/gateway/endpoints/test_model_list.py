@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from anthropic.types import ModelInfo
 from msgspec.structs import replace
+from openai.types import Model
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import Line, LineRule, Settings
+from dragoman.routing.route import When
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import failure_of, log_lines, with_provider
 from tests.sdk.digging import dig_objects
@@ -158,3 +161,115 @@ def test_a_list_without_end_is_told_by_its_beginning() -> None:
         names = [str(model["id"]) for model in dig_objects(house.get("/v1/models").json(), "data")]
         assert len([name for name in names if name.startswith("chat/m")]) == 5000
         assert max(map(len, names)) < 300
+
+
+# What providers say of one model, each in the form of its protocol.
+CLAUDE: dict[str, object] = {
+    "type": "model",
+    "id": "claude-x",
+    "display_name": "Claude X",
+    "created_at": "2023-11-14T22:13:20Z",
+    "lifecycle": "active",
+    "line": "opus",
+    "max_input_tokens": 200_000,
+    "max_tokens": 64_000,
+    "capabilities": {"batch": {"supported": True}},
+}
+GPT: dict[str, object] = {
+    "id": "gpt-x",
+    "object": "model",
+    "created": 1_700_000_000,
+    "owned_by": "them",
+    "context_length": 131_072,
+    "top_provider": {"max_completion_tokens": 16_384},
+    "root": "/data/gpt-x",
+}
+
+
+def telling(received: Received) -> Reply:
+    """A provider that says much of its models."""
+    return whole({"data": [CLAUDE if "limit" in received.target else GPT]})
+
+
+def told_of(name: str, *, messages: bool = False, by_list: bool = True) -> dict[str, object]:
+    """What a caller is told of a model whose provider says much of it."""
+
+    def lines(settings: Settings) -> Settings:
+        return replace(
+            settings,
+            routes=(
+                Line(pattern="mine", targets=("messages/claude-x",)),
+                Line(pattern="both", targets=("messages/claude-x", "chat/gpt-x")),
+                Line(pattern="half", targets=("chat/nobody-knows", "messages/claude-x")),
+                Line(
+                    pattern="ruled",
+                    targets=("messages/claude-x",),
+                    rules=(LineRule(when=When(images=True), targets=("chat/gpt-x",)),),
+                ),
+            ),
+        )
+
+    path = "/anthropic/v1/models" if messages else "/v1/models"
+    with running(telling, with_provider(lines, models=None)) as house:
+        if not by_list:
+            return dict(house.get(f"{path}/{name}").json())
+        models = dig_objects(house.get(path).json(), "data")
+    (model,) = [model for model in models if model["id"] == name]
+    return dict(model)
+
+
+WAYS = pytest.mark.parametrize("by_list", [True, False], ids=["in the list", "alone"])
+
+
+@WAYS
+def test_what_a_provider_said_is_told_to_those_of_its_own_dialect_as_it_said_it(by_list: bool) -> None:
+    told = told_of("messages/claude-x", by_list=by_list, messages=True)
+    assert told == {**CLAUDE, "id": "messages/claude-x"}
+    told = told_of("chat/gpt-x", by_list=by_list)
+    assert told == {**{name: value for name, value in GPT.items() if name != "root"}, "id": "chat/gpt-x"}
+
+
+@WAYS
+def test_to_others_it_is_told_by_the_members_that_their_dialect_has(by_list: bool) -> None:
+    told = told_of("chat/gpt-x", by_list=by_list, messages=True)
+    assert told == {
+        "type": "model",
+        "id": "chat/gpt-x",
+        "display_name": "chat/gpt-x",
+        "created_at": "2023-11-14T22:13:20Z",
+        "lifecycle": "active",
+        "max_input_tokens": 131_072,
+        "max_tokens": 16_384,
+    }
+    told = told_of("messages/claude-x", by_list=by_list)
+    assert told == {
+        "id": "messages/claude-x",
+        "object": "model",
+        "created": 1_700_000_000,
+        "owned_by": "messages",
+    }
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("name", "window", "cap"),
+    [("mine", 200_000, 64_000), ("both", 131_072, 16_384), ("half", 200_000, 64_000), ("ruled", 131_072, 16_384)],
+)
+def test_a_name_takes_and_says_the_least_of_its_targets(name: str, window: int, cap: int, by_list: bool) -> None:
+    told = told_of(name, by_list=by_list, messages=True)
+    assert (told["max_input_tokens"], told["max_tokens"], told["display_name"]) == (window, cap, name)
+    assert ("capabilities" in told) == (name == "mine")
+
+
+def test_the_official_sdks_read_what_is_told() -> None:
+    found = ModelInfo.model_validate(told_of("both", messages=True))
+    assert (found.max_input_tokens, found.max_tokens) == (131_072, 16_384)
+    model = Model.model_validate(told_of("responses/gpt-x"))
+    assert (model.created, model.owned_by) == (1_700_000_000, "them")
+
+
+def test_a_provider_is_asked_for_its_list_when_one_of_its_models_is_asked_for() -> None:
+    with running(telling, with_provider(models=None)) as house:
+        house.get("/v1/models/chat/gpt-x")
+        house.get("/v1/models/chat/another")
+        assert [received.target for received in house.provider.received] == ["/v1/models"]

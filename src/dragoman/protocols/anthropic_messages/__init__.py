@@ -7,6 +7,7 @@ Requests of other protocols are written by the `_abroad` modules; its own go on 
 from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
+from dragoman.protocols.anthropic_messages.models import encode_model, encode_models
 from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.relay import (
     ask_usage,
@@ -24,10 +25,12 @@ from dragoman.protocols.anthropic_messages.response import decode_response, enco
 from dragoman.protocols.anthropic_messages.settling import settle_thinking
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
+from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, UPSTREAM
+from dragoman.protocols.anthropic_messages.signs import signs_of
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.anthropic_messages.usage import usage_of
-from dragoman.protocols.codec import Codec
+from dragoman.protocols.codec import Codec, ModelLists
 
 CODEC = Codec(
     name=NAME,
@@ -63,6 +66,14 @@ CODEC = Codec(
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=PING,
+    models=ModelLists(
+        form=NAME,
+        path="/v1/models",
+        query="limit=1000",
+        headers={"anthropic-version": SAMPLING_VERSION},
+        encode_one=encode_model,
+        encode_all=encode_models,
+    ),
 )
 
 __all__ = ["CODEC", "NAME"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.codec import Codec, KeptTurns
+from dragoman.protocols.codec import Codec, KeptTurns, ModelLists
 from dragoman.protocols.openai_chat.abroad import encode_request
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_chat.kept_turns import SIGN, keep, lacking, restore
@@ -25,6 +25,7 @@ from dragoman.protocols.openai_chat.signs import opening_of, signs_of
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
 from dragoman.protocols.openai_chat.usage import usage_of
+from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
 from dragoman.wire.sse import comment
 
 __all__ = ["CODEC", "NAME"]
@@ -64,4 +65,5 @@ CODEC = Codec(
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),
+    models=ModelLists(form=OPENAI, path="/models", encode_one=encode_openai_model, encode_all=encode_openai_models),
 )

@@ -6,7 +6,7 @@ another protocol is that protocol's room.
 
 from __future__ import annotations
 
-from dragoman.protocols.codec import Codec
+from dragoman.protocols.codec import Codec, ModelLists
 from dragoman.protocols.openai_responses.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_responses.output import encode_turn
 from dragoman.protocols.openai_responses.relay import (
@@ -26,6 +26,7 @@ from dragoman.protocols.openai_responses.signs import opening_of, signs_of
 from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of
+from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
 from dragoman.wire.sse import comment
 
 CODEC = Codec(
@@ -62,6 +63,7 @@ CODEC = Codec(
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),
+    models=ModelLists(form=OPENAI, path="/models", encode_one=encode_openai_model, encode_all=encode_openai_models),
 )
 
 __all__ = ["CODEC", "NAME"]

@@ -1,0 +1,66 @@
+"""Kept lists: what providers said of their models, and until when that is believed.
+
+What is no longer fresh is still the best that is known of a model's sizes, so that nothing is forgotten before there is
+something newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from dragoman.model.listing import ListedModel
+from dragoman.providers.provider import Provider
+from dragoman.routing.facts import Facts
+from dragoman.routing.target import Target
+from dragoman.rules.abilities import abilities_of
+
+# What some servers put before each name of their list, and take with or without it.
+_FOLDER = "models/"
+
+
+class KeptList(Struct, frozen=True, kw_only=True):
+    """The models of one provider, by their names."""
+
+    provider: Provider
+    until: float
+    models: Mapping[str, ListedModel]
+
+
+class KeptLists:
+    """The lists of all providers; those who are still what they were are taken over from `former` ones."""
+
+    def __init__(self, providers: Mapping[str, Provider], former: KeptLists | None = None) -> None:
+        kept = former._kept if former is not None else {}
+        self._kept: dict[str, KeptList] = {
+            name: found for name, found in kept.items() if providers.get(name) == found.provider
+        }
+
+    def of(self, provider: Provider) -> KeptList | None:
+        """What a provider listed."""
+        return self._kept.get(provider.name)
+
+    def keep(self, provider: Provider, models: Iterable[ListedModel], until: float) -> KeptList:
+        """Keep what a provider listed, until it is to be asked again."""
+        listed = {model.id: model for model in models}
+        found = self._kept[provider.name] = KeptList(provider=provider, until=until, models=listed)
+        return found
+
+    def model(self, target: Target) -> ListedModel | None:
+        """What its provider listed of a target."""
+        kept = self._kept.get(target.provider.name)
+        if kept is None:
+            return None
+        return kept.models.get(target.model) or kept.models.get(_FOLDER + target.model)
+
+    def facts_of(self, target: Target) -> Facts:
+        """The sizes that its provider listed."""
+        model = self.model(target)
+        return Facts() if model is None else Facts(window=model.window, cap=model.cap)
+
+
+def facts_of_rules(target: Target) -> Facts:
+    """What the rules of translation know of a target: its output cap."""
+    known = abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+    return Facts(cap=known.max_output)

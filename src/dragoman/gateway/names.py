@@ -1,0 +1,75 @@
+"""Names: what a client may ask for, and what is known of each.
+
+Lines of `[models]` come first, then `provider/model` of every provider: those of the configuration, or what it listed
+itself. How much a name takes and says is the least of what its targets do, rules included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from dragoman.gateway.provider_lists import models_of
+from dragoman.gateway.routes import UnknownModel
+from dragoman.gateway.service import Service
+from dragoman.model.listing import ListedModel
+from dragoman.providers.provider import Provider
+from dragoman.routing.facts import smallest
+from dragoman.routing.route import Route
+from dragoman.routing.target import Target
+from dragoman.rules.model_lists import restated
+
+# Whose a name is that is no provider's own.
+_OWNER = "dragoman"
+
+# What a name leads to; None if that is nowhere, which its line alone is to blame for.
+Named: TypeAlias = tuple[str, Route | None]
+
+
+def names_of(service: Service, protocol: str) -> list[Named]:
+    """All names without patterns, without doubles, in the order they are listed."""
+    found: dict[str, Route | None] = {name: route_of(service, name, protocol) for name in service.routes.names()}
+    for provider in service.settings.providers.values():
+        endpoint = provider.endpoint_for(protocol)
+        for model in models_of(service, provider):
+            name = f"{provider.name}/{model}"
+            if name not in found:
+                # Thousands of them must not push out what conversations ask for, so they are not looked up.
+                target = Target(provider=provider, endpoint=endpoint, model=model, strict=False)
+                found[name] = Route(name=name, members=(target,))
+    return list(found.items())
+
+
+def route_of(service: Service, name: str, protocol: str) -> Route | None:
+    """What a name leads to, if it leads anywhere."""
+    try:
+        return service.routes.route(name, protocol)
+    except UnknownModel:
+        return None
+
+
+def providers_of(routes: Iterable[Route]) -> list[Provider]:
+    """The providers that these may come to, each once."""
+    return list({target.provider.name: target.provider for route in routes for target in route.targets}.values())
+
+
+def model_of(service: Service, name: str, route: Route | None) -> ListedModel:
+    """A name as lists of models tell of it."""
+    targets = route.targets if route is not None else ()
+    listed = service.listed.model(targets[0]) if len(targets) == 1 else None
+    is_own = any(target.id == name for target in targets)
+    model = replace(
+        listed or ListedModel(id=name),
+        id=name,
+        # People know a line by its name, whatever stands behind it.
+        title=listed.title if listed is not None and is_own else "",
+        owner=(listed.owner if listed is not None and is_own else "") or _owner(name),
+    )
+    facts = smallest(targets, service.facts_of)
+    return restated(model, facts.window, facts.cap)
+
+
+def _owner(name: str) -> str:
+    return name.partition("/")[0] if "/" in name else _OWNER

@@ -1,0 +1,100 @@
+"""Provider lists: which models providers have, asked at most every few minutes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from dragoman.errors import DragomanError, TimedOut
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.service import Service
+from dragoman.model.listing import ListedModel
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.order import Order
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.transport import transport_of
+from dragoman.rules.model_lists import decode_models
+from dragoman.wire.json import decode
+
+_FRESH = 300.0
+# A provider that could not say is asked again sooner.
+_RETRIED = 30.0
+# Agents that look for models when they start wait for three seconds.
+_PATIENCE = 2.5
+_LIMIT = 4 * 1024 * 1024
+# What an operator may conclude from a list that is refused.
+MEANINGS = {
+    401: ": it does not take the key",
+    403: ": it does not take the key",
+    404: ": it lists no models, or base_url is not what its SDK takes",
+}
+
+
+async def ask_providers(service: Service, providers: Iterable[Provider]) -> None:
+    """See to it that what these list is known, as far as they say."""
+    await asyncio.gather(*(_ask(service, provider) for provider in providers))
+
+
+def models_of(service: Service, provider: Provider) -> Collection[str]:
+    """The models of a provider: those of the configuration, else those that it listed."""
+    if provider.models is not None:
+        return provider.models
+    kept = service.listed.of(provider)
+    return kept.models if kept is not None else ()
+
+
+def has_list(provider: Provider) -> bool:
+    """Whether there is a list of models to ask for; clouds around a model have none that its protocol knows."""
+    return provider.transport == "echo" or transport_of(provider.transport).paths is None
+
+
+async def _ask(service: Service, provider: Provider) -> None:
+    if provider.models is not None or not has_list(provider):
+        return
+    kept = service.listed.of(provider)
+    now = service.clock()
+    if kept is not None and kept.until > now:
+        return
+    fresh = _FRESH
+    try:
+        models = await asyncio.wait_for(models_at(service, provider, provider.endpoints[0]), _PATIENCE)
+    except (DragomanError, TimeoutError) as error:
+        # A list without one provider is better than none; the operator is told which.
+        service.log.event("warn", "a provider's models could not be listed", provider=provider.name, why=_words(error))
+        models, fresh = tuple(kept.models.values()) if kept is not None else (), _RETRIED
+    service.listed.keep(provider, models, now + fresh)
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or str(TimedOut(f"no answer within {_PATIENCE:g} s"))
+
+
+async def models_at(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:
+    """What a provider lists at one of its endpoints."""
+    lists = codec_of(endpoint.protocol).models
+    order = Order(
+        provider=provider,
+        endpoint=endpoint,
+        model="",
+        stream=False,
+        body=b"",
+        headers=[(name.encode(), value.encode()) for name, value in lists.headers.items()],
+        key=service.rotation(provider).next(),
+        path=lists.path,
+        method="GET",
+        query=lists.query,
+    )
+    flight = await service.open(order)
+    try:
+        await flight.head()
+        body = await flight.read(_LIMIT)
+    finally:
+        flight.close()
+    if flight.status != 200:
+        raise DragomanError(f"it answered {flight.status}{MEANINGS.get(flight.status, '')}")
+    return await beside_loop(partial(_read, body, lists.form), len(body))
+
+
+def _read(body: bytes, form: str) -> tuple[ListedModel, ...]:
+    return tuple(decode_models(decode(body), form))

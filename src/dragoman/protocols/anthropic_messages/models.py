@@ -1,0 +1,41 @@
+"""Models, as Messages lists them: https://platform.claude.com/docs/en/api/models-list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.listing import ListedModel
+from dragoman.protocols.anthropic_messages.shapes import NAME
+from dragoman.rules.instants import format_instant
+from dragoman.rules.model_lists import EPOCH, extras_for
+
+
+def encode_model(model: ListedModel) -> JsonObject:
+    """One model; what is not known of it is left out, where that is allowed."""
+    told: JsonObject = {
+        "type": "model",
+        "id": model.id,
+        "display_name": model.title or model.id,
+        "created_at": format_instant(EPOCH if model.created is None else model.created),
+        "lifecycle": "active" if model.retires is None else "deprecated",
+    }
+    more = extras_for(model, NAME)
+    if model.retires is not None:
+        told["retires_at"] = format_instant(model.retires)
+    if model.window is not None:
+        told["max_input_tokens"] = model.window
+    if model.cap is not None:
+        told["max_tokens"] = model.cap
+    # How far it is in its life, the provider's own list says better.
+    return {**told, **{name: value for name, value in more.items() if name == "lifecycle" or name not in told}}
+
+
+def encode_models(models: Sequence[ListedModel]) -> JsonObject:
+    """A list of models, all on one page."""
+    return {
+        "data": [encode_model(model) for model in models],
+        "has_more": False,
+        "first_id": models[0].id if models else None,
+        "last_id": models[-1].id if models else None,
+    }

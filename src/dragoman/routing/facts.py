@@ -1,0 +1,45 @@
+"""Facts: how much a target takes and says, and what follows from that for a name with several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.routing.target import Target
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """Tokens that are taken, and that are said at most; None is unknown."""
+
+    window: int | None = None
+    cap: int | None = None
+
+
+FactsOf: TypeAlias = Callable[[Target], Facts]
+
+
+def first_known(*sources: FactsOf) -> FactsOf:
+    """Facts from several sources: each of them from the first that knows it."""
+
+    def facts_of(target: Target) -> Facts:
+        window = cap = None
+        for source in sources:
+            found = source(target)
+            window = found.window if window is None else window
+            cap = found.cap if cap is None else cap
+            if window is not None and cap is not None:
+                break
+        return Facts(window=window, cap=cap)
+
+    return facts_of
+
+
+def smallest(targets: Iterable[Target], facts_of: FactsOf) -> Facts:
+    """What holds whichever of these targets answers, as far as it is known."""
+    known = [facts_of(target) for target in targets]
+    return Facts(
+        window=min((facts.window for facts in known if facts.window is not None), default=None),
+        cap=min((facts.cap for facts in known if facts.cap is not None), default=None),
+    )
