@@ -23,6 +23,7 @@ try:
         key,
         launch,
         mock,
+        models,
         prices,
         providers,
         serve,
@@ -34,7 +35,7 @@ except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
 
-COMMANDS = (serve, launch, env, status, check, trust, key, providers, prices, translate, explain, mock)
+COMMANDS = (serve, launch, env, status, check, trust, key, providers, models, prices, translate, explain, mock)
 
 REFUSED = 1
 

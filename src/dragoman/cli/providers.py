@@ -102,14 +102,15 @@ def as_table(lines: list[Line]) -> str:
     sizes.append(WIDTH - sum(sizes) - len(_GAP) * len(sizes))
     text: list[str] = []
     for row in rows:
-        cells = [_folded(cell, size) for cell, size in zip(row, sizes, strict=True)]
+        cells = [folded(cell, size) for cell, size in zip(row, sizes, strict=True)]
         for pieces in itertools.zip_longest(*cells, fillvalue=""):
             padded = [piece.ljust(size) for piece, size in zip(pieces, sizes, strict=True)]
             text.append(_GAP.join(padded).rstrip())
     return "\n".join([*text, "", _LEGEND])
 
 
-def _folded(cell: str, size: int) -> list[str]:
+def folded(cell: str, size: int) -> list[str]:
+    """A cell on as many lines as it takes."""
     lines = [""]
     for piece in _PIECE.findall(cell):
         if len(lines[-1]) + len(piece.rstrip()) > size:

@@ -15,6 +15,7 @@ from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.model_list import list_models, show_model
+from dragoman.gateway.endpoints.names import tell_names
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.endpoints.status import check_near, status_of
 from dragoman.gateway.exchange import reply_parts as replies
@@ -127,6 +128,8 @@ class App:
                 await list_models(service, request, account)
             elif api_path.kind is Kind.MODEL:
                 await show_model(service, request, api_path, account)
+            elif api_path.kind is Kind.NAMES:
+                await tell_names(service, request, account)
             else:
                 await pass_on(service, request, api_path, account, owner=owner_of(key))
         except StoreError as error:

@@ -30,6 +30,7 @@ class Kind(Enum):
     CONVERSATIONS = "conversations"
     MODELS = "models"
     MODEL = "model"
+    NAMES = "names"
     HOME = "home"
     HEALTH = "health"
     READY = "ready"
@@ -58,6 +59,7 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "/responses/compact": (Kind.COMPACT, RESPONSES, ("POST",)),
     "/conversations": (Kind.CONVERSATIONS, RESPONSES, ("POST",)),
     "/models": (Kind.MODELS, "", ("GET", "HEAD")),
+    "/names": (Kind.NAMES, "", ("GET", "HEAD")),
     "/": (Kind.HOME, "", ("GET", "HEAD")),
     "/healthz": (Kind.HEALTH, "", ("GET", "HEAD")),
     "/readyz": (Kind.READY, "", ("GET", "HEAD")),

@@ -31,9 +31,11 @@ MEANINGS = {
 }
 
 
-async def ask_providers(service: Service, providers: Iterable[Provider]) -> None:
-    """See to it that what these list is known, as far as they say."""
-    await asyncio.gather(*(_ask(service, provider) for provider in providers))
+async def ask_providers(service: Service, providers: Iterable[Provider]) -> dict[str, str]:
+    """See to it that what these list is known; give the names of those that could not say, and why."""
+    asked = list(providers)
+    words = await asyncio.gather(*(_ask(service, provider) for provider in asked))
+    return {provider.name: why for provider, why in zip(asked, words, strict=True) if why}
 
 
 def models_of(service: Service, provider: Provider) -> Collection[str]:
@@ -49,21 +51,24 @@ def has_list(provider: Provider) -> bool:
     return provider.transport == "echo" or transport_of(provider.transport).paths is None
 
 
-async def _ask(service: Service, provider: Provider) -> None:
+async def _ask(service: Service, provider: Provider) -> str:
+    """Ask one of them, if it has to be; why it could not be done, or nothing."""
     if provider.models is not None or not has_list(provider):
-        return
+        return ""
     kept = service.listed.of(provider)
     now = service.clock()
     if kept is not None and kept.until > now:
-        return
-    fresh = _FRESH
+        return ""
+    why, fresh = "", _FRESH
     try:
         models = await asyncio.wait_for(models_at(service, provider, provider.endpoints[0]), _PATIENCE)
     except (DragomanError, TimeoutError) as error:
         # A list without one provider is better than none; the operator is told which.
-        service.log.event("warn", "a provider's models could not be listed", provider=provider.name, why=_words(error))
+        why = _words(error)
+        service.log.event("warn", "a provider's models could not be listed", provider=provider.name, why=why)
         models, fresh = tuple(kept.models.values()) if kept is not None else (), _RETRIED
     service.listed.keep(provider, models, now + fresh)
+    return why
 
 
 def _words(error: BaseException) -> str:

@@ -14,8 +14,8 @@ from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.admission import Admission, Limits, divided
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
+from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
@@ -31,11 +31,13 @@ from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.routing.described import Price
 from dragoman.routing.facts import FactsOf, first_known
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Plan
 from dragoman.routing.route import Route
 from dragoman.routing.standing import GOOD
+from dragoman.routing.target import Target
 
 
 class TargetStanding(Struct, frozen=True, kw_only=True):
@@ -95,6 +97,9 @@ class Service:
         self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
         # How much a target takes and says, by whoever knows it first.
         self.facts_of: FactsOf = first_known(self.listed.facts_of, facts_of_rules)
+        # What a target costs and how it stands, in a word, for those who list names; None is unknown.
+        self.price_of: Callable[[Target], Price | None] = _nobody_knows
+        self.health_of: Callable[[Target], str | None] = _nobody_knows
 
     @property
     def chance(self) -> Callable[[], float]:
@@ -169,6 +174,10 @@ def _limits(settings: Settings) -> dict[str, Limits]:
         for name, provider in settings.providers.items()
         if provider.concurrency is not None
     }
+
+
+def _nobody_knows(_: Target) -> None:
+    return None
 
 
 def _echo_call(order: Order) -> Call:

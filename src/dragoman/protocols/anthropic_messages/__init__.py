@@ -23,10 +23,8 @@ from dragoman.protocols.anthropic_messages.request import decode_request
 from dragoman.protocols.anthropic_messages.request_abroad import encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
 from dragoman.protocols.anthropic_messages.settling import settle_thinking
-from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, UPSTREAM
-from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, UPSTREAM
-from dragoman.protocols.anthropic_messages.signs import signs_of
+from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.anthropic_messages.usage import usage_of

@@ -1,0 +1,51 @@
+"""Names: `GET /names` tells every name with all that is known of it, to whoever may use the gateway.
+
+`?match=` chooses among them, by a pattern or a part of the name. `?name=`, once or more, asks for these alone, and only
+their providers are asked for their lists.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+import msgspec
+
+from dragoman.errors import ClientError
+from dragoman.gateway.exchange.reply_parts import JSON, id_header
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.name_table import ask_for, look_up, search
+from dragoman.gateway.provider_lists import ask_providers, models_of
+from dragoman.gateway.records.account import Account
+from dragoman.gateway.service import Service
+from dragoman.http.server import Request
+
+# So many names may be asked for at once.
+_MOST_NAMES = 200
+# About how many bytes are told of a name.
+_BYTES = 500
+
+
+async def tell_names(service: Service, request: Request, account: Account) -> None:
+    """Answer `GET /names`."""
+    try:
+        asked = parse_qs(request.query, max_num_fields=_MOST_NAMES)
+    except ValueError:
+        raise ClientError(400, f"no more than {_MOST_NAMES} names can be asked for at once") from None
+    names, match = asked.get("name", []), "".join(asked.get("match", [])[:1])
+    protocol = account.record.dialect
+    providers = service.settings.providers.values()
+    if names:
+        await ask_for(service, protocol, names)
+        size = len(names)
+    else:
+        await ask_providers(service, providers)
+        size = sum(len(models_of(service, provider)) for provider in providers)
+
+    def told() -> bytes:
+        found = look_up(service, protocol, names) if names else search(service, protocol, match)
+        return msgspec.json.encode({"names": found})
+
+    body = await beside_loop(told, size * _BYTES)
+    account.settle(status=200)
+    headers = [JSON, id_header(protocol, account.record.id), *service.guard.greeting(request)]
+    request.respond(200, headers, body)

@@ -1,0 +1,127 @@
+"""Name table: every name that a client may use, with all that is known of it, for `dragoman models` and for launches.
+
+Names of `[models]` come first, then `provider/model` of all providers, then patterns: those of `[models]`, and those of
+the catalogue for the providers at hand.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from dragoman.config.settings import Line, Settings, Storage
+from dragoman.gateway.names import Named, names_of, providers_of, route_of
+from dragoman.gateway.provider_lists import ask_providers
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.stored_state import StoredState
+from dragoman.protocols.registry import PROTOCOLS
+from dragoman.routing.described import ABILITIES, DescribedName, DescribedTarget
+from dragoman.routing.facts import smallest
+from dragoman.routing.target import Target
+from dragoman.rules.abilities import abilities_of
+
+_WILD = frozenset("*?[")
+
+
+async def names_table(
+    settings: Settings, match: str = "", names: Sequence[str] = (), *, live: bool = False
+) -> tuple[list[DescribedName], dict[str, str]]:
+    """The table of a configuration that no gateway serves, and which providers could not be asked for their lists, why.
+
+    They are asked if it is to be `live`.
+    """
+    log = Log(io.StringIO())
+    service = Service(settings, Metrics(), log, StoredState(Storage(keep=False), log))
+    protocol = PROTOCOLS[0].name
+    try:
+        failed = await ask_providers(service, settings.providers.values()) if live else {}
+        return (look_up(service, protocol, names) if names else search(service, protocol, match)), failed
+    finally:
+        await service.close()
+
+
+def look_up(service: Service, protocol: str, names: Iterable[str]) -> list[DescribedName]:
+    """What is known of these names, but for those that lead nowhere."""
+    return [described(service, (name, route)) for name in names if (route := route_of(service, name, protocol))]
+
+
+async def ask_for(service: Service, protocol: str, names: Iterable[str]) -> None:
+    """Ask the providers that these names may come to for their lists."""
+    routes = (route_of(service, name, protocol) for name in names)
+    await ask_providers(service, providers_of(route for route in routes if route is not None))
+
+
+def search(service: Service, protocol: str, match: str = "") -> list[DescribedName]:
+    """What is known of all names that a pattern fits, or that have this text in them."""
+    listed = names_of(service, protocol)
+    found = [named for named in listed if fits(named[0], match)]
+    if match and not _WILD.intersection(match) and match not in dict(listed):
+        route = route_of(service, match, protocol)
+        if route is not None and (not found or route.targets[0].id != match):
+            # A name that nobody lists, and that leads somewhere all the same.
+            found.insert(0, (match, route))
+    lines = (*service.settings.routes, *service.settings.defaults)
+    wild = [line for line in lines if "*" in line.pattern and fits(line.pattern, match)]
+    return [*(described(service, named) for named in found), *map(_pattern, wild)]
+
+
+def fits(name: str, match: str) -> bool:
+    """Whether a name is meant: by a pattern as shells know it, or by a part of it."""
+    name, match = name.lower(), match.lower()
+    return fnmatchcase(name, match) if _WILD.intersection(match) else match in name
+
+
+def described(service: Service, named: Named) -> DescribedName:
+    """What is known of a name."""
+    name, route = named
+    if route is None:
+        return DescribedName(name=name)
+    facts = smallest(route.targets, service.facts_of)
+    return DescribedName(
+        name=name,
+        policy=route.policy,
+        targets=tuple(_target(service, target) for target in route.targets),
+        window=facts.window,
+        output_cap=facts.cap,
+        abilities=_together(map(_able, route.targets)),
+    )
+
+
+def _target(service: Service, target: Target) -> DescribedTarget:
+    facts = service.facts_of(target)
+    return DescribedTarget(
+        target=f"{target.provider.name}/{target.shown}",
+        dialect=target.endpoint.protocol,
+        window=facts.window,
+        output_cap=facts.cap,
+        price=service.price_of(target),
+        health=service.health_of(target),
+    )
+
+
+def _pattern(line: Line) -> DescribedName:
+    """A pattern leads to as many targets as there are names that fit it."""
+    targets = tuple(DescribedTarget(target=target) for target in line.targets)
+    return DescribedName(name=line.pattern, policy=line.policy, targets=targets)
+
+
+def _able(target: Target) -> dict[str, bool | None]:
+    """What a target can do; None where nobody knows."""
+    known = abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+    # A vendor's own service takes documents; whether others do, hardly anybody tells.
+    able = {"documents": True if known.official else None, "thinking": known.reasons}
+    return {word: False if word in target.denies else able.get(word, True) for word in ABILITIES}
+
+
+def _together(targets: Iterable[dict[str, bool | None]]) -> dict[str, bool | None]:
+    """What a name can do: a request that needs something goes to a target that has it."""
+    each = list(targets)
+    return {word: _any(able[word] for able in each) for word in ABILITIES}
+
+
+def _any(values: Iterable[bool | None]) -> bool | None:
+    found = set(values)
+    return True if True in found else None if None in found else False
