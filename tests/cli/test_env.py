@@ -10,6 +10,8 @@ import pytest
 from dragoman.cli import main
 from dragoman.cli.env import default_shell
 from tests.cli.machine import SECRET, clean, put_trusted
+from tests.gateway.harness import Received, Reply, running, whole
+from tests.gateway.says import with_provider
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +76,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "OpenCode without a model": (("opencode",), "has to be told which model"),
     "a small model for Codex": (("codex", "--small-model", "x"), "leave out --small-model"),
     "a context of nothing": (("claude", "--context", "0"), "a number of tokens"),
+    "a context that is no number": (("claude", "--context", "much"), "for example --context 32768 or --context 128k"),
     "a file that is not there": (("claude", "--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
 }
 
@@ -114,6 +117,72 @@ def test_a_key_in_clear_text_to_another_machine_is_warned_of(
     captured = capfd.readouterr()
     assert f"export ANTHROPIC_BASE_URL={url}\n" in captured.out
     assert captured.err == warned * f"dragoman: warning: the gateway's key is sent to {url} in clear text\n"
+
+
+def listing(received: Received) -> Reply:
+    """A provider that says how much its model takes and says."""
+    return whole({"data": [{"id": "m", "context_length": 131072, "max_output_tokens": 8192}]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("claude",), ["CLAUDE_CODE_MAX_CONTEXT_TOKENS=131072", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=8192"]),
+        (("claude", "--context", "128k"), ["CLAUDE_CODE_MAX_CONTEXT_TOKENS=128000"]),
+        (("codex",), ["model_context_window=131072"]),
+        (("opencode",), ['"chat/m":{"name":"chat/m",', '"limit":{"context":131072,"output":8192}']),
+    ],
+    ids=" ".join,
+)
+def test_what_the_gateway_that_runs_knows_of_the_model_is_told(
+    capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: list[str]
+) -> None:
+    with running(listing, with_provider(models=None)) as house:
+        assert main(["env", *arguments, "--model", "chat/m", "--gateway", house.url]) == 0
+    captured = capfd.readouterr()
+    assert [word for word in words if word not in captured.out] == []
+    assert captured.err == ""
+
+
+UNKNOWN = "so claude goes by a guess of its own; --context 128k says it"
+
+
+def test_a_window_that_nobody_knows_is_said_to_be_unknown_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    with running(lambda received: whole({"data": []}), with_provider(models=None)) as house:
+        assert main(["env", "claude", "--model", "chat/m", "--gateway", house.url]) == 0
+    captured = capfd.readouterr()
+    assert captured.err == f"dragoman: note: how many tokens chat/m takes is not known, {UNKNOWN}\n"
+    assert "CONTEXT_TOKENS" not in captured.out
+
+
+def test_where_no_gateway_runs_the_configuration_is_read(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "claude", "--model", "mine"]) == 0
+    told = capfd.readouterr().err.splitlines()
+    assert told[0] == f"dragoman: note: how many tokens mine takes is not known, {UNKNOWN}"
+    assert (len(told), "no gateway is running" in told[1]) == (2, True)
+    assert main(["env", "claude", "--model", "mine", "--context", "1m"]) == 0
+    captured = capfd.readouterr()
+    assert "export CLAUDE_CODE_AUTO_COMPACT_WINDOW=1000000\n" in captured.out
+    assert "guess" not in captured.err
+
+
+def test_a_gateway_that_does_not_tell_is_no_obstacle(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.cli.env.is_running", lambda address: True)
+    assert main(["env", "claude", "--model", "m", "--gateway", "http://127.0.0.1:1"]) == 0
+    captured = capfd.readouterr()
+    assert "export ANTHROPIC_MODEL=m\n" in captured.out
+    assert "is not known (the gateway at http://127.0.0.1:1 did not answer" in captured.err
+
+
+def test_who_says_the_window_by_the_end_of_the_name_is_not_told_of_another(capfd: pytest.CaptureFixture[str]) -> None:
+    with running(listing, with_provider(models=None)) as house:
+        assert main(["env", "claude", "--model", "chat/m[1m]", "--gateway", house.url]) == 0
+    captured = capfd.readouterr()
+    assert "CONTEXT_TOKENS" not in captured.out
+    assert "export CLAUDE_CODE_MAX_OUTPUT_TOKENS=8192\n" in captured.out
+    assert captured.err == ""
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8484", "ftp://x", "http://me:key@x", "http://x?a", ""])

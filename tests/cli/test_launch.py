@@ -16,6 +16,9 @@ import pytest
 from dragoman.cli.launch import cut
 from dragoman.launching.gateway import is_running
 from tests.cli.machine import put_trusted
+from tests.gateway.harness import CHAT, Received, Reply, running, whole
+from tests.sdk.providers import Turn
+from tests.sdk.providers import answer as answer_of
 from tests.server.process import Process, clean_environment
 
 PATIENCE = 60.0
@@ -28,7 +31,8 @@ headers = {{"authorization": "Bearer " + os.environ["ANTHROPIC_AUTH_TOKEN"], "co
 with urllib.request.urlopen(urllib.request.Request(url + "/v1/messages", json.dumps(body).encode(), headers)) as answer:
     text = json.load(answer)["content"][0]["text"]
 key = os.environ.get("ANTHROPIC_API_KEY")
-told = {{"words": sys.argv[1:], "url": url, "text": text, "key": key, "pid": os.getpid()}}
+sizes = [os.environ.get("CLAUDE_CODE_MAX_" + name) for name in ("CONTEXT_TOKENS", "OUTPUT_TOKENS")]
+told = {{"sizes": sizes, "words": sys.argv[1:], "url": url, "text": text, "key": key, "pid": os.getpid()}}
 print(json.dumps(told), flush=True)
 if "wait" in sys.argv:
     time.sleep(60)
@@ -86,6 +90,29 @@ def test_a_gateway_is_started_and_ended_with_the_client(place: Path) -> None:
     assert told["words"] == ["-p", "--", "two words"]
     assert told["key"] is None
     assert not running_at(port_of(told))
+
+
+def test_the_client_is_told_what_the_provider_says_of_the_model(place: Path) -> None:
+    answer = answer_of(CHAT, Turn(stop="stop", text="Well."))
+
+    def provider(received: Received) -> Reply:
+        return whole({"data": [{"id": "m", "max_model_len": 32768}]} if received.method == "GET" else answer)
+
+    with running(provider) as house:
+        address = f"http://127.0.0.1:{house.provider.port}/v1"
+        configure(place, "port = 0", f'[providers.box]\nprotocol = "openai-chat"\nbase_url = "{address}"\n')
+        status, out, err = launched(place, "claude", "--model", "box/m")
+    assert (status, err) == (5, "")
+    assert json.loads(out)["sizes"] == ["32768", "8192"]
+
+
+def test_what_nobody_knows_of_the_model_is_said_in_one_line(place: Path) -> None:
+    status, out, err = launched(place, "claude", "--model", "echo/text")
+    assert (status, json.loads(out)["sizes"]) == (5, [None, None])
+    assert err == (
+        "dragoman: note: how many tokens echo/text takes is not known, so claude goes by a guess of its own; "
+        "--context 128k says it\n"
+    )
 
 
 def running_at(port: int) -> bool:

@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from dragoman.launching.clients import CLIENTS, Plan, Wish
+from dragoman.launching.sizes import Sizes
 
 URL = "http://127.0.0.1:8484"
 FULL = Wish(url=URL, model="openai/gpt-5.1", small_model="local/qwen3", context=32768, others=("echo/text", "gpt"))
@@ -93,6 +94,66 @@ def test_opencode_gets_a_provider_with_every_known_model() -> None:
     assert provider["models"]["gpt"]["limit"] == {"context": 32768, "output": 8192}
     assert provider["models"]["gpt"]["reasoning"] is True
     assert "image" in provider["models"]["gpt"]["modalities"]["input"]
+
+
+# What is known of a model, and what Claude Code is told of it: windows, and how much to ask for.
+CLAUDE_TOLD: dict[str, tuple[Sizes, int | None, tuple[str | None, str | None, str | None]]] = {
+    "nothing": (Sizes(), None, (None, None, None)),
+    "both": (Sizes(window=131_072, cap=16_384), None, ("131072", "131072", "16384")),
+    "the window alone": (Sizes(window=400_000), None, ("400000", "400000", None)),
+    "a small window": (Sizes(window=32_768), None, ("32768", "100000", "8192")),
+    "a window beyond what it summarises": (Sizes(window=2_000_000), None, ("2000000", "1000000", None)),
+    "the cap alone": (Sizes(cap=8192), None, (None, None, "8192")),
+    "a cap that it would not come to": (Sizes(window=400_000, cap=128_000), None, ("400000", "400000", None)),
+    "what the user says": (Sizes(window=400_000, cap=16_384), 128_000, ("128000", "128000", "16384")),
+    "what the user alone says": (Sizes(), 32_768, ("32768", "100000", "8192")),
+}
+
+
+@pytest.mark.parametrize("known", CLAUDE_TOLD)
+def test_claude_is_told_of_windows_and_of_caps_that_are_less_than_it_would_ask_for(known: str) -> None:
+    sizes, context, told = CLAUDE_TOLD[known]
+    wish = Wish(url=URL, model="m", context=context, sizes={"m": sizes})
+    environment = CLIENTS["claude"].plan(wish).environment
+    assert told == (
+        environment.get("CLAUDE_CODE_MAX_CONTEXT_TOKENS"),
+        environment.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW"),
+        environment.get("CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
+    )
+
+
+def test_claude_has_one_limit_for_all_of_its_models() -> None:
+    sizes = {"m": Sizes(window=200_000, cap=16_000), "s": Sizes(window=32_768, cap=4096)}
+    environment = CLIENTS["claude"].plan(Wish(url=URL, model="m", small_model="s", sizes=sizes)).environment
+    assert environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "4096"
+    assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "200000"
+
+
+def test_codex_is_told_of_the_window_that_is_known() -> None:
+    wish = Wish(url=URL, model="m", sizes={"m": Sizes(window=131_072, cap=16_384)})
+    assert settings_of(CLIENTS["codex"].plan(wish))["model_context_window"] == 131_072
+    unknown = Wish(url=URL, model="m", sizes={"m": Sizes(cap=16_384), "another": Sizes(window=5)})
+    assert "model_context_window" not in settings_of(CLIENTS["codex"].plan(unknown))
+
+
+def test_opencode_is_told_of_each_model_what_is_known_of_it() -> None:
+    sizes = {
+        "m": Sizes(window=200_000, cap=64_000),
+        "s": Sizes(window=32_768),
+        "c": Sizes(cap=4096),
+        "w": Sizes(window=8192, cap=8192),
+    }
+    wish = Wish(url=URL, model="m", small_model="s", others=("c", "w", "nobody knows"), sizes=sizes)
+    providers = config_of(CLIENTS["opencode"].plan(wish))["provider"]
+    assert isinstance(providers, dict)
+    models = providers["dragoman"]["models"]
+    assert {name: model.get("limit") for name, model in models.items()} == {
+        "m": {"context": 200_000, "output": 64_000},
+        "s": {"context": 32_768, "output": 8192},
+        "c": {"context": 0, "output": 4096},
+        "w": {"context": 8192, "output": 2048},
+        "nobody knows": None,
+    }
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from dragoman.cli import documents
 from dragoman.cli.trust import file_to_read
@@ -14,11 +17,14 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback, read_url
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.launching.clients import CLIENTS, Client, Wish
+from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Wish
 from dragoman.launching.gateway import addresses_of, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
+from dragoman.launching.names import MOST_NAMES, ask_names
 from dragoman.launching.shells import SHELLS, shell_lines
+from dragoman.launching.sizes import Sizes, read_tokens
 from dragoman.providers.catalogue import catalogue
+from dragoman.routing.described import DescribedName
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,7 +44,9 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("client", choices=CLIENTS, help="the program")
     parser.add_argument("--model", metavar="NAME", help="the model to ask for, as `provider/model` or as configured")
     parser.add_argument("--small-model", metavar="NAME", help="one for titles and summaries; left out, the same")
-    parser.add_argument("--context", type=int, metavar="TOKENS", help="how much the model takes, if it is little known")
+    parser.add_argument(
+        "--context", metavar="TOKENS", help="how much the model takes, as 128k, whatever is known of it"
+    )
     parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
     parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")
@@ -53,8 +61,9 @@ def run(options: argparse.Namespace) -> int:
     running = find_running(settings.server) if address is None else address if is_running(address) else None
     address = address or running or addresses_of(settings.server)[0]
     client = CLIENTS[options.client]
-    plan = client.plan(wish_of(client, options, settings, address))
+    wish = wish_of(client, options, settings, address)
     key = find_key(settings, os.environ, options.key_file)
+    plan = client.plan(with_sizes(wish, client, settings, key, running))
     shell = SHELLS[options.shell or default_shell(os.environ)]
     documents.write("\n".join(shell_lines(plan, client.program, key, shell)).encode() + b"\n")
     warn_of_clear_text(address, key)
@@ -93,15 +102,46 @@ def wish_of(client: Client, options: argparse.Namespace, settings: Settings, add
         raise DragomanError(f"{client.name} has to be told which model to ask for: --model NAME")
     if options.small_model is not None and not client.has_small_model:
         raise DragomanError(f"{client.name} asks for one model only; leave out --small-model")
-    if options.context is not None and options.context <= 0:
-        raise DragomanError("--context is a number of tokens, for example --context 32768")
     return Wish(
         url=address,
         model=options.model,
         small_model=options.small_model,
-        context=options.context,
+        context=None if options.context is None else read_tokens(options.context, "--context"),
         others=_known_models(settings),
     )
+
+
+def with_sizes(wish: Wish, client: Client, settings: Settings, key: GivenKey, running: str | None) -> Wish:
+    """A wish with what is known of its models: by the gateway that runs, else by the configuration."""
+    names = wish.models if client.offers_models else wish.asked
+    if not names:
+        return wish
+    why = ""
+    found: Sequence[DescribedName] = ()
+    try:
+        found = _described([name.removesuffix(CLAUDE_SUFFIX) for name in names], settings, key, running)
+    except DragomanError as error:
+        why = f" ({error})"
+    known = {name.name: Sizes(window=name.window, cap=name.output_cap) for name in found}
+    # Whoever ends a name so has said what the window is.
+    known |= {name + CLAUDE_SUFFIX: replace(sizes, window=None) for name, sizes in known.items()}
+    wish = replace(wish, sizes=known)
+    if wish.model is not None and not wish.model.endswith(CLAUDE_SUFFIX) and wish.sizes_of(wish.model).window is None:
+        documents.complain(
+            f"note: how many tokens {wish.model} takes is not known{why}, so {client.name} goes by a guess of its own; "
+            "--context 128k says it"
+        )
+    return wish
+
+
+def _described(names: Sequence[str], settings: Settings, key: GivenKey, running: str | None) -> Sequence[DescribedName]:
+    if running is not None:
+        # A few of them are quickly looked up; many are asked for as all.
+        return ask_names(running, key.text, names=names if len(names) <= MOST_NAMES else ())
+    # The gateway is needed for this alone.
+    from dragoman.gateway.name_table import names_table
+
+    return asyncio.run(names_table(settings, names=names))[0]
 
 
 def _known_models(settings: Settings) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from dragoman.cli import documents
-from dragoman.cli.env import add_wishes, named_gateway, settings_of, warn_of_clear_text, wish_of
+from dragoman.cli.env import add_wishes, named_gateway, settings_of, warn_of_clear_text, wish_of, with_sizes
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import CLIENTS, Client
+from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client
 from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
 from dragoman.launching.running import Run, environment_of, program_of, replace_by
@@ -90,7 +90,7 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     for name in filter(None, (options.model, options.small_model)):
         try:
             # Claude Code takes this end for itself.
-            routes.route(name.removesuffix("[1m]"), MESSAGES)
+            routes.route(name.removesuffix(CLAUDE_SUFFIX), MESSAGES)
         except UnknownModel as error:
             raise DragomanError(f"{error} (a provider is there once its key is: `dragoman providers`)") from None
 
@@ -111,6 +111,6 @@ def _prepared(
     client: Client, program: str, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str
 ) -> tuple[list[str], dict[str, str]]:
     """The client's command line and its environment."""
-    plan = client.plan(wish_of(client, options, settings, address))
+    plan = client.plan(with_sizes(wish_of(client, options, settings, address), client, settings, key, address))
     words = [program, *plan.arguments, *options.arguments]
     return words, environment_of(plan, key, address, os.environ)

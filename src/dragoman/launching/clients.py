@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from dragoman.launching.sizes import Sizes
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode_text
 
@@ -22,16 +24,27 @@ class Wish(Struct, frozen=True, kw_only=True):
     model: str | None = None
     # For titles, summaries and the like.
     small_model: str | None = None
-    # How many tokens the model takes, where the client cannot know.
+    # How many tokens the models take, whatever is known of them.
     context: int | None = None
     # Models to offer for choice beside these.
     others: tuple[str, ...] = ()
+    # What is known of the models, by their names.
+    sizes: Mapping[str, Sizes] = {}
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The models that are asked for, the main one first."""
+        return tuple(dict.fromkeys(name for name in (self.model, self.small_model) if name is not None))
 
     @property
     def models(self) -> tuple[str, ...]:
         """Every model, the one that is asked for first."""
-        named = (name for name in (self.model, self.small_model, *self.others) if name is not None)
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys((*self.asked, *self.others)))
+
+    def sizes_of(self, name: str | None) -> Sizes:
+        """How much a model takes and says; of a client's own choice nothing is known."""
+        known = self.sizes.get(name or "", Sizes())
+        return known if self.context is None else replace(known, window=self.context)
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -56,6 +69,8 @@ class Client(Struct, frozen=True, kw_only=True):
     # Whether it knows no model of its own, and whether it has work for a small one.
     needs_model: bool = False
     has_small_model: bool = True
+    # Whether it has to be told which models there are.
+    offers_models: bool = False
 
     @property
     def remedy(self) -> str:
@@ -72,8 +87,13 @@ _CLAUDE_MODELS = (
 )
 # The first is the older name, which it still reads.
 _CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")
-# How much a model takes that it does not know, and when it begins to summarise.
-_CLAUDE_WINDOWS = ("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+# It asks for so many tokens of a model that it does not know. Room for more is not left in a conversation that it does
+# not summarise yet, and servers refuse what would not fit, so it is told of what is less alone.
+_CLAUDE_OUTPUT = 32_000
+# Where it may begin to summarise; it complains of what is less or more, and goes by these.
+_CLAUDE_LEAST, _CLAUDE_MOST = 100_000, 1_000_000
+# By this end of a name its user says how much the model takes.
+CLAUDE_SUFFIX = "[1m]"
 # Its ways around the gateway: keys of its own, logins, and other clouds.
 _CLAUDE_ELSEWHERE = (
     "ANTHROPIC_API_KEY",
@@ -93,8 +113,15 @@ def _claude(wish: Wish) -> Plan:
     small = wish.small_model or wish.model
     environment |= dict.fromkeys(_CLAUDE_MODELS, wish.model) if wish.model else {}
     environment |= dict.fromkeys(_CLAUDE_SMALL_MODELS, small) if small else {}
-    if wish.context:
-        environment |= dict.fromkeys(_CLAUDE_WINDOWS, str(wish.context))
+    window = wish.sizes_of(wish.model).window
+    if window:
+        # The first is of models that it does not know, the second of those that it knows by another's name, too.
+        environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(window)
+        environment["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(min(max(window, _CLAUDE_LEAST), _CLAUDE_MOST))
+    # All of its models share one limit.
+    outputs = [size for name in (wish.model, small) if (size := wish.sizes_of(name).output)]
+    if outputs and min(outputs) < _CLAUDE_OUTPUT:
+        environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(min(outputs))
     return Plan(key_variable="ANTHROPIC_AUTH_TOKEN", environment=environment, removed=_CLAUDE_ELSEWHERE)
 
 
@@ -112,8 +139,10 @@ def _codex(wish: Wish) -> Plan:
     settings = {"model_provider": encode_text(PROVIDER), f"model_providers.{PROVIDER}": f"{{ {provider} }}"}
     if wish.model:
         settings["model"] = encode_text(wish.model)
-    if wish.context:
-        settings["model_context_window"] = str(wish.context)
+    window = wish.sizes_of(wish.model).window
+    if window:
+        # It never says how much may be answered, so that it need not be told.
+        settings["model_context_window"] = str(window)
     arguments = tuple(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
     return Plan(key_variable=KEY_VARIABLE, environment={}, arguments=arguments)
 
@@ -128,13 +157,12 @@ _OPENCODE_ABLE: JsonObject = {
 
 def _opencode(wish: Wish) -> Plan:
     """OpenCode takes a whole configuration from its environment, and lays it over the user's own."""
-    limit: JsonObject = {"limit": {"context": wish.context, "output": wish.context // 4}} if wish.context else {}
     provider: JsonObject = {
         # Messages is the protocol that has the most to say: thinking with its signatures, marks for the cache.
         "npm": "@ai-sdk/anthropic",
         "name": "Dragoman",
         "options": {"baseURL": f"{wish.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"},
-        "models": {name: {"name": name, **_OPENCODE_ABLE, **limit} for name in wish.models},
+        "models": {name: {"name": name, **_OPENCODE_ABLE, **_limit(wish.sizes_of(name))} for name in wish.models},
     }
     config: JsonObject = {"provider": {PROVIDER: provider}}
     if wish.model:
@@ -144,11 +172,25 @@ def _opencode(wish: Wish) -> Plan:
     return Plan(key_variable=KEY_VARIABLE, environment={"OPENCODE_CONFIG_CONTENT": encode_text(config)})
 
 
+def _limit(sizes: Sizes) -> JsonObject:
+    """What OpenCode is told of a model's sizes: both or nothing; a context of 0 is one that it does not know."""
+    if sizes.output is None:
+        return {}
+    return {"limit": {"context": sizes.window or 0, "output": sizes.output}}
+
+
 CLIENTS: Mapping[str, Client] = {
     client.name: client
     for client in (
         Client(name="claude", program="claude", package="@anthropic-ai/claude-code", plan=_claude),
         Client(name="codex", program="codex", package="@openai/codex", plan=_codex, has_small_model=False),
-        Client(name="opencode", program="opencode", package="opencode-ai", plan=_opencode, needs_model=True),
+        Client(
+            name="opencode",
+            program="opencode",
+            package="opencode-ai",
+            plan=_opencode,
+            needs_model=True,
+            offers_models=True,
+        ),
     )
 }
