@@ -103,3 +103,14 @@ def test_the_users_own_files_are_not_touched(desk: Desk, home: Path, settings: P
     desk.run(command, home, environment()).worked()
     assert len(desk.requests(marker)) == 1
     assert {name: (home / name).read_text() for name in own} == own
+
+
+@pytest.mark.parametrize(("context", "shown"), [("128k", "128k"), ("40k", "40k")])
+def test_claude_code_believes_the_window_that_it_is_told_and_complains_of_nothing(
+    desk: Desk, home: Path, settings: Path, context: str, shown: str
+) -> None:
+    command = launch("claude", settings, desk.model(CHAT), "-p", "/context")
+    command[command.index("100000")] = context
+    done = desk.run(command, home, environment()).worked()
+    assert f"/{shown}" in done.out.replace(" ", "")
+    assert "CLAUDE_CODE" not in done.out + done.err
