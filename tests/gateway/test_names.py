@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
-from dragoman.gateway.names import model_of, names_of, providers_of, route_of
+from dragoman.gateway.names import model_of, models_of_all, names_of, providers_of, route_of
 from dragoman.gateway.service import Service
 from dragoman.model.listing import ListedModel
 from tests.gateway.harness import CHAT, House, running, settings_for
@@ -49,6 +49,20 @@ def test_a_line_keeps_its_own_name_and_owner_whatever_its_one_target_is_called()
         assert told(house, "mine", listed) == ListedModel(id="mine", owner="dragoman", created=5, window=9)
         assert told(house, "chat/served") == replace(listed, id="chat/served")
         assert told(house, "messages/served") == ListedModel(id="messages/served", owner="messages", window=9)
+
+
+def test_what_several_providers_call_alike_is_told_apart() -> None:
+    with running((), lines) as house:
+        service = house.app.service
+        providers = service.settings.providers
+        for name, title in (("chat", "Same"), ("responses", "Same"), ("all", "Other")):
+            service.listed.keep(providers[name], [ListedModel(id="served", title=title)], 1.0)
+        models = models_of_all(service, names_of(service, CHAT))
+    assert [model.title for model in models if model.title] == [
+        "Same (chat/served)",
+        "Same (responses/served)",
+        "Other",
+    ]
 
 
 def test_each_provider_is_found_once() -> None:

@@ -6,6 +6,7 @@ itself. How much a name takes and says is the least of what its targets do, rule
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -69,6 +70,16 @@ def model_of(service: Service, name: str, route: Route | None) -> ListedModel:
     )
     facts = smallest(targets, service.facts_of)
     return restated(model, facts.window, facts.cap)
+
+
+def models_of_all(service: Service, names: Iterable[Named]) -> list[ListedModel]:
+    """Names as lists of models tell of them; what several providers call alike is told apart."""
+    models = [model_of(service, *named) for named in names]
+    titles = Counter(model.title for model in models)
+    return [
+        replace(model, title=f"{model.title} ({model.id})") if model.title and titles[model.title] > 1 else model
+        for model in models
+    ]
 
 
 def _owner(name: str) -> str:

@@ -224,7 +224,9 @@ WAYS = pytest.mark.parametrize("by_list", [True, False], ids=["in the list", "al
 @WAYS
 def test_what_a_provider_said_is_told_to_those_of_its_own_dialect_as_it_said_it(by_list: bool) -> None:
     told = told_of("messages/claude-x", by_list=by_list, messages=True)
-    assert told == {**CLAUDE, "id": "messages/claude-x"}
+    # Another provider has one of the same title.
+    title = "Claude X (messages/claude-x)" if by_list else "Claude X"
+    assert told == {**CLAUDE, "id": "messages/claude-x", "display_name": title}
     told = told_of("chat/gpt-x", by_list=by_list)
     assert told == {**{name: value for name, value in GPT.items() if name != "root"}, "id": "chat/gpt-x"}
 

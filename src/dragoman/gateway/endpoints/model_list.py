@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from dragoman.gateway.exchange.reply_parts import JSON, id_header
 from dragoman.gateway.large_work import beside_loop
-from dragoman.gateway.names import model_of, names_of, providers_of
+from dragoman.gateway.names import model_of, models_of_all, names_of, providers_of
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.provider_lists import ask_providers
 from dragoman.gateway.records.account import Account
@@ -31,7 +31,7 @@ async def list_models(service: Service, request: Request, account: Account) -> N
     names = names_of(service, protocol)
 
     def told() -> bytes:
-        return encode(codec_of(protocol).models.encode_all([model_of(service, *named) for named in names]))
+        return encode(codec_of(protocol).models.encode_all(models_of_all(service, names)))
 
     _respond(service, request, account, await beside_loop(told, len(names) * _BYTES))
 
