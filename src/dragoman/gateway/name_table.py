@@ -19,7 +19,7 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.routing.described import ABILITIES, DescribedName, DescribedTarget
-from dragoman.routing.facts import smallest
+from dragoman.routing.facts import Facts, smallest
 from dragoman.routing.target import Target
 from dragoman.rules.abilities import abilities_of
 
@@ -79,19 +79,20 @@ def described(service: Service, named: Named) -> DescribedName:
     name, route = named
     if route is None:
         return DescribedName(name=name)
-    facts = smallest(route.targets, service.facts_of)
+    targets = route.targets
+    facts = [service.facts_of(target) for target in targets]
+    least = smallest(facts)
     return DescribedName(
         name=name,
         policy=route.policy,
-        targets=tuple(_target(service, target) for target in route.targets),
-        window=facts.window,
-        output_cap=facts.cap,
-        abilities=_together(map(_able, route.targets)),
+        targets=tuple(_target(service, target, known) for target, known in zip(targets, facts, strict=True)),
+        window=least.window,
+        output_cap=least.cap,
+        abilities=_together(map(_able, targets)),
     )
 
 
-def _target(service: Service, target: Target) -> DescribedTarget:
-    facts = service.facts_of(target)
+def _target(service: Service, target: Target, facts: Facts) -> DescribedTarget:
     return DescribedTarget(
         target=f"{target.provider.name}/{target.shown}",
         dialect=target.endpoint.protocol,

@@ -32,7 +32,7 @@ from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.routing.described import Price
-from dragoman.routing.facts import FactsOf, first_known
+from dragoman.routing.facts import FactsOf, first_known, first_window
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Plan
 from dragoman.routing.route import Route
@@ -95,8 +95,10 @@ class Service:
         self.knowledge = Knowledge(self.book, self.rotation, self.admission, self.mint.now)
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
-        # How much a target takes and says, by whoever knows it first.
-        self.facts_of: FactsOf = first_known(self.listed.facts_of, facts_of_rules)
+        # How much a target takes and says, by whoever knows it first. The rules of translation know some caps.
+        sources: tuple[FactsOf, ...] = (self.listed.facts_of,)
+        self.facts_of: FactsOf = first_known(*sources, facts_of_rules)
+        self.window_of: Callable[[Target], int | None] = first_window(*sources)
         # What a target costs and how it stands, in a word, for those who list names; None is unknown.
         self.price_of: Callable[[Target], Price | None] = _nobody_knows
         self.health_of: Callable[[Target], str | None] = _nobody_knows

@@ -36,10 +36,23 @@ def first_known(*sources: FactsOf) -> FactsOf:
     return facts_of
 
 
-def smallest(targets: Iterable[Target], facts_of: FactsOf) -> Facts:
-    """What holds whichever of these targets answers, as far as it is known."""
-    known = [facts_of(target) for target in targets]
+def first_window(*sources: FactsOf) -> Callable[[Target], int | None]:
+    """The window alone, from the first source that knows it."""
+
+    def window_of(target: Target) -> int | None:
+        for source in sources:
+            window = source(target).window
+            if window is not None:
+                return window
+        return None
+
+    return window_of
+
+
+def smallest(facts: Iterable[Facts]) -> Facts:
+    """What holds whichever target answers, by the facts of each, as far as they are known."""
+    known = tuple(facts)
     return Facts(
-        window=min((facts.window for facts in known if facts.window is not None), default=None),
-        cap=min((facts.cap for facts in known if facts.cap is not None), default=None),
+        window=min((each.window for each in known if each.window is not None), default=None),
+        cap=min((each.cap for each in known if each.cap is not None), default=None),
     )

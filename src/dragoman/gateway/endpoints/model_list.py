@@ -20,8 +20,8 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.wire.json import encode
 
-# About how many bytes are told of a model.
-_BYTES = 300
+# To look one up takes as long as to read so many bytes.
+_BYTES = 3000
 
 
 async def list_models(service: Service, request: Request, account: Account) -> None:
