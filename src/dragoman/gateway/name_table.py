@@ -49,9 +49,9 @@ def look_up(service: Service, protocol: str, names: Iterable[str]) -> list[Descr
 
 
 async def ask_for(service: Service, protocol: str, names: Iterable[str]) -> None:
-    """Ask the providers that these names may come to for their lists."""
+    """Ask the providers that these names may come to what they say of their models."""
     routes = (route_of(service, name, protocol) for name in names)
-    await ask_providers(service, providers_of(route for route in routes if route is not None))
+    await ask_providers(service, providers_of(route for route in routes if route is not None), sizes=True)
 
 
 def search(service: Service, protocol: str, match: str = "") -> list[DescribedName]:

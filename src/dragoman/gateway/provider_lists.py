@@ -31,9 +31,12 @@ MEANINGS = {
 }
 
 
-async def ask_providers(service: Service, providers: Iterable[Provider]) -> dict[str, str]:
-    """See to it that what these list is known; give the names of those that could not say, and why."""
-    asked = list(providers)
+async def ask_providers(service: Service, providers: Iterable[Provider], *, sizes: bool = False) -> dict[str, str]:
+    """See to it that what these list is known; give the names of those that could not say, and why.
+
+    Those whose models the configuration names are asked only if it is for what they say of them, their `sizes`.
+    """
+    asked = [provider for provider in providers if has_list(provider) and (sizes or provider.models is None)]
     words = await asyncio.gather(*(_ask(service, provider) for provider in asked))
     return {provider.name: why for provider, why in zip(asked, words, strict=True) if why}
 
@@ -53,8 +56,6 @@ def has_list(provider: Provider) -> bool:
 
 async def _ask(service: Service, provider: Provider) -> str:
     """Ask one of them, if it has to be; why it could not be done, or nothing."""
-    if provider.models is not None or not has_list(provider):
-        return ""
     kept = service.listed.of(provider)
     now = service.clock()
     if kept is not None and kept.until > now:

@@ -41,6 +41,15 @@ def test_only_the_providers_of_the_names_that_are_asked_for_are_asked() -> None:
         assert len(house.provider.received) == 1
 
 
+def test_a_provider_whose_models_the_configuration_names_is_asked_what_it_says_of_them_alone() -> None:
+    with running(listing, with_provider(with_line, models=("m", "n"))) as house:
+        (name,) = ask_names(house.url, "", names=["chat/m"])
+        assert (name.window, len(house.provider.received)) == (131072, 1)
+        names = {name.name: name for name in ask_names(house.url, "", match="chat/")}
+        assert {name: found.window for name, found in names.items()} == {"chat/m": 131072, "chat/n": None}
+        assert len(house.provider.received) == 1
+
+
 def test_it_is_for_those_who_may_use_the_gateway() -> None:
     with running((), lambda port: settings_for(port, keys=["sk-of-a-client-0123456789"])) as house:
         assert ask_names(house.url, "sk-of-a-client-0123456789")
