@@ -13,6 +13,10 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
+from dragoman.model.listing import ListedModel
+from dragoman.routing.needs import Needs
+from dragoman.routing.route import Route
+from dragoman.routing.target import Target
 from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells
 
@@ -78,6 +82,23 @@ def test_an_exchange_that_ended_is_counted_and_logged_once() -> None:
         # Only an error of our own leaves no status behind.
         assert (line["status"], line["id"]) == (500, record.id)
         assert record.ended >= record.started
+        await service.close()
+
+    asyncio.run(check())
+
+
+def test_a_target_that_listed_too_small_a_window_is_left_out_of_a_plan() -> None:
+    async def check() -> None:
+        service, _ = serving()
+        chat, every = (service.settings.providers[name] for name in ("chat", "all"))
+        service.listed.keep(chat, [ListedModel(id="served", window=1000)], 0.0)
+        targets = [
+            Target(provider=provider, endpoint=provider.endpoint_for(CHAT), model="served", strict=False)
+            for provider in (chat, every)
+        ]
+        route = Route(name="both", members=tuple(targets))
+        assert service.plan(route, Needs(size=100)).order == tuple(targets)
+        assert service.plan(route, Needs(size=100_000)).order == (targets[1],)
         await service.close()
 
     asyncio.run(check())
