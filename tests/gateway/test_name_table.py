@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from dragoman.config.settings import Line, Settings
 from dragoman.gateway.name_table import fits, look_up, names_table, search
 from dragoman.model.listing import ListedModel
+from dragoman.prices.book import Override
+from dragoman.prices.table import Rates
 from dragoman.routing.described import DescribedName, DescribedTarget, Price
 from dragoman.rules.abilities import Row
 from tests.gateway.harness import CHAT, House, Received, Reply, running, settings_for, whole
@@ -26,7 +28,8 @@ def lines(port: int) -> Settings:
     )
     defaults = (Line(pattern="gpt-*", targets=("responses/*",)),)
     providers = {**made.providers, "chat": replace(made.providers["chat"], rows=rows)}
-    return replace(made, routes=routes, defaults=defaults, providers=providers)
+    prices = {"chat/small": Override(rates=Rates(input=3_000_000, output=15_000_000))}
+    return replace(made, routes=routes, defaults=defaults, providers=providers, prices=prices)
 
 
 def found(house: House, match: str = "") -> dict[str, DescribedName]:
@@ -39,8 +42,6 @@ def test_a_name_has_the_sizes_of_the_smallest_and_what_any_target_can() -> None:
         service = house.app.service
         service.listed.keep(service.settings.providers["chat"], [ListedModel(id="small", window=9, cap=4)], 1.0)
         price = Price(input="3", output="15")
-        service.price_of = lambda target: price if target.model == "small" else None
-        service.health_of = lambda target: "good"
         (both,) = look_up(service, CHAT, ["both", "no-such-name"])
     assert both == DescribedName(
         name="both",

@@ -1,6 +1,7 @@
-"""Knowledge: what a configuration knows of its targets before it asks them: prices, windows, keys that rest, places.
+"""Knowledge: what a configuration knows of its targets before it asks them: prices, sizes, keys that rest, places.
 
-Unknown is None, and never free, endless or good.
+Unknown is None, and never free, endless or good. Sizes are those of the configuration, else what the provider listed,
+else the book's; the rules of translation know some caps.
 """
 
 from __future__ import annotations
@@ -8,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.gateway.admission import Admission
+from dragoman.gateway.kept_lists import facts_of_rules
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.cost import estimate
+from dragoman.providers import model_facts
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
+from dragoman.routing.described import Price
+from dragoman.routing.facts import Facts, FactsOf, first_known, first_window
 from dragoman.routing.needs import Needs
 from dragoman.routing.target import Target
+
+# Rates are in pico-dollars for a token, and told in dollars for a million.
+_MILLION_TOKENS = 1_000_000
 
 
 class Knowledge:
@@ -22,6 +30,7 @@ class Knowledge:
     def __init__(
         self,
         book: Book,
+        listed: FactsOf,
         rotation: Callable[[Provider], Rotation],
         admission: Admission,
         wall: Callable[[], float],
@@ -30,26 +39,38 @@ class Knowledge:
         self._rotation = rotation
         self._admission = admission
         self._wall = wall
+        sources: tuple[FactsOf, ...] = (self._overridden, listed, self._printed)
+        # How much a target takes and says; and how much it takes alone, which is asked for with every plan.
+        self.sizes: FactsOf = first_known(*sources, facts_of_rules)
+        self.window: Callable[[Target], int | None] = first_window(*sources)
 
-    def facts(self, target: Target) -> ModelFacts | None:
-        """What the book says of a target."""
-        provider = target.provider
-        region = provider.options.get("region", "")
-        return self._book.find(provider.upstream, target.model, self._wall(), name=provider.name, region=region)
+    def _overridden(self, target: Target) -> Facts:
+        found = self._book.override_of(target.provider.name, target.model)
+        return Facts() if found is None else Facts(window=found[1].window, cap=found[1].output_cap)
+
+    def _printed(self, target: Target) -> Facts:
+        found = self._entry(target)
+        return Facts() if found is None else Facts(window=found.window, cap=found.output_cap)
+
+    def _entry(self, target: Target) -> ModelFacts | None:
+        return model_facts.facts_of(self._book, target.provider, target.model, self._wall())
 
     def cost(self, target: Target, needs: Needs, output: float) -> int | None:
         """What a request is estimated to cost, in nano-dollars, if it is answered with so many tokens."""
-        facts = self.facts(target)
+        facts = self._entry(target)
         if facts is None:
             return None
         answered = min(int(output), needs.signs.most_output or int(output))
         cached = needs.tokens if needs.warm == target.id else 0
         return estimate(facts, needs.tokens, cached, answered).total
 
-    def window(self, target: Target) -> int | None:
-        """How many tokens a target takes in."""
-        facts = self.facts(target)
-        return None if facts is None else facts.window
+    def price(self, target: Target) -> Price | None:
+        """What a target costs, for whoever lists it."""
+        facts = self._entry(target)
+        rates = None if facts is None else facts.rates
+        if rates is None or rates.input is None or rates.output is None:
+            return None
+        return Price(input=_dollars(rates.input), output=_dollars(rates.output))
 
     def free(self, target: Target) -> bool:
         """Whether a call could be made at once."""
@@ -58,3 +79,9 @@ class Knowledge:
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""
         return self._rotation(target.provider).wakes(target.model)
+
+
+def _dollars(rate: int) -> str:
+    """Dollars for a million tokens, of pico-dollars for one: a millionth of them."""
+    whole, rest = divmod(rate, _MILLION_TOKENS)
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")

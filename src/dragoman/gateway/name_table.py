@@ -80,7 +80,7 @@ def described(service: Service, named: Named) -> DescribedName:
     if route is None:
         return DescribedName(name=name)
     targets = route.targets
-    facts = [service.facts_of(target) for target in targets]
+    facts = [service.knowledge.sizes(target) for target in targets]
     least = smallest(facts)
     return DescribedName(
         name=name,
@@ -98,7 +98,7 @@ def _target(service: Service, target: Target, facts: Facts) -> DescribedTarget:
         dialect=target.endpoint.protocol,
         window=facts.window,
         output_cap=facts.cap,
-        price=service.price_of(target),
+        price=service.knowledge.price(target),
         health=service.health_of(target),
     )
 

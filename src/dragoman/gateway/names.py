@@ -68,7 +68,7 @@ def model_of(service: Service, name: str, route: Route | None) -> ListedModel:
         title=listed.title if listed is not None and is_own else "",
         owner=(listed.owner if listed is not None and is_own else "") or _owner(name),
     )
-    facts = smallest(map(service.facts_of, targets))
+    facts = smallest(map(service.knowledge.sizes, targets))
     return restated(model, facts.window, facts.cap)
 
 

@@ -14,7 +14,7 @@ from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.admission import Admission, Limits, divided
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
+from dragoman.gateway.kept_lists import KeptLists
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.logs import Log
@@ -31,8 +31,6 @@ from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
-from dragoman.routing.described import Price
-from dragoman.routing.facts import FactsOf, first_known, first_window
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Plan
 from dragoman.routing.route import Route
@@ -92,16 +90,9 @@ class Service:
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         metrics.loads = self.admission.loads
         self.admission.settle(_limits(settings))
-        self.knowledge = Knowledge(self.book, self.rotation, self.admission, self.mint.now)
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
-        # How much a target takes and says, by whoever knows it first. The rules of translation know some caps.
-        sources: tuple[FactsOf, ...] = (self.listed.facts_of,)
-        self.facts_of: FactsOf = first_known(*sources, facts_of_rules)
-        self.window_of: Callable[[Target], int | None] = first_window(*sources)
-        # What a target costs and how it stands, in a word, for those who list names; None is unknown.
-        self.price_of: Callable[[Target], Price | None] = _nobody_knows
-        self.health_of: Callable[[Target], str | None] = _nobody_knows
+        self.knowledge = Knowledge(self.book, self.listed.facts_of, self.rotation, self.admission, self.mint.now)
 
     @property
     def chance(self) -> Callable[[], float]:
@@ -112,6 +103,10 @@ class Service:
         """In which order the targets of a route are tried for a request."""
         exploring = self.settings.routing.explore
         return self.traffic.plan(route, needs, self.knowledge, conversation=conversation, exploring=exploring)
+
+    def health_of(self, target: Target) -> str:
+        """How a target stands, in a word."""
+        return self.traffic.health.standing(target.id, self.clock()).level.value
 
     def standings(self) -> Iterable[TargetStanding]:
         """How targets are thought of that were tried."""
@@ -176,10 +171,6 @@ def _limits(settings: Settings) -> dict[str, Limits]:
         for name, provider in settings.providers.items()
         if provider.concurrency is not None
     }
-
-
-def _nobody_knows(_: Target) -> None:
-    return None
 
 
 def _echo_call(order: Order) -> Call:
