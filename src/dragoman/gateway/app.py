@@ -21,7 +21,7 @@ from dragoman.gateway.endpoints.status import check_near, status_of
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.moves import GONE
+from dragoman.gateway.exchange.failure_moves import GONE
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON
 from dragoman.gateway.paths import CHAT, MESSAGES, ApiPath, Kind, api_path_of

@@ -1,79 +1,38 @@
-"""How an exchange fails is decided by what was told, and whoever goes settles it."""
+"""What all moves share: work is done within the move, unless others would wait for it."""
 
 from __future__ import annotations
 
 import pytest
 
-from dragoman.errors import TimedOut
-from dragoman.gateway.exchange.states import Told
-from dragoman.gateway.exchange.steps import (
-    Begin,
-    Done,
-    Due,
-    End,
-    Failed,
-    Gone,
-    HangUp,
-    Respond,
-    Settle,
-    Write,
-)
-from dragoman.model.failure import Failure, FailureKind
-from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
+from dragoman.gateway.exchange.states import State
+from dragoman.gateway.exchange.steps import Begin, Call, Settle, Work
+from dragoman.gateway.large_work import INLINE
+from dragoman.routing.outcomes import Kind
+from tests.gateway.exchange.played import BODY, Played, played_by
 from tests.gateway.harness import House
 
 
-def test_a_failure_is_told_by_what_was_told_before() -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_small_work_is_done_at_once_and_large_work_is_waited_for(large: bool) -> None:
     def story(house: House) -> None:
-        nothing = Played(house)
-        nothing.until_called(Begin(BODY))
-        nothing.say(Failed(TimedOut("too late")))
-        assert kinds(nothing.said) == [Settle, Respond, HangUp]
-
-        for chunks in ((OPENING,), (OPENING, CONTENT)):
-            play = Played(house)
-            play.until_called(Begin(BODY))
-            hear = play.hear()
-            for chunk in chunks:
-                play.take(hear, chunk)
-            play.say(Due(15.0))
-            play.say(Failed(TimedOut("too late")))
-            assert kinds(play.said)[0] is Settle and kinds(play.said)[-2:] == [End, HangUp]
-            told = b"".join(command.data for command in play.said if isinstance(command, Write))
-            assert b"too late" in told
-            assert play.machine.told is Told.ALL
+        play = Played(house)
+        body = BODY.replace(b"Hello.", b"x" * (INLINE + 1)) if large else BODY
+        command = play.say(Begin(body))
+        assert isinstance(command, Work if large else Call)
+        assert play.machine.state is (State.READING if large else State.CALLING)
 
     played_by(story)
 
 
-@pytest.mark.parametrize("stopping", [False, True])
-def test_whoever_goes_settles_the_exchange_in_every_state(stopping: bool) -> None:
+def test_what_is_settled_says_what_became_of_the_last_call() -> None:
     def story(house: House) -> None:
         play = Played(house)
         play.until_called(Begin(BODY))
-        play.say(Gone(stopping))
-        assert kinds(play.said) == ([Settle, Respond, HangUp] if stopping else [Settle, HangUp])
-        settled = play.said[0]
-        assert isinstance(settled, Settle)
-        assert settled.changes["failure"] == ("shutdown" if stopping else "cancelled")
-        assert play.machine.handle(Done()) == []
-
-    played_by(story)
-
-
-def test_a_failure_is_told_as_its_own_target_failed() -> None:
-    def story(house: House) -> None:
-        play = Played(house, "chat/other")
-        play.until_called(Begin(BODY))
-        missed = play.machine._missed(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the first"))
-        play.more_targets()
-        play.until_called(Failed(TimedOut("the second")))
-        assert play.account.record.provider == "chat"
         play.machine._out = []
-        play.machine._tell_failure(missed)
-        told = play.machine._out[1]
-        assert isinstance(told, Respond) and b"the first" in told.body
-        assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; dialect=anthropic-messages"
-        assert play.account.record.provider == "messages"
+        play.machine._settle(Kind.LEFT, {"status": 499})
+        [settled] = play.machine._out
+        assert isinstance(settled, Settle) and settled.changes["status"] == 499
+        attempts = settled.changes["attempts"]
+        assert isinstance(attempts, tuple) and [each.kind for each in attempts] == ["left"]
 
     played_by(story)

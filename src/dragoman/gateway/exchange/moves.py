@@ -1,43 +1,27 @@
-"""What all moves of an exchange share, and those by which it fails."""
+"""What all moves of an exchange share."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
-from dragoman.errors import DragomanError, Overloaded, RefusedError, StrictError
-from dragoman.gateway.exchange import reply_parts
 from dragoman.gateway.exchange.attempt import (
     Attempt,
-    ErrorAnswer,
-    Missed,
 )
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.course import MOST_CALLS, Course
+from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.replies import Replies, Reply
-from dragoman.gateway.exchange.reply_parts import EVENT_STREAM
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
-    Abort,
-    AwaitKept,
     Command,
     Done,
-    Drop,
     End,
     Event,
-    Failed,
-    Gone,
     HangUp,
-    Keep,
     KeepTurn,
-    Kept,
-    Pause,
     Respond,
     Settle,
-    Start,
     Waiting,
     Work,
     Write,
@@ -48,30 +32,14 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory
-from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.gateway.stored_responses.stored_state import owner_of
-from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.folding import Fold
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import response_key
-from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import Heard, Kind, Then, pause
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import Route
-from dragoman.routing.target import Target
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator, Tap
-from dragoman.translate import translate_failure
-
-EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's answer was empty")
-_SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
-# What is told of a client that went away; nobody receives it.
-GONE = 499
-_HEARD = {
-    Told.NOTHING: Heard.NOTHING,
-    Told.STATUS: Heard.STATUS,
-    Told.CONTENT: Heard.CONTENT,
-    Told.ALL: Heard.CONTENT,
-}
 
 
 class Moves(ABC):
@@ -105,14 +73,6 @@ class Moves(ABC):
     def _move(self, event: Event) -> None:
         """Make the move that the table has for an event."""
 
-    @abstractmethod
-    def _search(self) -> None:
-        """Ask the next target; if there is none, tell how it went."""
-
-    @abstractmethod
-    def _relieve(self, missed: Missed, failure: Failure) -> None:
-        """Ask with another key, or without what was refused, if that is what a failure says; else it has failed."""
-
     def _do(self, *commands: Command) -> None:
         self._out += commands
 
@@ -128,231 +88,9 @@ class Moves(ABC):
             self.state = state
             self._move(Done(work()))
 
-    # Ends that are none.
-
-    def _unsaid(self, failure: Failure, *, heard: bool = False) -> None:
-        """An answer failed before the client was told anything of it.
-
-        `heard` says that there was content before the failure, which therefore is no refusal of the request.
-        """
-        self._note_translator()
-        missed = self._missed(self._replies.blamed(failure, self.attempt.prepared))
-        if heard or self.told is Told.CONTENT:
-            self._miss(missed)
-        else:
-            self._relieve(missed, failure)
-
-    def _failed(self, event: Failed) -> None:
-        if event.stalled and self.told in (Told.STATUS, Told.CONTENT):
-            # It was the client that stood still, and it would not read an error either.
-            self._note_translator()
-            failure = reply_parts.failure_of(event.error)
-            self._settle(Kind.LEFT, {"failure": failure.kind.value if failure is not None else ""})
-            self._do(Abort())
-            self._over()
-        else:
-            self._fail(event.error)
-
-    def _fail(self, error: DragomanError) -> None:
-        """Something broke."""
-        if self.state is State.PREPARING and self._is_left_out(error):
-            self._search()
-            return
-        self._note_translator()
-        failure = reply_parts.failure_of(error)
-        if failure is None:
-            if self.told is Told.NOTHING:
-                # The client's own words could not be translated: the library says where.
-                failure = translate_failure(error, target=self._asked.api_path.protocol).failure
-            else:
-                failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
-        self._miss(self._missed(failure or EMPTY, error=error))
-
-    def _is_left_out(self, error: DragomanError) -> bool:
-        """Whether the target cannot be asked this, so that others are: it did not fail."""
-        cannot = isinstance(error, StrictError | RefusedError)
-        return cannot and self._course is not None and self._course.leave_out(self.attempt.target, error)
-
-    def _missed(
-        self, failure: Failure, answer: ErrorAnswer | None = None, *, error: DragomanError | None = None
-    ) -> Missed:
-        """What is known of the present attempt, which has failed: by an error, or by what its provider says."""
-        attempt = self.attempt if self.has_attempt else None
-        final = isinstance(error, NotKept)
-        kind = kind_of(error or failure) if attempt is None else attempt.kind_of(error or failure)
-        wait = error.retry_after if isinstance(error, Overloaded) else 0
-        return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final, retry_after=wait)
-
-    def _may_go_on(self, failure: Failure) -> bool:
-        """Whether anything but to tell it may follow a failure of which nobody has heard."""
-        missed = self._missed(failure)
-        return self._changes_key(missed, failure) or self._then(missed) is not Then.TELL
-
-    def _changes_key(self, missed: Missed, failure: Failure) -> bool:
-        """Whether another key is tried: at once, and as no attempt of its own."""
-        return self._calls.count < MOST_CALLS and self.attempt.has_another_key(failure, missed.kind)
-
-    def _then(self, missed: Missed) -> Then:
-        """What follows a failure: decided by its kind, by what the client was told, and by what is left."""
-        if self._course is None or missed.final:
-            return Then.TELL
-        wall = self._service.mint.now()
-        return self._course.then(
-            missed, _HEARD[self.told], calls=self._calls.count, seconds=self._seconds_left, wall=wall
-        )
-
-    @property
-    def _seconds_left(self) -> float:
-        """How many seconds are left of the exchange."""
-        return self._account.record.started + self._service.settings.timeouts.total - self._service.clock()
-
-    def _miss(self, missed: Missed) -> None:
-        """An attempt has failed: another one may do better, unless the client has heard something of an answer."""
-        self._end_call(missed.kind)
-        course, then = self._course, self._then(missed)
-        if course is None or missed.final or self.told in (Told.CONTENT, Told.ALL):
-            self._tell_failure(missed)
-            return
-        course.miss(missed)
-        course.take(then, missed)
-        if then is Then.TELL:
-            self._tell_failure(course.decisive() or missed)
-            return
-        # Nothing more is wanted of it, however long the next one takes to be found.
-        self._do(Drop())
-        if then is Then.NEXT:
-            self._search()
-        else:
-            wait = course.hint(missed, self._service.mint.now()).wait
-            seconds = pause(course.pauses - 1, wait, self._service.chance())
-            self._wait(State.BACKING_OFF, Pause(seconds))
-
-    def _tell_failure(self, missed: Missed) -> None:
-        self._is_telling = True
-        self._tell(missed)
-        self._is_telling = False
-
-    def _tell(self, missed: Missed) -> None:
-        if missed.attempt is not None and missed.attempt is not self.attempt:
-            self._go_back(missed.attempt)
-        if missed.attempt is not None and missed.attempt.tells_itself:
-            self._open()
-        if self.told is Told.NOTHING:
-            if missed.answer is not None:
-                self._note_losses()
-                self._respond(self._replies.refusal(self.attempt.prepared, missed.answer), missed.kind)
-            else:
-                reply = self._failure(missed.failure, final=missed.final, retry_after=missed.retry_after)
-                self._respond(reply, missed.kind)
-            self._over()
-        elif self.told is Told.ALL:
-            self._over()
-        else:
-            self._break_off(missed.failure)
-
-    def _open(self, *, pending: bool = False) -> None:
-        """From here on the status is 200; `pending` if another target may still be the one that answers."""
-        if self.told is Told.NOTHING:
-            attempt = self.attempt
-            self.told = Told.STATUS
-            self._account.note(status=200)
-            headers = (
-                self._replies.pending()
-                if pending
-                else self._replies.headers(attempt.prepared, attempt.headers, EVENT_STREAM)
-            )
-            self._do(Start(headers))
-
-    def _go_back(self, attempt: Attempt) -> None:
-        """Tell of an earlier attempt, in place of those after it."""
-        self.attempt = attempt
-        self._note_target(attempt.target)
-        self._note_translator()
-
-    def _note_target(self, target: Target, **more: object) -> None:
-        """Know whom the request goes to; what an earlier target said is not said of this one."""
-        self._account.note(
-            provider=target.provider.name,
-            model=target.shown,
-            served=target.endpoint.protocol,
-            failure="",
-            losses=(),
-            usage=None,
-            **more,
-        )
-
-    def _failure(self, failure: Failure, *, final: bool = False, retry_after: int = 0) -> Reply:
-        """An HTTP error that the present attempt came to, if there is one."""
-        if not self.has_attempt:
-            return self._replies.failure(failure, final=final, retry_after=retry_after)
-        attempt = self.attempt
-        return self._replies.failure(failure, attempt.known, attempt.headers, final=final, retry_after=retry_after)
-
-    def _break_off(self, failure: Failure) -> None:
-        """End the client's stream in its own error form; what failed is kept, too."""
-        attempt = self.attempt
-        if self.state is State.BREAKING:
-            self._tell_broken()
-            return
-        if self.state in (State.SETTLING, State.STORING):
-            # The translator has told the end, which nobody has heard.
-            attempt.held = [self._clean(self._memory.lost(b"".join(attempt.held), failure))]
-        elif attempt.is_heard:
-            out = attempt.error_form or attempt.translator.fail(failure)
-            failure = attempt.translator.failure or failure
-            attempt.held.append(self._clean(out))
-            self._note_translator()
-            self._account.note(failure=failure.kind.value)
-            if self._memory.kept_answer is not None:
-                self._do(Keep(out, at_once=True))
-                self._wait(State.BREAKING, AwaitKept())
-                return
-        else:
-            prepared = attempt.known
-            if prepared is not None:
-                self._account.note(losses=prepared.translated.losses)
-            attempt.held = [self._clean(self._replies.failed_stream(prepared, failure))]
-        self._note_translator()
-        self._account.note(failure=failure.kind.value)
-        self._tell_broken()
-
-    def _was_broken(self, _: Kept) -> None:
-        """It is told however the store took it."""
-        self._tell_broken()
-
-    def _tell_broken(self) -> None:
-        held, self.attempt.held = b"".join(self.attempt.held), []
-        self._settle(Kind.BROKEN, {})
-        self._write(held)
-        self.told = Told.ALL
-        self._do(End())
-        self._over()
-
-    def _gone(self, event: Gone) -> None:
-        """The client went away, or the gateway is stopping under it."""
-        self._note_translator()
-        status = self._account.record.status
-        if not event.stopping:
-            self._settle(Kind.LEFT, {"status": status or GONE, "failure": "cancelled"})
-            self._over()
-        elif self.told is Told.NOTHING:
-            failure = reply_parts.failure_of(NotKept()) if self._memory.gave_up else None
-            reply = self._failure(failure or _SHUTTING_DOWN, final=failure is not None)
-            self._respond(replace(reply, noted={**reply.noted, "failure": "shutdown"}), Kind.OURS)
-            self._over()
-        elif self.told is Told.ALL:
-            if self.state is State.ENDING and self.attempt.prepared.relay:
-                self._do(End())
-            self._over()
-        else:
-            self._settle(Kind.OURS, {"failure": "shutdown"})
-            self._break_off(_SHUTTING_DOWN)
-
     def _nothing(self, _: Event) -> None:
         """Nothing comes of it."""
         return
-
-    # What several of them do.
 
     def _settle(self, kind: Kind, changes: dict[str, object]) -> None:
         """All is known, also what became of the last call."""

@@ -16,7 +16,7 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.choice import NOTHING_SEEN, Seen, conversation_of, refers, seen_in, wants_of
 from dragoman.gateway.exchange.course import Course
-from dragoman.gateway.exchange.moves import Moves
+from dragoman.gateway.exchange.failure_moves import FailureMoves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, failure_of
 from dragoman.gateway.exchange.states import State, Told
@@ -44,7 +44,7 @@ from dragoman.routing.outcomes import Kind
 from dragoman.routing.target import Target
 
 
-class RequestMoves(Moves):
+class RequestMoves(FailureMoves):
     """A request on its way to a target, until that answers."""
 
     @abstractmethod

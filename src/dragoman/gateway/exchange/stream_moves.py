@@ -6,7 +6,7 @@ from dragoman.errors import Truncated
 from dragoman.gateway.exchange.attempt import (
     Lane,
 )
-from dragoman.gateway.exchange.moves import EMPTY
+from dragoman.gateway.exchange.failure_moves import EMPTY
 from dragoman.gateway.exchange.request_moves import RequestMoves
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (

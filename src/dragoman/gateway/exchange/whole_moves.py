@@ -11,7 +11,7 @@ from dragoman.gateway.exchange.attempt import (
     ErrorAnswer,
     Lane,
 )
-from dragoman.gateway.exchange.moves import EMPTY
+from dragoman.gateway.exchange.failure_moves import EMPTY
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.request_moves import RequestMoves
 from dragoman.gateway.exchange.states import State
