@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from dragoman.config.settings import Line, Routing, Timeouts
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES
@@ -58,6 +60,11 @@ def _strictly(client: str, provider: str, *then: Step) -> Steps:
     return [asks(PATHS[client], body, x_dragoman_strict="1"), *then]
 
 
+def _failed_answer() -> bytes:
+    failed = {"status": "failed", "error": {"code": "server_is_overloaded", "message": "at capacity"}, "output": []}
+    return json.dumps({**json.loads(whole(RESPONSES)), **failed}).encode()
+
+
 def _secret(provider: str) -> str:
     return f"not with {TWO.keys_of(NAMES[provider])[0]}"
 
@@ -72,6 +79,19 @@ KINDS: dict[str, Kind] = {
     ),
     "failover_whole": Kind(
         steps=lambda c, p: [_asked(c, p), *_overloaded(p), *told(whole(SECOND[p]))], pairs=PAIRS, setup=TWO
+    ),
+    # An answer of its own that says that it failed.
+    "failover_failed_answer": Kind(
+        steps=lambda c, p: [
+            _asked(c, p),
+            *told(_failed_answer()),
+            *told(whole(SECOND[p])),
+            _asked(c, p),
+            *told(_failed_answer()),
+            *_overloaded(SECOND[p]),
+        ],
+        pairs=((RESPONSES, RESPONSES), (CHAT, RESPONSES)),
+        setup=TWO,
     ),
     "failover_stream": Kind(
         steps=lambda c, p: [

@@ -60,6 +60,7 @@ def test_dialogue(name: str, tmp_path: Path) -> None:
 
 
 FAILING = [name for name in SCENES if name.endswith(("/cut", "/silent", "/refused", "/unsettled", "/cancelled"))]
+FAILING += [name for name in SCENES if name.endswith(("fail", "_cancelled", "_background", "failover_cut", "left_out"))]
 
 
 def test_nothing_of_an_exchange_is_left_however_it_failed(tmp_path: Path) -> None:

@@ -7,7 +7,14 @@ import json
 import pytest
 
 from dragoman.errors import BadAnswer
-from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, relayed_answer, report_comment, with_report
+from dragoman.gateway.exchange.whole_answer import (
+    is_envelope,
+    is_object,
+    own_failure,
+    relayed_answer,
+    report_comment,
+    with_report,
+)
 from dragoman.model.failure import FailureKind
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import LossLine
@@ -204,3 +211,17 @@ def test_cache_hits_by_another_name_are_counted_on_the_relay_too() -> None:
     usage, _ = relayed_answer(json.dumps({"choices": [], "usage": counts}).encode(), codec_of(CHAT))
     assert usage is not None
     assert (usage.input, usage.cache_read) == (95, 90)
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (b'{"status":"failed","output":[],"error":{"code":"rate_limit_exceeded","message":"slow"}}', "rate_limited"),
+        (b'{"status":"completed","output":[],"x":"failed"}', None),
+        (b'{"status":"failed"', None),
+    ],
+)
+def test_a_failure_that_is_an_answer_of_its_own_is_seen(raw: bytes, kind: str | None) -> None:
+    found = own_failure(raw, codec_of(RESPONSES))
+    assert (None if found is None else found.kind.value) == kind
+    assert own_failure(raw, codec_of(CHAT)) is None

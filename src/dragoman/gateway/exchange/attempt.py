@@ -85,10 +85,9 @@ class Attempt:
         # The keys that were not tried yet, and the one that is used.
         self._others = 0
         self.key: str | None = None
-        # What was asked last, what was done about refusals of it, and what is told if nothing can be.
+        # What was asked last, and what was done about refusals of it.
         self.body = b""
         self._tried: list[Remedy] = []
-        self.missed: Missed | None = None
         # The head of the latest answer.
         self.status = 0
         self.headers: HeaderList = []

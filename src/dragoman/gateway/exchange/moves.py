@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dragoman.gateway.exchange.attempt import (
     Attempt,
+    Missed,
 )
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.client import ClientRequest
@@ -63,6 +64,8 @@ class Moves(ABC):
         self._course: Course | None = None
         # Whether its client hears signs of life while targets are tried, since there are several.
         self._is_held = False
+        # What is told if nothing can be done about a refusal.
+        self._refusal: Missed | None = None
         self.has_attempt = False
         self.state = State.FRESH
         self.told = Told.NOTHING

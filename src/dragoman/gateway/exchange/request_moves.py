@@ -287,15 +287,16 @@ class RequestMoves(FailureMoves):
         if remedy is None:
             self._miss(missed)
             return
-        attempt.missed = missed
+        self._refusal = missed
         self._end_call(missed.kind)
         self._work(State.RELIEVING, attempt.relieved(remedy), len(attempt.body), paid=True)
 
     def _relieved(self, event: Done) -> None:
         attempt, body = self.attempt, event.value
-        assert attempt.missed is not None
+        missed, self._refusal = self._refusal, None
+        assert missed is not None
         if not isinstance(body, bytes):
-            self._miss(attempt.missed)
+            self._miss(missed)
         elif attempt.status >= 400:
             attempt.use_key(body)
             self._call()

@@ -74,6 +74,19 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
         return None, None
 
 
+def own_failure(raw: bytes, codec: Codec) -> Failure | None:
+    """The failure that a relayed answer tells as an answer of its own, if it does."""
+    if codec.name != RESPONSES or b'"failed"' not in raw:
+        return None
+    try:
+        if bytes(_outline(raw).status) != b'"failed"':
+            return None
+        told = codec.decode_response(decode_object(raw), asked_by(None, codec), Ledger())
+    except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return told if isinstance(told, Failure) else None
+
+
 def _outline(raw: bytes) -> _Outline:
     """What is looked at; half a character somewhere in the text, where the answer was cut, is no reason to fail."""
     try:

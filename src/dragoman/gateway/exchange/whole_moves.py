@@ -20,7 +20,7 @@ from dragoman.gateway.exchange.steps import (
     KeepWhole,
     Name,
 )
-from dragoman.gateway.exchange.whole_answer import relayed_answer
+from dragoman.gateway.exchange.whole_answer import own_failure, relayed_answer
 from dragoman.model.failure import Failure
 from dragoman.model.response import Usage
 from dragoman.protocols.registry import codec_of
@@ -59,6 +59,12 @@ class WholeMoves(RequestMoves):
         attempt = self.attempt
         judged: tuple[Usage | None, Failure | None] = event.value  # type: ignore[assignment]  # as it gives them
         attempt.usage, failure = judged
+        if failure is None and self._course is not None and self._course.several:
+            own = own_failure(attempt.raw, codec_of(attempt.target.endpoint.protocol))
+            if own is not None and self._may_go_on(own):
+                # It is passed on as the answer that it is, if nothing comes of that.
+                self._relieve(self._missed(own, ErrorAnswer(attempt.status, attempt.headers, attempt.raw)), own)
+                return
         if failure is None:
             self._name_or_keep(attempt.raw)
         elif len(attempt.raw) > LONGEST_ERROR or attempt.remedy(failure) is not None:
