@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
-from dragoman.gateway.traffic import Traffic
 from dragoman.routing.outcomes import Kind
 from tests.gateway.exchange.played import played_by
 from tests.gateway.harness import CHAT, House
@@ -68,12 +68,13 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
     def story(house: House) -> None:
         service = house.app.service
         account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
-        calls = Calls(account, Traffic(lambda: 7.0))
-        assert calls.ended(Kind.OURS) == ()
-        calls.begin(service.routes.target("chat/served", CHAT), None, 10)
-        account.note(attempts=calls.ended(Kind.NO_ANSWER))
-        [attempt] = account.record.attempts
-        assert (attempt.provider, attempt.kind, attempt.ended, attempt.key) == ("chat", "no_answer", 7.0, -1)
-        assert calls.ended(Kind.ANSWERED) == account.record.attempts
+        calls, target = Calls(service, account), service.routes.target("chat/served", CHAT)
+        attempt = Attempt(target, service.rotation(target.provider))
+        assert calls.ended(attempt, Kind.OURS) == ()
+        calls.begin()
+        account.note(attempts=calls.ended(attempt, Kind.NO_ANSWER))
+        [noted] = account.record.attempts
+        assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "no_answer", -1, 0)
+        assert calls.ended(attempt, Kind.ANSWERED) == account.record.attempts
 
     played_by(story)

@@ -79,8 +79,7 @@ class Attempt:
         self.target = target
         self._rotation = rotation
         self.is_prepared = False
-        # Whether there is less time for it than a target is due, and whether the client kept it waiting.
-        self.is_cut = False
+        # Whether the client kept it waiting.
         self.is_slowed = False
         # The keys that were not tried yet, and the one that is used.
         self._others = 0
@@ -138,11 +137,11 @@ class Attempt:
         """Have its stream translated by this."""
         self.translator, self.is_heard = translator, True
 
-    def kind_of(self, what: DragomanError | Failure) -> Kind:
-        """What became of it, if this is how it failed."""
+    def kind_of(self, what: DragomanError | Failure, *, cut: bool = False) -> Kind:
+        """What became of it, if this is how it failed; `cut` if there was less time for it than a target is due."""
         began = bool(self.held_size or self.size)
         content = self.is_heard and self.translator.answered
-        return kind_of(what, stream=self.is_heard and began, content=content, cut=self.is_cut)
+        return kind_of(what, stream=self.is_heard and began, content=content, cut=cut)
 
     @property
     def cost(self) -> Usage | None:

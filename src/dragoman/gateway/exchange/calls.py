@@ -1,76 +1,68 @@
-"""Calls of one exchange, as its record has them: each is ended once, and it is said what became of it."""
+"""Calls of one exchange, as its record has them: each is noted once, when it is known what became of it."""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
+from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.records.record import Attempt
-from dragoman.gateway.traffic import Traffic
-from dragoman.model.response import Usage
+from dragoman.gateway.service import Service
 from dragoman.routing.outcomes import Kind, maybe_billed
-from dragoman.routing.target import Target
 
 
 class Calls:
-    """Counts calls, and closes them in the record."""
+    """Counts calls, and has them in the record as they end."""
 
-    __slots__ = ("_account", "_before", "_charged", "_key", "_size", "_started", "_target", "_traffic", "count")
+    __slots__ = ("_account", "_charged", "_runs", "_service", "count", "started")
 
-    def __init__(self, account: Account, traffic: Traffic) -> None:
+    def __init__(self, service: Service, account: Account) -> None:
+        self._service = service
         self._account = account
-        self._traffic = traffic
+        self._runs = False
         # Targets that this exchange was a failure for.
         self._charged: set[str] = set()
-        self._size = 0
-        self._before = len(account.record.attempts)
-        self._target: Target | None = None
-        self._key: str | None = None
-        self._started = 0.0
         self.count = 0
+        # When the last one was begun.
+        self.started = 0.0
 
-    def begin(self, target: Target, key: str | None, size: int) -> None:
-        """Know of a call that is about to be made, with so many bytes."""
+    def begin(self) -> None:
+        """Know of a call that is about to be made."""
         self.count += 1
-        self._target, self._key, self._size, self._started = target, key, size, self._traffic.clock()
+        self._runs = True
+        self.started = self._service.clock()
 
-    def ended(
-        self, kind: Kind, *, usage: Usage | None = None, first: float = 0.0, slowed: bool = False
-    ) -> tuple[Attempt, ...]:
-        """The record's attempts with what became of the last call; it is said once of each."""
-        attempts, target = self._account.record.attempts, self._target
-        if target is None:
+    def ended(self, attempt: Attempt, kind: Kind) -> tuple[record.Attempt, ...]:
+        """The record's attempts with the last call, and what became of it; it is said once of each."""
+        attempts = self._account.record.attempts
+        if not self._runs:
             return attempts
-        if len(attempts) - self._before >= self.count:
-            *before, last = attempts
-        else:
-            # Nobody could even be dialled.
-            before, last = [*attempts], _undialled(target, self._started)
-        keys = target.provider.keys
-        closed = replace(
-            last,
-            kind=kind.value,
-            ended=self._traffic.clock(),
-            usage=usage,
-            first=first,
-            key=keys.index(self._key) if self._key in keys else -1,
-            maybe_billed=maybe_billed(kind),
-        )
-        self._traffic.ended(
+        self._runs = False
+        target, key, usage = attempt.target, attempt.key, attempt.cost
+        self._service.traffic.ended(
             target,
             kind,
-            began=self._started,
-            first=first,
+            began=self.started,
+            first=attempt.first,
             usage=usage,
-            size=self._size,
+            size=len(attempt.body),
             charged=self._charged,
-            slowed=slowed,
+            slowed=attempt.is_slowed,
         )
-        self._target = None
-        return (*before, closed)
-
-
-def _undialled(target: Target, started: float) -> Attempt:
-    return Attempt(
-        provider=target.provider.name, model=target.shown, protocol=target.endpoint.protocol, started=started
-    )
+        provider = target.provider
+        # Whatever a provider calls the exchange is logged, but not if it is a secret.
+        named = passed_headers.upstream_id(attempt.headers)
+        closed = record.Attempt(
+            provider=provider.name,
+            model=target.shown,
+            protocol=target.endpoint.protocol,
+            started=self.started,
+            status=attempt.status,
+            upstream_id=named and self._service.redactor(provider).clean_text(named),
+            kind=kind.value,
+            ended=self._service.clock(),
+            first=attempt.first,
+            usage=usage,
+            key=provider.keys.index(key) if key in provider.keys else -1,
+            maybe_billed=maybe_billed(kind),
+        )
+        return (*attempts, closed)

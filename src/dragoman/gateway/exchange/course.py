@@ -31,27 +31,21 @@ MOST_CALLS = 16
 class Course:
     """What was tried for one request, and what may still be."""
 
-    __slots__ = (
-        "_asleep",
-        "_left_out",
-        "_misses",
-        "_refusals",
-        "_replays",
-        "_rest",
-        "_retries",
-        "_route",
-        "_routing",
-        "_traffic",
-        "_windows",
-        "conversation",
-        "first_byte",
-        "name",
-        "pauses",
-        "plan",
-        "policy",
-        "several",
-        "tries",
-    )
+    # What is so for most requests, which have one target that answers.
+    several = False
+    policy = ""
+    # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
+    # content may take, and whether it is left for another one if it refuses the content.
+    tries = 0
+    _retries = 0
+    pauses = 0
+    first_byte: float | None = None
+    _refusals = False
+    # What its conversation is known by, if it stays where it is; and which rules led it there.
+    conversation = ""
+    rule = ""
+    # Those that rest, and that somebody else is trying.
+    _asleep: tuple[Target, ...] = ()
 
     def __init__(
         self,
@@ -63,29 +57,17 @@ class Course:
     ) -> None:
         self._routing = routing
         self._traffic = traffic
-        # What its conversation is known by, if it stays where it is.
-        self.conversation = ""
         # Those that were not asked yet.
         self._rest = targets
-        self.plan = plan
-        # Whether the line has several targets, of whom this request may have one alone.
-        self.several = plan is not None and route is not None and len(route.targets) > 1
         self._route = route
-        self.name = "" if route is None else route.name
-        self.policy = "" if plan is None else plan.policy
-        self._windows = {} if plan is None else {found.target.id: found.window for found in plan.candidates}
-        # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
-        # content may take, and whether it is left for another one if it refuses the content.
-        self.tries = 0
-        self._retries = 0
-        self.pauses = 0
-        self.first_byte: float | None = None
-        self._refusals = False
+        self._plan = plan
         self._replays = routing.replays
-        self._misses: list[Missed] = []
-        self._left_out: list[tuple[Target, str]] = []
-        # Those that rest, and that somebody else is trying.
-        self._asleep: list[Target] = []
+        self._misses: tuple[Missed, ...] = ()
+        self._left_out: tuple[tuple[Target, str], ...] = ()
+        if plan is not None and route is not None:
+            # Whether the line has several targets, of whom this request may have one alone.
+            self.several = len(route.targets) > 1
+            self.policy, self.rule = plan.policy, plan.rule
 
     # Targets.
 
@@ -95,17 +77,17 @@ class Course:
             target, self._rest = self._rest[0], self._rest[1:]
             self.pauses = 0
             if self._route is not None:
-                line = self._route.around(target)
+                line = self._route if self._route.members[0] is target else self._route.around(target)
                 self._retries, self.first_byte, self._refusals = line.retries, line.first_byte, line.refusals
-            if self._may_ask(target):
+            if not self.several or self._may_ask(target):
                 return target
-            self._asleep.append(target)
+            self._asleep += (target,)
         return None
 
     def _may_ask(self, target: Target) -> bool:
         """Whether a target is well, or this request may find out; no outage is multiplied by those that come after."""
         traffic = self._traffic
-        if traffic is None or not self.several or traffic.is_good(target):
+        if traffic is None or traffic.is_good(target):
             return True
         if self._misses and not traffic.budgets.spend(target.id):
             return False
@@ -116,26 +98,28 @@ class Course:
         if not self.several:
             return False
         self.tries -= 1
-        self._left_out.append((target, str(error)))
+        self._left_out += ((target, str(error)),)
         return True
 
     def nobody(self) -> DragomanError:
         """What is told if nobody can be asked."""
         if self._asleep and self._traffic is not None:
             wait = max(1, math.ceil(min(self._traffic.wakes_in(target) for target in self._asleep)))
-            return Overloaded(f"all targets of {shown(self.name)} rest", waited=0.0, retry_after=wait)
-        found = [] if self.plan is None else self.plan.candidates
+            name = "" if self._route is None else self._route.name
+            return Overloaded(f"all targets of {shown(name)} rest", waited=0.0, retry_after=wait)
+        found = () if self._plan is None else self._plan.candidates
         filters = [(each.target, each.left_out.value) for each in found if each.left_out is not None]
         words = "; ".join(
             f"{target.provider.name}/{target.shown}: {why}" for target, why in (*filters, *self._left_out)
         )
-        return ClientError(400, f"no target of {shown(self.name)} can take this request: {words}")
+        name = "" if self._route is None else self._route.name
+        return ClientError(400, f"no target of {shown(name)} can take this request: {words}")
 
     # Failures.
 
     def miss(self, missed: Missed) -> None:
         """Know of an attempt that failed."""
-        self._misses.append(missed)
+        self._misses += (missed,)
 
     def then(self, missed: Missed, heard: Heard, *, calls: int, seconds: float, wall: float) -> Then:
         """What follows an attempt that failed, after so many calls, with so many seconds left."""
@@ -179,15 +163,23 @@ class Course:
 
     def _larger(self, missed: Missed) -> tuple[Target, ...]:
         """The others that are known to take in more than the one that found the request too long."""
-        window = None if missed.attempt is None else self._windows.get(missed.attempt.target.id)
+        windows = self._windows()
+        window = None if missed.attempt is None else windows.get(missed.attempt.target.id)
         if window is None:
             return ()
-        return tuple(target for target in self._rest if (self._windows.get(target.id) or 0) > window)
+        return tuple(target for target in self._rest if (windows.get(target.id) or 0) > window)
+
+    def _windows(self) -> dict[str, int | None]:
+        """How much each target takes in, as far as that is known."""
+        return {} if self._plan is None else {found.target.id: found.window for found in self._plan.candidates}
 
     def decisive(self) -> Missed | None:
         """The failure that is told of all that there were; None if nobody was asked."""
-        windows = [None if each.attempt is None else self._windows.get(each.attempt.target.id) for each in self._misses]
-        verdicts = [Verdict(kind=each.kind, window=window) for each, window in zip(self._misses, windows, strict=True)]
+        windows = self._windows()
+        verdicts = [
+            Verdict(kind=each.kind, window=None if each.attempt is None else windows.get(each.attempt.target.id))
+            for each in self._misses
+        ]
         place = decisive(verdicts)
         return None if place is None else self._as_told(self._misses[place])
 

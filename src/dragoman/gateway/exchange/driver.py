@@ -17,7 +17,6 @@ from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unc
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.machine import Machine
-from dragoman.gateway.exchange.one_call import note_attempt
 from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import (
     Abort,
@@ -234,9 +233,10 @@ class Driver:
         return found if isinstance(found, Slot) else await found
 
     async def _call(self, command: Call) -> Flight:
+        if self._flight is not None:
+            self._hang_up_call()
         prepared, service = command.prepared, self._service
         target = prepared.target
-        self._hang_up_call()
         if self._slot is None and service.admission.limits(target.provider.name):
             self._slot = await self._admitted(target.provider.name)
         self._flight = flight = await service.open(
@@ -252,11 +252,7 @@ class Driver:
             )
         )
         self._limits.follow(flight, command.first_byte)
-        started = self._clock()
-        try:
-            await flight.head()
-        finally:
-            note_attempt(service, self._account, target, flight, started)
+        await flight.head()
         return flight
 
     def _read_error(self, _: ReadError) -> Awaitable[bytes]:

@@ -109,7 +109,8 @@ class FailureMoves(Moves):
         """What is known of the present attempt, which has failed: by an error, or by what its provider says."""
         attempt = self.attempt if self.has_attempt else None
         final = isinstance(error, NotKept)
-        kind = kind_of(error or failure) if attempt is None else attempt.kind_of(error or failure)
+        what = error or failure
+        kind = kind_of(what) if attempt is None else attempt.kind_of(what, cut=self._is_cut)
         wait = error.retry_after if isinstance(error, Overloaded) else 0
         return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final, retry_after=wait)
 
@@ -130,6 +131,13 @@ class FailureMoves(Moves):
         return self._course.then(
             missed, _HEARD[self.told], calls=self._calls.count, seconds=self._seconds_left, wall=wall
         )
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether there was less time for the last call than a target is due."""
+        timeouts, course = self._service.settings.timeouts, self._course
+        due = timeouts.first_byte if course is None or course.first_byte is None else course.first_byte
+        return self._calls.started + due > self._account.record.started + timeouts.total
 
     @property
     def _seconds_left(self) -> float:
@@ -199,7 +207,7 @@ class FailureMoves(Moves):
         self._note_target(attempt.target)
         self._note_translator()
 
-    def _note_target(self, target: Target, **more: object) -> None:
+    def _note_target(self, target: Target) -> None:
         """Know whom the request goes to; what an earlier target said is not said of this one."""
         self._account.note(
             provider=target.provider.name,
@@ -208,7 +216,6 @@ class FailureMoves(Moves):
             failure="",
             losses=(),
             usage=None,
-            **more,
         )
 
     def _failure(self, failure: Failure, *, final: bool = False, retry_after: int = 0) -> Reply:

@@ -55,7 +55,7 @@ class Moves(ABC):
         self._account = account
         self._memory = memory
         self._replies = Replies(service, asked, account)
-        self._calls = Calls(account, service.traffic)
+        self._calls = Calls(service, account)
         self._out: list[Command] = []
         self._body = b""
         self._looked: Look | None = None
@@ -107,23 +107,21 @@ class Moves(ABC):
     def _ended_calls(self, kind: Kind) -> tuple[record.Attempt, ...]:
         if not self.has_attempt:
             return self._account.record.attempts
-        attempt = self.attempt
         if kind is Kind.ANSWERED and self._course is not None and self._course.conversation:
-            self._pin(self._course, attempt)
-        return self._calls.ended(kind, usage=attempt.cost, first=attempt.first, slowed=attempt.is_slowed)
+            self._pin(self._course, self.attempt)
+        return self._calls.ended(self.attempt, kind)
 
     def _pin(self, course: Course, attempt: Attempt) -> None:
         """Let the conversation stay with whoever answered."""
         service = self._service
         key = "" if attempt.key is None else service.rotation(attempt.target.provider).digest(attempt.key)
-        rule = "" if course.plan is None else course.plan.rule
         owner = owner_of(self._asked.key).hex()
         conversations = [course.conversation]
         if self._memory.told_id:
             # The next request may refer to it, and say nothing of how it all began.
             conversations.append(response_key(owner, self._memory.told_id))
         for conversation in conversations:
-            service.traffic.pin(owner, conversation, attempt.target, key=key, rule=rule)
+            service.traffic.pin(owner, conversation, attempt.target, key=key, rule=course.rule)
 
     def _respond(self, reply: Reply, kind: Kind) -> None:
         """Send a whole reply, which the last call came to."""

@@ -154,7 +154,16 @@ class RequestMoves(FailureMoves):
         self._begun(target)
         if self._course is not None:
             self._course.tries += 1
-        self._note_target(target, asked=looked.model, stream=bytes(looked.outline.stream) == b"true")
+        if self._course is not None and self._course.tries > 1:
+            self._note_target(target)
+        else:
+            self._account.note(
+                asked=looked.model,
+                stream=bytes(looked.outline.stream) == b"true",
+                provider=target.provider.name,
+                model=target.shown,
+                served=target.endpoint.protocol,
+            )
         if self._memory.recalls(self._asked.key, self._body, looked, target):
             self._wait(State.RECALLING, Recall(self._body, looked, target))
         else:
@@ -241,10 +250,9 @@ class RequestMoves(FailureMoves):
 
     def _call(self) -> None:
         attempt = self.attempt
-        attempt.headers = []
-        self._calls.begin(attempt.target, attempt.key, len(attempt.body))
+        attempt.status, attempt.headers = 0, []
+        self._calls.begin()
         first_byte = None if self._course is None else self._course.first_byte
-        attempt.is_cut = self._seconds_left < (first_byte or self._service.settings.timeouts.first_byte)
         self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))
 
     def _called(self, event: Done) -> None:

@@ -83,9 +83,10 @@ class TimeLimits:
 
     def follow(self, flight: Flight, first_byte: float | None = None) -> None:
         """Wait for a flight's first bytes, for as long as is usual if nothing is said."""
-        timeouts = self._timeouts
-        self._first_byte = timeouts.first_byte if first_byte is None else first_byte
-        self._soonest = min(self._first_byte, timeouts.idle, timeouts.total)
+        wanted = self._timeouts.first_byte if first_byte is None else first_byte
+        if wanted != self._first_byte:
+            self._first_byte = wanted
+            self._soonest = min(wanted, self._timeouts.idle, self._timeouts.total)
         self._flight = flight
         self._enter(LimitPhase.WAITING)
 
