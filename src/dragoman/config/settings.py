@@ -88,7 +88,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
     # Until a connection to a provider stands.
     connect: float = 10.0
-    # From the request to the first byte of the answer.
+    # From the request to the first content of the answer; of a whole one, to its first byte.
     first_byte: float = 300.0
     # Silence within an answer.
     idle: float = 120.0

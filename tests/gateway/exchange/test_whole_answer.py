@@ -224,4 +224,3 @@ def test_cache_hits_by_another_name_are_counted_on_the_relay_too() -> None:
 def test_a_failure_that_is_an_answer_of_its_own_is_seen(raw: bytes, kind: str | None) -> None:
     found = own_failure(raw, codec_of(RESPONSES))
     assert (None if found is None else found.kind.value) == kind
-    assert own_failure(raw, codec_of(CHAT)) is None

@@ -50,8 +50,8 @@ target again (BACKING_OFF), the next one (RECALLING, PREPARING), or the client i
     CONTENT     the stream's own error form
     ALL         nothing any more
 
-A keep-alive is a heartbeat wherever a stream is told; it commits the status, and nothing that is held. That the client
-leaves, or the gateway stops, settles the exchange in every state.
+A keep-alive is a heartbeat wherever a stream is told, and with several targets from the beginning; it commits the
+status, and nothing that is held. That the client leaves, or the gateway stops, settles the exchange in every state.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
 
 def own_failure(raw: bytes, codec: Codec) -> Failure | None:
     """The failure that a relayed answer tells as an answer of its own, if it does."""
-    if codec.name != RESPONSES or b'"failed"' not in raw:
+    if b'"failed"' not in raw:
         return None
     try:
         if bytes(_outline(raw).status) != b'"failed"':
