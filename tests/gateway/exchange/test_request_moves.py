@@ -180,3 +180,20 @@ def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> N
         assert b"".join(each.data for each in play.said if isinstance(each, Write)) == CREATED + FAILED
 
     played_by(story)
+
+
+def test_of_a_failed_attempt_only_its_failure_is_kept() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "chat/served")
+        first = play.until_called(Begin(BODY))
+        failed = play.machine.attempt
+        play.more_targets()
+        second = play.until_called(Failed(TimedOut("too late")))
+        # Bodies may be large, and there may be many attempts.
+        assert (failed.body, failed.prepared.translated.body) == (b"", b"")
+        assert first.prepared.translated.body and second.prepared.translated.body
+        play.say(Failed(TimedOut("too late")))
+        told = play.said[-2]
+        assert isinstance(told, Respond) and dict(told.headers)[b"x-dragoman-route"].startswith(b"messages/served;")
+
+    played_by(story)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
@@ -126,6 +127,12 @@ class Attempt:
     def known(self) -> ProviderRequest | None:
         """The request as the target gets it, once it is written."""
         return self.prepared if self.is_prepared else None
+
+    def let_go(self) -> None:
+        """Keep no more than it takes to tell how it failed: others are asked, and each has a request of its own."""
+        self.body, self.raw, self.earlier = b"", b"", []
+        if self.is_prepared:
+            self.prepared = replace(self.prepared, translated=replace(self.prepared.translated, body=b""))
 
     def hold(self, out: bytes) -> None:
         """Keep frames back from the client."""

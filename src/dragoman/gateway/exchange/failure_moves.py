@@ -158,6 +158,8 @@ class FailureMoves(Moves):
             return
         # Nothing more is wanted of it, however long the next one takes to be found.
         self._do(Drop())
+        if missed.attempt is not None:
+            missed.attempt.let_go()
         if then is Then.NEXT:
             self._search()
         else:
