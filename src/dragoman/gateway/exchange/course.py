@@ -43,6 +43,7 @@ class Course:
     _refusals = False
     # What its conversation is known by, if it stays where it is; and which rules led it there.
     conversation = ""
+    stays = False
     rule = ""
     # Those that rest, and that somebody else is trying.
     _asleep: tuple[Target, ...] = ()
@@ -68,6 +69,7 @@ class Course:
             # Whether the line has several targets, of whom this request may have one alone.
             self.several = len(route.targets) > 1
             self.policy, self.rule = plan.policy, plan.rule
+            self.stays = route.outline.sticky
 
     # Targets.
 
@@ -92,6 +94,11 @@ class Course:
         if self._misses and not traffic.budgets.spend(target.id):
             return False
         return traffic.permits(target, self.first_byte or _PROBE)
+
+    def moved(self, target: Target) -> bool:
+        """Whether a target is another one than the first of its line."""
+        plan = self._plan
+        return plan is not None and bool(plan.candidates) and plan.candidates[0].target.id != target.id
 
     def leave_out(self, target: Target, error: DragomanError) -> bool:
         """Do without a target that cannot be asked, which is no failure; False if there is no choice anyway."""

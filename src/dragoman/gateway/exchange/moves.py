@@ -10,6 +10,7 @@ from dragoman.gateway.exchange.attempt import (
     Missed,
 )
 from dragoman.gateway.exchange.calls import Calls
+from dragoman.gateway.exchange.choice import conversation_of
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.replies import Replies, Reply
@@ -107,13 +108,19 @@ class Moves(ABC):
     def _ended_calls(self, kind: Kind) -> tuple[record.Attempt, ...]:
         if not self.has_attempt:
             return self._account.record.attempts
-        if kind is Kind.ANSWERED and self._course is not None and self._course.conversation:
+        if kind is Kind.ANSWERED and self._course is not None and self._course.stays:
             self._pin(self._course, self.attempt)
         return self._calls.ended(self.attempt, kind)
 
     def _pin(self, course: Course, attempt: Attempt) -> None:
         """Let the conversation stay with whoever answered."""
-        service = self._service
+        service, looked = self._service, self._looked
+        if not course.conversation and looked is not None and course.moved(attempt.target):
+            # Nobody had to know until now.
+            opening = codec_of(self._asked.api_path.protocol).opening_of(self._body)
+            course.conversation = conversation_of(self._asked, looked, opening)
+        if not course.conversation:
+            return
         key = "" if attempt.key is None else service.rotation(attempt.target.provider).digest(attempt.key)
         owner = owner_of(self._asked.key).hex()
         conversations = [course.conversation]
