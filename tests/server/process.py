@@ -358,7 +358,7 @@ def serving(
 
     `under` is a command that starts it, if it is not to be started directly; `terminal` is where its log goes.
     """
-    with TemporaryDirectory() as name, _looping() as loop:
+    with TemporaryDirectory() as name, looping() as loop:
         house = Served(loop, Provider(script), Path(name))
         house.run(house.provider.start())
         try:
@@ -376,7 +376,8 @@ def serving(
 
 
 @contextmanager
-def _looping() -> Iterator[asyncio.AbstractEventLoop]:
+def looping() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

@@ -1,0 +1,218 @@
+"""A gateway process in front of many providers with faults, and of healthy ones.
+
+    with failing(FAULTS) as house:
+        told = house.ask_all([Case(fault="500", client=CHAT, provider=MESSAGES, stream=True)])
+
+Each provider has a port and a key of its own, and each case a model of its own: what is remembered of one case changes
+nothing for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from dragoman.routing.outcomes import Kind
+from tests.failover.faults import LIMIT, TOTAL, Door, Fault, always
+from tests.failover.provider import FaultyProvider
+from tests.failover.sayings import Asked, well
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, Answer, Reply, answer_in
+from tests.gateway.says import NAMES, comes_true, question
+from tests.server.process import PATIENCE, Process, Served, looping
+
+# What healthy providers say, so that it is known from whom an answer is.
+HEALTHY = "All is well, said the other one."
+GATEWAY_KEY = "dgm_key-of-the-clients-0123456789abcdef"
+_LOOKS = 10
+_ANOTHER = {MESSAGES: CHAT, CHAT: RESPONSES, RESPONSES: MESSAGES}
+IMPATIENT = f"connect = {LIMIT}\nfirst_byte = {LIMIT}\nidle = {LIMIT}\ntotal = {TOTAL}\n"
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """Who asks whom, and how. `second` is whether a healthy provider of another dialect stands behind."""
+
+    fault: str
+    client: str
+    provider: str
+    stream: bool
+    second: bool = False
+
+    @property
+    def bad(self) -> str:
+        """The name of the provider with the fault."""
+        return name_of(self.fault, self.provider)
+
+    @property
+    def good(self) -> str:
+        """The name of the healthy one."""
+        return f"good-{NAMES[_ANOTHER[self.provider]]}"
+
+
+class Told(Struct, frozen=True):
+    """What a client was answered, and how long it took."""
+
+    case: Case
+    answer: Answer
+    seconds: float
+
+
+def name_of(fault: str, dialect: str) -> str:
+    """What a provider is called in the configuration."""
+    words = "".join(letter if letter.isalnum() else "-" for letter in fault.lower())
+    return f"{words}-{NAMES[dialect]}".replace("--", "-")
+
+
+def cases(fault: str, *, second: bool = False) -> list[Case]:
+    """Every client with every provider, for streams and for whole answers."""
+    return [
+        Case(fault=fault, client=client, provider=provider, stream=stream, second=second)
+        for client in PROTOCOLS
+        for provider in PROTOCOLS
+        for stream in (True, False)
+    ]
+
+
+def _is_well(asked: Asked) -> Reply:
+    return well(asked, HEALTHY)
+
+
+class FailingHouse(Served):
+    """The gateway, its providers by their names, and clients."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, providers: Mapping[str, FaultyProvider], directory: Path
+    ) -> None:
+        super().__init__(loop, providers[f"good-{NAMES[CHAT]}"], directory)
+        self.providers = providers
+        self._models, self._words = count(1), count(1)
+        self._held = 0
+
+    def config(self, timeouts: str, lines: str) -> str:
+        """Every provider, and `lines` of models."""
+        tables = [f'[keys.clients]\nkey = "{GATEWAY_KEY}"\n', f"[timeouts]\nlame_duck = 0\n{timeouts}"]
+        for name, provider in self.providers.items():
+            table = {"protocol": provider.dialect, "base_url": provider.base_url, "api_key": provider.key}
+            members = "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+            tables.append(f'[providers."{name}"]\n{members}models = "served"\n')
+        return "\n".join([*tables, f"[models]\n{lines}"])
+
+    def ask_all(self, cases: Sequence[Case], beside: Callable[[], None] | None = None) -> list[Told]:
+        """Send a request for each case, all at once, and read the replies; do something else while they wait."""
+
+        async def all_of_them() -> list[Told]:
+            return await asyncio.gather(*(self._ask(case) for case in cases))
+
+        asked = asyncio.run_coroutine_threadsafe(all_of_them(), self.loop)
+        if beside is not None:
+            beside()
+        return asked.result(2 * PATIENCE)
+
+    def ask_one(self, case: Case, model: str) -> Told:
+        """Send a request for a case and a model that others may have had."""
+        return self.run(self._ask(case, model))
+
+    async def _ask(self, case: Case, model: str = "") -> Told:
+        begun = self.loop.time()
+        line = f"{case.bad}--{case.good}" if case.second else case.bad
+        answer = await self._send(case.client, case.stream, f"{line}/{model or f'model-{next(self._models)}'}")
+        return Told(case, answer, self.loop.time() - begun)
+
+    async def _send(self, client: str, stream: bool, model: str) -> Answer:
+        # A conversation of its own, since one that goes on may stay where it was.
+        words = f"Hello, for the {next(self._words)}. time."
+        more = {"input": words} if client == RESPONSES else {"messages": [{"role": "user", "content": words}]}
+        body = question(client, CHAT, stream=stream, model=model, **more)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(self.request(PATHS[client], body, "connection: close", f"x-api-key: {GATEWAY_KEY}"))
+            return answer_in(await reader.read())
+        finally:
+            writer.close()
+
+    def ask_healthy(self) -> list[Told]:
+        """Ask each healthy provider, as each client, in both ways."""
+
+        async def one(client: str, provider: str, stream: bool) -> Told:
+            case = Case(fault="good", client=client, provider=provider, stream=stream)
+            begun = self.loop.time()
+            answer = await self._send(client, stream, f"good-{NAMES[provider]}/served")
+            return Told(case, answer, self.loop.time() - begun)
+
+        async def all_of_them() -> list[Told]:
+            return await asyncio.gather(
+                *(one(client, _ANOTHER[client], stream) for client in PROTOCOLS for stream in (True, False))
+            )
+
+        return self.run(all_of_them())
+
+    def descriptors(self) -> int:
+        """How many files and connections the gateway has open."""
+        return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
+
+    def note_what_is_held(self) -> None:
+        """Remember what the gateway holds while it has nothing to do."""
+        assert comes_true(self._is_idle, PATIENCE)
+        # Connections of those who have just been answered may be closed a moment later.
+        self._held = min(self.descriptors() for _ in range(_LOOKS) if self._is_idle())
+
+    def reaches(self, fault: Fault, count: int) -> tuple[int, int]:
+        """How many connections and requests reach a provider with a fault, if it is tried so many times."""
+        connections = 0 if fault.door in (Door.SHUT, Door.CROWDED) else count
+        return connections, 0 if fault.greets else connections
+
+    def lets_go(self) -> bool:
+        """Whether the gateway soon holds no more than it did, and has nothing to do."""
+        return comes_true(self._is_at_rest, PATIENCE)
+
+    def ends_well(self) -> None:
+        """Assert that each provider was only ever sent its own key, and that the gateway ends without a complaint."""
+        for provider in self.providers.values():
+            assert provider.credentials == ({provider.key} if provider.received else set()), provider.name
+        assert self.lets_go()
+        assert self.stop() == 0
+        said = "\n".join([*self.process.out.all(), *self.process.log.all()])
+        assert "Traceback" not in said
+        assert not [provider.name for provider in self.providers.values() if provider.key in said]
+
+    def _is_at_rest(self) -> bool:
+        return self._is_idle() and self.descriptors() <= self._held
+
+    def _is_idle(self) -> bool:
+        metrics = self.get("/metrics", x_api_key=GATEWAY_KEY).body.decode().splitlines()
+        return "dragoman_in_flight 0" in metrics and not any(provider.open for provider in self.providers.values())
+
+
+@contextmanager
+def failing(faults: Mapping[str, Fault], timeouts: str = "", lines: str = "") -> Iterator[FailingHouse]:
+    """A gateway in front of a provider of each dialect for each fault, and of a healthy one of each."""
+    named = {"good": Fault(kind=Kind.ANSWERED, status=200, says=_is_well, right=always), **faults}
+    providers = {
+        name_of(fault, dialect): FaultyProvider(name_of(fault, dialect), dialect, named[fault])
+        for fault in named
+        for dialect in PROTOCOLS
+    }
+    with TemporaryDirectory() as name, looping() as loop:
+        house = FailingHouse(loop, providers, Path(name))
+        try:
+            for provider in providers.values():
+                house.run(provider.start())
+            house.file.write_text(house.config(timeouts, lines))
+            house.file.chmod(0o600)
+            house.process = Process(["--config", str(house.file), "--port", "0"], house.directory)
+            try:
+                house.port = house.process.listening()
+                house.ask_healthy()
+                house.note_what_is_held()
+                yield house
+            finally:
+                house.process.end()
+        finally:
+            for provider in providers.values():
+                house.run(provider.stop())

@@ -1,0 +1,158 @@
+"""What providers say who fail: replies, by the dialect that they are asked in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, Reply, Step, whole
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import SAID, error_body, error_frame, frames, opening, streams, tells, turn
+from tests.sdk.digging import Object
+from tests.sdk.providers import answer
+from tests.sdk.samples import as_stream
+
+MESSAGE = "no, said the provider"
+_TOO_LONG = "prompt is too long: 210000 tokens > 200000 maximum"
+# Types of errors: that of Messages, and that of the others.
+WRONG = ("invalid_request_error", "invalid_request_error")
+SERVER = ("api_error", "server_error")
+BUSY = ("overloaded_error", "service_unavailable_error")
+OFTEN = ("rate_limit_error", "rate_limit_error")
+UNKNOWN = ("authentication_error", "invalid_request_error")
+FORBIDDEN = ("permission_error", "invalid_request_error")
+MISSING = ("not_found_error", "invalid_request_error")
+UNPAID = ("billing_error", "insufficient_quota")
+# How many frames of a stream say that it is whole.
+_ENDINGS = {MESSAGES: 2, CHAT: 3, RESPONSES: 2}
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A request to a provider: in which dialect, whether for a stream, and how many came before it."""
+
+    dialect: str
+    stream: bool
+    count: int = 0
+
+
+Says = Callable[[Asked], Reply]
+
+
+# Replies.
+
+
+def raw(*steps: Step) -> Says:
+    """Bytes in the place of a reply, or none."""
+    return lambda asked: Reply(raw=True, steps=steps)
+
+
+def refuses(
+    status: int, kinds: tuple[str, str], code: str | None = None, message: str = MESSAGE, **headers: str
+) -> Says:
+    """An error in the dialect's own form; Messages has no codes."""
+
+    def says(asked: Asked) -> Reply:
+        kind = kinds[0] if asked.dialect == MESSAGES else kinds[1]
+        return whole(error_body(asked.dialect, kind, message, code), status, **headers)
+
+    return says
+
+
+def page(status: int) -> Says:
+    """Something for people, as proxies say it."""
+    text = b"<html><head><title>Sorry</title></head><body><h1>Sorry</h1></body></html>"
+    return lambda asked: Reply(status=status, headers=(("content-type", "text/html"),), steps=(text,))
+
+
+def speaks(*speeches: Callable[[str], bytes], between: float = 0.0, then: tuple[Step, ...] = ()) -> Says:
+    """A stream: what is said in the dialect's words, with pauses between, then what is done."""
+
+    def says(asked: Asked) -> Reply:
+        steps = [step for speech in speeches for step in (between, speech(asked.dialect))]
+        return streamed(*steps[1:], *then)
+
+    return says
+
+
+def answers(asked: Asked) -> Reply:
+    """A right answer."""
+    return well(asked, SAID)
+
+
+def well(asked: Asked, text: str) -> Reply:
+    """A right answer with a text."""
+    return streams(asked.dialect, text) if asked.stream else tells(asked.dialect, text)
+
+
+def sometimes(right: Callable[[int], bool]) -> Says:
+    """A right answer to some requests, an error to the others."""
+    return lambda asked: answers(asked) if right(asked.count) else refuses(500, SERVER)(asked)
+
+
+# What is no error everywhere.
+
+
+def overflow(asked: Asked) -> Reply:
+    """The request is too long for the model."""
+    code = None if asked.dialect == MESSAGES else "context_length_exceeded"
+    return refuses(400, WRONG, code, _TOO_LONG)(asked)
+
+
+def content_filter(asked: Asked) -> Reply:
+    """Refused for its content; Messages has no code for that."""
+    code = None if asked.dialect == MESSAGES else "content_filter"
+    return refuses(400, WRONG, code, "Output blocked by content filtering policy")(asked)
+
+
+def no_money(asked: Asked) -> Reply:
+    """The account is empty, in the form that each service has for it."""
+    if asked.dialect == MESSAGES:
+        return refuses(400, WRONG, None, "Your credit balance is too low to access the Anthropic API.")(asked)
+    return refuses(429, UNPAID, "insufficient_quota")(asked)
+
+
+# Parts of streams.
+
+
+def overloaded(dialect: str) -> bytes:
+    """An error event that names overload."""
+    return error_frame(dialect, BUSY[0] if dialect == MESSAGES else BUSY[1], MESSAGE, "server_is_overloaded")
+
+
+def failed(dialect: str) -> bytes:
+    """The event by which a stream says that there will be no answer."""
+    if dialect != RESPONSES:
+        return error_frame(dialect, SERVER[0] if dialect == MESSAGES else SERVER[1], MESSAGE)
+    error: Object = {"code": "server_error", "message": MESSAGE}
+    gone: Object = {"status": "failed", "output": [], "error": error, "usage": None, "completed_at": None}
+    response: Object = {**answer(dialect, turn(dialect)), **gone}
+    return as_stream(dialect, [{"type": "response.failed", "response": response, "sequence_number": 0}])
+
+
+def ping(dialect: str) -> bytes:
+    """Nothing, so that nobody hangs up."""
+    return b'event: ping\ndata: {"type": "ping"}\n\n' if dialect == MESSAGES else b": ping\n\n"
+
+
+def half_an_event(dialect: str) -> bytes:
+    """An opening that is cut."""
+    first = frames(dialect)[0]
+    return first[: len(first) // 2]
+
+
+def all_but_the_end(dialect: str) -> bytes:
+    """Every word of an answer, without the frames that say that it is whole."""
+    return b"".join(frames(dialect)[: -_ENDINGS[dialect]])
+
+
+def opened_twice(dialect: str) -> bytes:
+    """A right answer whose opening comes again."""
+    return opening(dialect) + b"".join(frames(dialect))
+
+
+def half_a_body(asked: Asked) -> Reply:
+    """A whole answer that is no JSON, since it is cut."""
+    data = json.dumps(answer(asked.dialect, turn(asked.dialect))).encode()
+    return whole(data[: len(data) // 2])
