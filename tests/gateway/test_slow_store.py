@@ -19,6 +19,7 @@ from tests.gateway.harness import CHAT, PATIENCE, RESPONSES, House, Received, Re
 from tests.gateway.keeping_house import ALICE, BOB, ended, on_loop, store_of, tell_sqlite
 from tests.gateway.says import comes_true, speaking, turn
 from tests.gateway.test_kept_first import MODELS, held, kept_in
+from tests.sdk.digging import dig_object, dig_text
 from tests.sdk.providers import stream as stream_of
 from tests.sdk.samples import events_of
 from tests.server.process import Gate as ProviderGate
@@ -178,6 +179,16 @@ def test_what_failed_is_told_whatever_the_store_says(
         assert kinds.count("response.failed") == 1 and "response.completed" not in kinds
         assert comes_true(lambda: house.server.busy == 0, PATIENCE)
         assert "an answer could not be kept" in house.log.getvalue()
+
+
+@pytest.mark.parametrize("way", [*MODELS])
+@pytest.mark.parametrize("how", ["silent", "ended early"])
+def test_what_failed_is_told_and_kept_under_the_id_that_it_began_with(tmp_path: Path, how: str, way: str) -> None:
+    with kept_in(tmp_path, Timeouts(idle=0.1), script=breaking) as house:
+        answer = house.post("/v1/responses", {"model": MODELS[way], "input": how, "stream": True})
+        responses = [dig_object(event, "response") for event in events_of(answer.body) if "response" in event]
+        (name,) = {dig_text(response, "id") for response in responses}
+        assert house.get(f"/v1/responses/{name}").json()["status"] == "failed"
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])

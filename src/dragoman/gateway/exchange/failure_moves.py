@@ -237,7 +237,7 @@ class FailureMoves(Moves):
             # The translator has told the end, which nobody has heard.
             attempt.held = [self._clean(self._memory.lost(b"".join(attempt.held), failure))]
         elif attempt.is_heard:
-            out = attempt.error_form or attempt.translator.fail(failure)
+            out = attempt.error_form or self._as_told(attempt.translator.fail(failure))
             failure = attempt.translator.failure or failure
             attempt.held.append(self._clean(out))
             self._note_translator()

@@ -170,6 +170,11 @@ class Moves(ABC):
         kept_answer = self._memory.kept_answer
         return kept_answer.named if kept_answer is not None and prepared.relay else None
 
+    def _as_told(self, out: bytes) -> bytes:
+        """Frames of a stream under the names that the client knows."""
+        changed = self._changed()
+        return out if changed is None else changed(out)
+
     def _note_losses(self) -> None:
         translated = self.attempt.prepared.translated
         if len(translated.ledger):

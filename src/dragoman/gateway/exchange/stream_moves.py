@@ -166,8 +166,7 @@ class StreamMoves(RequestMoves):
             self._over()
 
     def _last_frames(self) -> bytes:
-        out, changed = self.attempt.translator.close(), self._changed()
-        return out if changed is None else changed(out)
+        return self._as_told(self.attempt.translator.close())
 
     def _hold(self, event: Took) -> None:
         """What comes behind the last frames belongs to them."""
