@@ -115,6 +115,8 @@ class Desk:
 
     def __init__(self, directory: Path, mock: Process, gateway: Process, record: Path, keys: tuple[str, str]) -> None:
         self.directory = directory
+        # The models to ask for, by the protocol of the provider that answers.
+        self.models: Mapping[str, str] = MODELS
         self.mock, self.gateway = mock, gateway
         self.url = f"http://127.0.0.1:{gateway.listening()}"
         self.mock_url = f"http://127.0.0.1:{mock.listening()}"
@@ -126,7 +128,7 @@ class Desk:
 
     def model(self, protocol: str) -> str:
         """The model to ask for, so that a provider of the protocol answers."""
-        return MODELS[protocol]
+        return self.models[protocol]
 
     def marker(self) -> str:
         """A word that no other prompt has."""

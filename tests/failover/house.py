@@ -36,13 +36,17 @@ IMPATIENT = f"connect = {LIMIT}\nfirst_byte = {LIMIT}\nidle = {LIMIT}\ntotal = {
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """Who asks whom, and how. `second` is whether a healthy provider of another dialect stands behind."""
+    """Who asks whom, and how. `second` is whether a healthy provider of another dialect stands behind.
+
+    `line` is another name by which both are asked for.
+    """
 
     fault: str
     client: str
     provider: str
     stream: bool
     second: bool = False
+    line: str = ""
 
     @property
     def bad(self) -> str:
@@ -53,6 +57,11 @@ class Case(Struct, frozen=True, kw_only=True):
     def good(self) -> str:
         """The name of the healthy one."""
         return f"good-{NAMES[_ANOTHER[self.provider]]}"
+
+    @property
+    def asked(self) -> str:
+        """The name that is asked for, without the model."""
+        return self.line or (f"{self.bad}--{self.good}" if self.second else self.bad)
 
 
 class Told(Struct, frozen=True):
@@ -120,8 +129,8 @@ class FailingHouse(Served):
 
     async def _ask(self, case: Case, model: str = "") -> Told:
         begun = self.loop.time()
-        line = f"{case.bad}--{case.good}" if case.second else case.bad
-        answer = await self._send(case.client, case.stream, f"{line}/{model or f'model-{next(self._models)}'}")
+        name = f"{case.asked}/{model or f'model-{next(self._models)}'}"
+        answer = await self._send(case.client, case.stream, name)
         return Told(case, answer, self.loop.time() - begun)
 
     async def _send(self, client: str, stream: bool, model: str) -> Answer:
