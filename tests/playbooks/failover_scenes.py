@@ -148,6 +148,8 @@ KINDS: dict[str, Kind] = {
             _asked(c, p),
             *told(error(p, "rate_limit_error", _secret(p)), 429, LIMITED),
             *told(error(SECOND[p], "api_error", _secret(SECOND[p])), 500),
+            # Until then the key rests.
+            passes(11),
             _asked(c, p),
             *told(error(p, "authentication_error", "who?"), 401),
             cuts(head=False),

@@ -15,11 +15,13 @@ from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.registry import codec_of
+from dragoman.providers.key_rests import ANY_MODEL
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import TABLE, Kind
+from dragoman.routing.rests import Rest
 from dragoman.routing.target import Target
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.streaming import StreamTranslator
@@ -31,8 +33,6 @@ _KEY_STATUSES = frozenset({401, 402, 403, 429})
 _UNFRAMED = (b"application/json", b"text/event-stream")
 # No error says more than this; what is longer is told by its beginning.
 LONGEST_ERROR = 256 * 1024
-_COOLING = 60.0
-_LONGEST_COOLING = 3600.0
 
 
 class Lane(Enum):
@@ -76,9 +76,12 @@ class Attempt:
     prepared: ProviderRequest
     translator: StreamTranslator
 
-    def __init__(self, target: Target, rotation: Rotation) -> None:
+    def __init__(self, target: Target, rotation: Rotation, preferred: str = "") -> None:
         self.target = target
         self._rotation = rotation
+        # The digest of the key that goes before its turn, and the keys that were refused.
+        self._preferred = preferred
+        self._refused: tuple[str, ...] = ()
         self.is_prepared = False
         # Whether the client kept it waiting.
         self.is_slowed = False
@@ -167,6 +170,7 @@ class Attempt:
     def ask(self, body: bytes, *, anew: bool = True) -> None:
         """Ask something: all keys may be tried, and all remedies unless it is one."""
         self._others = self._rotation.count - 1
+        self._refused = ()
         if anew:
             self._tried.clear()
         self.use_key(body)
@@ -174,7 +178,7 @@ class Attempt:
     def use_key(self, body: bytes) -> None:
         """Take the key whose turn it is."""
         self.body = body
-        self.key = self._rotation.next()
+        self.key = self._rotation.next(preferred=self._preferred, model=self.target.model, without=self._refused)
 
     def has_another_key(self, failure: Failure, kind: Kind) -> bool:
         """Whether a failure speaks of the key, by its status, within a stream or by its code, and there is another."""
@@ -183,11 +187,16 @@ class Attempt:
         return (status in _KEY_STATUSES or TABLE[kind].keys) and self.key is not None and self._others > 0
 
     def change_key(self) -> None:
-        """Leave the refused key alone for a while, and take the next one."""
+        """Take the next key in place of the one that was refused."""
         assert self.key is not None
         self._others -= 1
-        self._rotation.cool(self.key, _cooling(self.headers))
+        self._refused += (self.key,)
         self.use_key(self.body)
+
+    def rest_key(self, rest: Rest) -> None:
+        """Leave the key alone for a while, for this model or for all."""
+        if self.key is not None:
+            self._rotation.cool(self.key, rest.seconds, ANY_MODEL if rest.every_model else self.target.model)
 
     # Remedies.
 
@@ -213,12 +222,6 @@ def _relieved(remedy: Remedy, body: bytes, prepared: ProviderRequest) -> bytes |
     demanded = remedy is Remedy.LOOP
     settled = codec.settle_thinking(cut, abilities_at(prepared.target), ledger, demanded=demanded)
     return settled if settled is not body else None
-
-
-def _cooling(headers: HeaderList) -> float:
-    """How long a key that was refused is left alone: as long as the provider says, else a minute."""
-    told = header(headers, b"retry-after") or b""
-    return min(float(told), _LONGEST_COOLING) if told.isdigit() else _COOLING
 
 
 def is_stream(flight: Flight) -> bool:

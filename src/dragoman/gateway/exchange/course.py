@@ -21,6 +21,7 @@ from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after
 from dragoman.routing.rests import Hint, hint_of
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.routing.view import Pin
 
 # How long whoever tries a target that rested may take before another one may, in seconds.
 _PROBE = 60.0
@@ -45,6 +46,8 @@ class Course:
     conversation = ""
     stays = False
     rule = ""
+    # Where the conversation was until now.
+    pin: Pin | None = None
     # Those that rest, and that somebody else is trying.
     _asleep: tuple[Target, ...] = ()
 

@@ -63,6 +63,8 @@ class Moves(ABC):
         # Whom it may go to, once it is known what it asks for.
         self._route: Route | None = None
         self._course: Course | None = None
+        # Whether a key rests because of it.
+        self._has_rested = False
         # Whether its client hears signs of life while targets are tried, since there are several.
         self._is_held = False
         # What is told if nothing can be done about a refusal.

@@ -39,8 +39,10 @@ from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.kinds import names_its_cause
 from dragoman.routing.needs import Needs
-from dragoman.routing.outcomes import Kind
+from dragoman.routing.outcomes import TABLE, Kind
+from dragoman.routing.rests import hint_of, rest_of
 from dragoman.routing.target import Target
 
 
@@ -106,6 +108,7 @@ class RequestMoves(FailureMoves):
         self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
         course = Course(plan.order, service.settings.routing, route, plan, service.traffic)
         course.conversation = conversation
+        course.pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
         self._replies.course = course
         self._is_held = _waits_for_a_stream(looked)
         if self._is_held:
@@ -174,7 +177,9 @@ class RequestMoves(FailureMoves):
         self._try(self.attempt.target)
 
     def _begun(self, target: Target) -> None:
-        self.attempt, self.has_attempt = Attempt(target, self._service.rotation(target.provider)), True
+        pin = None if self._course is None else self._course.pin
+        preferred = pin.key if pin is not None and pin.target == target.id else ""
+        self.attempt, self.has_attempt = Attempt(target, self._service.rotation(target.provider), preferred), True
 
     def _recalled(self, event: Done) -> None:
         assert event.value is None or isinstance(event.value, Found)
@@ -284,6 +289,7 @@ class RequestMoves(FailureMoves):
     def _relieve(self, missed: Missed, failure: Failure) -> None:
         """Ask with another key, or without what was refused, if that is what a failure says; else it has failed."""
         attempt = self.attempt
+        self._rest_key(missed, failure)
         if self._changes_key(missed, failure):
             self._end_call(missed.kind)
             if attempt.status < 400:
@@ -298,6 +304,15 @@ class RequestMoves(FailureMoves):
         self._refusal = missed
         self._end_call(missed.kind)
         self._work(State.RELIEVING, attempt.relieved(remedy), len(attempt.body), paid=True)
+
+    def _rest_key(self, missed: Missed, failure: Failure) -> None:
+        """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""
+        if not TABLE[missed.kind].keys:
+            return
+        rest = rest_of(missed.kind, failure, hint_of(self.attempt.headers, self._service.mint.now()))
+        if rest is not None and (not self._has_rested or names_its_cause(failure)):
+            self._has_rested = True
+            self.attempt.rest_key(rest)
 
     def _relieved(self, event: Done) -> None:
         attempt, body = self.attempt, event.value
