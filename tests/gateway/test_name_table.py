@@ -47,10 +47,8 @@ def test_a_name_has_the_sizes_of_the_smallest_and_what_any_target_can() -> None:
         name="both",
         policy="cheapest",
         targets=(
-            DescribedTarget(target="chat/small", dialect=CHAT, window=9, output_cap=4, price=price, health="good"),
-            DescribedTarget(
-                target="messages/claude-opus-5", dialect="anthropic-messages", output_cap=128000, health="good"
-            ),
+            DescribedTarget(target="chat/small", dialect=CHAT, window=9, output_cap=4, price=price),
+            DescribedTarget(target="messages/claude-opus-5", dialect="anthropic-messages", output_cap=128000),
         ),
         window=9,
         output_cap=4,

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from dragoman.errors import BadAnswer, Truncated, Unreachable, UpstreamError
+from dragoman.errors import BadAnswer, Truncated, Unanswered, UpstreamError
 from dragoman.http.connection import MOST_HEAD_BYTES, MOST_HEADERS, ONE_WRITE, Connection, head_size, until_close
 from dragoman.http.flight import HeaderList
 from tests.http.scripted import run
@@ -197,8 +197,8 @@ def test_a_connection_that_nobody_counted_is_not_counted_out() -> None:
 @pytest.mark.parametrize(
     ("pieces", "error", "last"),
     [
-        ([], None, Unreachable),
-        ([], ConnectionResetError(), Unreachable),
+        ([], None, Unanswered),
+        ([], ConnectionResetError(), Unanswered),
         ([OK], None, Truncated),
         ([HELLO[:-1]], None, Truncated),
         ([OK + b"\r\nhel", b"lo"], None, "end"),

@@ -104,9 +104,10 @@ class Service:
         exploring = self.settings.routing.explore
         return self.traffic.plan(route, needs, self.knowledge, conversation=conversation, exploring=exploring)
 
-    def health_of(self, target: Target) -> str:
-        """How a target stands, in a word."""
-        return self.traffic.health.standing(target.id, self.clock()).level.value
+    def health_of(self, target: Target) -> str | None:
+        """How a target stands, in a word; None if it was not tried."""
+        health = self.traffic.health
+        return health.standing(target.id, self.clock()).level.value if health.knows(target.id) else None
 
     def standings(self) -> Iterable[TargetStanding]:
         """How targets are thought of that were tried."""

@@ -212,6 +212,10 @@ class Health:
             _settle(entry, now)
         return entry.shown
 
+    def knows(self, target: str) -> bool:
+        """Whether anything was heard of a target."""
+        return target in self._entries
+
     def take_permit(self, target: str, now: float, seconds: float) -> bool:
         """Whether a target may be asked; of one that rests one request at a time, for so long at most.
 

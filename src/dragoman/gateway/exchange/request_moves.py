@@ -42,7 +42,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.kinds import names_its_cause
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import TABLE, Kind
-from dragoman.routing.rests import hint_of, rest_of
+from dragoman.routing.rests import USUAL, Rest, hint_of, rest_of
 from dragoman.routing.target import Target
 
 
@@ -310,6 +310,9 @@ class RequestMoves(FailureMoves):
         if not TABLE[missed.kind].keys:
             return
         rest = rest_of(missed.kind, failure, hint_of(self.attempt.headers, self._service.mint.now()))
+        if rest is None and missed.kind is Kind.BAD_KEY and self.attempt.target.provider.transport != "http":
+            # A cloud forbids by its credentials alone, never for what was said.
+            rest = Rest(seconds=USUAL)
         if rest is not None and (not self._has_rested or names_its_cause(failure)):
             self._has_rested = True
             self.attempt.rest_key(rest)
