@@ -9,6 +9,8 @@ import pytest
 
 from dragoman import __version__
 from dragoman.config.settings import Limits, Server, Settings
+from dragoman.errors import Overloaded
+from dragoman.gateway import app
 from dragoman.gateway.routes import Routes
 from tests.gateway.harness import (
     CHAT,
@@ -208,6 +210,22 @@ def test_an_error_of_our_own_is_a_500_in_the_clients_envelope(client: str, monke
         assert "secret" not in message_of(client, told)
         line = log_lines(house)[-1]
         assert (line["status"], line["level"]) == (500, "error")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/responses/compact", "/v1/files"])
+def test_who_finds_no_room_beside_conversations_hears_when_there_may_be_some(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object, **__: object) -> None:
+        raise Overloaded("too many requests wait for chat", waited=0.0, retry_after=7)
+
+    with running() as house:
+        for name in ("count_tokens", "compact", "pass_on"):
+            monkeypatch.setattr(app, name, full)
+        told = house.post(path, {"model": "chat/served"})
+        assert (told.status, told.header("retry-after")) == (529 if "messages" in path else 503, "7")
+        assert b"it was not sent" in told.body
+        assert log_lines(house)[-1]["failure"] == "overloaded"
 
 
 @pytest.mark.parametrize("client", PROTOCOLS)

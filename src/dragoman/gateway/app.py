@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from dragoman import __version__
 from dragoman.config.settings import Key
-from dragoman.errors import ClientError, DragomanError
+from dragoman.errors import ClientError, DragomanError, Overloaded
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.model_list import list_models, show_model
@@ -151,6 +151,8 @@ class App:
         if isinstance(error, NotKept):
             # The store was waited for already.
             headers.append((b"x-should-retry", b"false"))
+        if isinstance(error, Overloaded):
+            headers.append((b"retry-after", str(error.retry_after).encode()))
         request.respond(told.status, headers, told.body)
 
     def refuse(self, status: int, message: str, path: str) -> tuple[HeaderList, bytes]:
