@@ -110,3 +110,13 @@ def test_pins_of_others_are_bounded_too() -> None:
     pins = Pins(most=100)
     pins.merge(PinNotice("me", f"c{number}", HERE, 0.0, 0.0) for number in range(1000))
     assert len(pins) == 10
+
+
+def test_a_snapshot_is_all_that_a_worker_knows() -> None:
+    pins, other = Pins(), Pins()
+    pins.put("me", "c", HERE, 0.0)
+    pins.put("you", "d", THERE, 1.0)
+    assert pins.news()
+    other.merge(pins.snapshot())
+    assert (other.pin("c", 2.0), other.pin("d", 2.0)) == (HERE, THERE)
+    assert pins.news() == []

@@ -27,6 +27,7 @@ from dragoman.http.client import Client
 from dragoman.http.flight import Call, Flight
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_flight import open_echo
+from dragoman.providers.key_rests import KeyRests
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
@@ -120,6 +121,10 @@ class Service:
     def rotation(self, provider: Provider) -> Rotation:
         """The keys of a provider, taking turns."""
         return self._rotations[provider.name]
+
+    def key_rests(self) -> dict[str, KeyRests]:
+        """Which keys rest, by the names of their providers."""
+        return {name: rotation.rests for name, rotation in self._rotations.items()}
 
     def redactor(self, provider: Provider) -> Redactor:
         """What must not leave of a provider."""

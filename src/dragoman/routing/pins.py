@@ -89,6 +89,13 @@ class Pins:
         self._dirty.clear()
         return told
 
+    def snapshot(self) -> list[PinNotice]:
+        """All that is known, for a worker that knows nothing."""
+        return [
+            PinNotice(held.owner, conversation, held.pin, held.changed, held.used)
+            for conversation, held in self._held.items()
+        ]
+
     def merge(self, notices: Iterable[PinNotice]) -> None:
         """Take over what other workers pinned; they may come in any order, and more than once."""
         for notice in notices:

@@ -32,6 +32,7 @@ from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.processes.watchdog import Watchdog
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
+from dragoman.gateway.traffic_news import TrafficNews
 from dragoman.http.server import Server, ServerLimits
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class Worker:
         self._service = Service(settings, self._metrics, duty.log, guard=self._guard())
         self._others = OtherWorkers(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
         self.channel = self._others.channel if self._others else Channel(duty.page, duty.number, duty.token)
+        self._news = TrafficNews(self.channel, lambda: self._service)
         supervised = self._others is not None
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._others)
@@ -82,6 +84,8 @@ class Worker:
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()
+            if self._duty.page.workers > 1:
+                self._news.start()
         accepting = await loop.create_server(self._server, sock=listener, backlog=BACKLOG)
         gc.collect()
         gc.freeze()
@@ -98,6 +102,7 @@ class Worker:
             if self._others is not None:
                 await self._others.close()
         finally:
+            self._news.stop()
             self._watchdog.stop()
         await self._service.close()
         await self._service.state.close(0.0)

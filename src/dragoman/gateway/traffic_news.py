@@ -1,0 +1,69 @@
+"""Traffic news: what a worker has learned of targets, keys and conversations, told to the others within a second.
+
+Health, rests and pins say by themselves what is new, and bear to hear the same twice, late or in any order. All
+times are of the machine's clock that only grows, and so mean the same to every worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from dragoman.gateway.processes.channel import Channel
+from dragoman.gateway.service import Service
+from dragoman.providers.key_rests import KeyNotice
+from dragoman.routing.health import Notice
+from dragoman.routing.pins import PinNotice
+
+# Seconds between two looks at what is new.
+LOOK = 0.2
+_HEALTH, _KEYS, _PINS = "health", "keys", "pins"
+
+
+class TrafficNews:
+    """What is told to the other workers, and heard of them. `service` gives the present one: a reload replaces it."""
+
+    def __init__(self, channel: Channel, service: Callable[[], Service]) -> None:
+        self._channel = channel
+        self._service = service
+        self._timer: asyncio.TimerHandle | None = None
+        channel.subscribe(_HEALTH, Notice, lambda notice: service().traffic.health.merge((notice,)))
+        channel.subscribe(_KEYS, KeyNotice, self._hear_of_key)
+        channel.subscribe(_PINS, PinNotice, lambda notice: service().traffic.pins.merge((notice,)))
+        channel.offer(_HEALTH, lambda: service().traffic.health.snapshot())
+        channel.offer(_KEYS, self._known_of_keys)
+        channel.offer(_PINS, lambda: service().traffic.pins.snapshot())
+
+    def start(self) -> None:
+        """Tell what is new from now on; a worker without others has no use for that."""
+        self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
+
+    def stop(self) -> None:
+        """Tell nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def tell(self) -> None:
+        """Tell what is new, each notice by itself: one that is too large leaves the others alone."""
+        service, tell = self._service(), self._channel.tell
+        for notice in service.traffic.health.news():
+            tell(_HEALTH, notice)
+        for rests in service.key_rests().values():
+            for told in rests.news():
+                tell(_KEYS, told)
+        for pinned in service.traffic.pins.news():
+            tell(_PINS, pinned)
+
+    def _look(self) -> None:
+        self.tell()
+        self.start()
+
+    def _hear_of_key(self, notice: KeyNotice) -> None:
+        rests = self._service().key_rests().get(notice.provider)
+        if rests is not None:
+            rests.merge((notice,))
+
+    def _known_of_keys(self) -> Iterable[KeyNotice]:
+        for rests in self._service().key_rests().values():
+            yield from rests.snapshot()

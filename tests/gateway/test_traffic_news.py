@@ -1,0 +1,167 @@
+"""What one worker learns of targets, keys and conversations, the others know soon."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
+from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.service import Service
+from dragoman.gateway.traffic_news import TrafficNews
+from dragoman.providers.key_rests import digest_of
+from dragoman.routing.health import IN_A_ROW
+from dragoman.routing.outcomes import Kind
+from dragoman.routing.standing import Level
+from dragoman.routing.view import Pin
+from tests.gateway.harness import PROVIDER_KEY, settings_for
+from tests.gateway.processes.test_channel import until
+from tests.http.raw import Run, on_both_loops
+
+TARGET, ANOTHER = "chat/served", "messages/served"
+HERE = Pin(ANOTHER, "digest", "large")
+
+
+class Colleague:
+    """A worker as far as news goes."""
+
+    def __init__(self, page: Page, number: int, token: bytes) -> None:
+        self.metrics = Metrics()
+        self.service = Service(settings_for(1), self.metrics, Log(io.StringIO(), json=True))
+        self.others = OtherWorkers(page, number, token, self.metrics)
+        self.news = TrafficNews(self.others.channel, lambda: self.service)
+
+    def fail(self, target: str, times: int) -> None:
+        """Let requests fail."""
+        for _ in range(times):
+            now = self.service.clock()
+            self.service.traffic.health.note(target, Kind.UNREACHABLE, now, now)
+
+    def level(self, target: str) -> Level:
+        """How it thinks of a target."""
+        return self.service.traffic.health.standing(target, self.service.clock()).level
+
+    def rests(self, provider: str = "chat", model: str = "") -> bool:
+        """Whether the key of a provider rests here."""
+        rests = self.service.key_rests()[provider]
+        return rests.until(digest_of(PROVIDER_KEY), model) > self.service.clock()
+
+    def pinned(self, conversation: str) -> Pin | None:
+        """Where it thinks that a conversation is."""
+        return self.service.traffic.pins.pin(conversation, self.service.clock())
+
+    async def reload(self) -> None:
+        """Begin to serve by another configuration."""
+        old = self.service
+        self.service = Service(old.settings, self.metrics, old.log, old.state, former=old)
+        await old.close()
+
+    async def start(self) -> None:
+        """Begin, as a worker does."""
+        await self.others.listen()
+        await self.others.channel.catch_up()
+        self.news.start()
+
+    async def stop(self) -> None:
+        """End, as a worker does."""
+        await self.others.close()
+        self.news.stop()
+        await self.service.close()
+        await self.service.state.close(0.0)
+
+
+@asynccontextmanager
+async def colleagues(count: int) -> AsyncIterator[list[Colleague]]:
+    page, token = Page(count), new_token()
+    made = [Colleague(page, number, token) for number in range(count)]
+    try:
+        yield made
+    finally:
+        for each in made:
+            await each.stop()
+
+
+@on_both_loops
+def test_pitfall_343_what_one_worker_finds_out_the_others_know_within_a_second(run: Run) -> None:
+    async def main() -> None:
+        async with colleagues(3) as (one, two, three):
+            for each in (one, two, three):
+                await each.start()
+            begun = asyncio.get_running_loop().time()
+            one.fail(TARGET, IN_A_ROW)
+            one.fail(ANOTHER, 1)
+            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "served", one.service.clock() + 60.0)
+            one.service.traffic.pins.put("me", "c", HERE, one.service.clock())
+            for other in (two, three):
+                await until(lambda other=other: other.pinned("c") is not None)  # type: ignore[misc]
+                assert (other.level(TARGET), other.level(ANOTHER)) == (Level.RESTING, Level.SUSPECT)
+                assert other.rests(model="served")
+                assert not other.rests()
+                assert not other.rests("messages", "served")
+                assert other.pinned("c") == HERE
+            assert asyncio.get_running_loop().time() - begun < 1.0
+
+    run(main())
+
+
+def test_pitfall_343_a_rest_that_is_cleared_is_cleared_for_all() -> None:
+    async def main() -> None:
+        async with colleagues(2) as (one, two):
+            for each in (one, two):
+                await each.start()
+            one.fail(TARGET, IN_A_ROW)
+            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            await until(lambda: two.level(TARGET) is Level.RESTING and two.rests())
+            two.service.traffic.health.clear(TARGET, two.service.clock())
+            two.service.key_rests()["chat"].clear(two.service.clock())
+            await until(lambda: one.level(TARGET) is Level.GOOD and not one.rests())
+
+    asyncio.run(main())
+
+
+def test_pitfall_350_a_worker_that_is_started_anew_knows_what_the_others_know() -> None:
+    async def main() -> None:
+        async with colleagues(2) as (one, two):
+            await one.start()
+            one.fail(TARGET, IN_A_ROW)
+            one.service.traffic.pins.put("me", "c", HERE, one.service.clock())
+            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            # What was told while nobody heard it is not told again by itself.
+            one.news.tell()
+            await two.start()
+            assert two.level(TARGET) is Level.RESTING
+            assert two.rests()
+            assert two.pinned("c") == HERE
+
+    asyncio.run(main())
+
+
+def test_a_reload_keeps_telling_and_hearing() -> None:
+    async def main() -> None:
+        async with colleagues(2) as (one, two):
+            for each in (one, two):
+                await each.start()
+                await each.reload()
+            one.fail(TARGET, IN_A_ROW)
+            two.fail(ANOTHER, IN_A_ROW)
+            await until(lambda: two.level(TARGET) is Level.RESTING and one.level(ANOTHER) is Level.RESTING)
+
+    asyncio.run(main())
+
+
+def test_news_of_a_provider_that_is_not_here_means_nothing() -> None:
+    async def main() -> None:
+        async with colleagues(2) as (one, two):
+            for each in (one, two):
+                await each.start()
+            del two.service._rotations["chat"]
+            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.service.key_rests()["messages"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            await until(lambda: two.rests("messages"))
+            assert "chat" not in two.service.key_rests()
+
+    asyncio.run(main())
