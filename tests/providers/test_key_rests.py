@@ -106,3 +106,31 @@ def test_the_number_of_rests_is_bounded_and_the_longest_are_kept() -> None:
         rests.rest("a", f"made-up-{number}", 10.0)
     assert len(rests.snapshot()) == 8
     assert rests.until("a", "") == 500.0
+
+
+def test_pitfall_353_why_a_key_rests_is_told_along() -> None:
+    here, there = KeyRests("p"), KeyRests("p")
+    here.rest("a", "m", 910.0, since=10.0, why="rate_limited", hint=86400.0)
+    there.merge(json.decode(json.encode(here.news()), type=list[KeyNotice]))
+    assert there.resting(909.0) == [KeyNotice("p", "a", "m", 910.0, 0.0, 10.0, "rate_limited", 86400.0)]
+    assert there.resting(910.0) == []
+
+
+def test_pitfall_345_what_keeps_one_model_from_its_keys_is_cleared() -> None:
+    rests = KeyRests("p")
+    rests.rest("a", "m", 50.0)
+    rests.rest("b", "", 50.0)
+    rests.rest("b", "n", 60.0)
+    rests.rest("c", "m", 5.0)
+    assert rests.clear(10.0, model="m") == {"a", "b"}
+    assert (rests.until("a", "m"), rests.until("b", "m"), rests.until("b", "n")) == (0.0, 0.0, 60.0)
+    assert rests.clear(10.0, model="m") == set()
+
+
+def test_pitfall_454_where_nobody_is_told_nothing_piles_up() -> None:
+    rests = KeyRests("p", most=8)
+    for number in range(100):
+        rests.rest("a", f"made-up-{number}", 10.0 + number)
+    assert len(rests._dirty) <= 8
+    rests.forget(1000.0)
+    assert not rests._dirty

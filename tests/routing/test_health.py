@@ -352,6 +352,32 @@ def test_pitfall_350_a_rest_survives_in_a_snapshot() -> None:
     assert level(there, 1.0) is Level.RESTING
 
 
+def test_pitfall_353_others_hear_why_and_since_when() -> None:
+    here, there = Health(), Health()
+    for second in range(IN_A_ROW):
+        here.note(A, FAILURE, 10.0 + second, 10.0 + second)
+    there.merge(json.decode(json.encode(here.news()), type=list[Notice]))
+    (told,), (heard,) = here.reports(15.0), there.reports(15.0)
+    assert (told.standing.level, told.since, told.last, told.failed, told.rests) == (
+        Level.RESTING,
+        14.0,
+        FAILURE,
+        14.0,
+        1,
+    )
+    assert heard == told
+
+
+def test_pitfall_353_how_a_target_stands_begins_when_it_changes() -> None:
+    health = Health()
+    health.note(A, FAILURE, 10.0, 10.0)
+    health.note(A, FAILURE, 12.0, 12.0)
+    (suspect,) = health.reports(13.0)
+    assert (suspect.since, suspect.failed, suspect.in_a_row) == (10.0, 12.0, 2)
+    (good,) = health.reports(40.0)
+    assert (good.standing, good.since) == (GOOD, 22.0)
+
+
 levels = st.sampled_from([Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING])
 notices = st.builds(
     Notice, st.just(A), levels, st.integers(1, 4).map(float), st.integers(0, 2).map(float), st.integers(0, 2)

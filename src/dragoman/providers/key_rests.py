@@ -33,6 +33,10 @@ class KeyNotice(Struct, frozen=True, array_like=True):
     model: str
     until: float
     epoch: float = 0.0
+    # Since when it rests, the kind of failure that it rests for, and how many seconds the provider said, 0 for none.
+    since: float = 0.0
+    why: str = ""
+    hint: float = 0.0
 
 
 class KeyRests:
@@ -43,79 +47,95 @@ class KeyRests:
     def __init__(self, provider: str = "", most: int = MOST) -> None:
         self.provider = provider
         self._most = most
-        # Epoch and end, by key and model.
-        self._found: dict[tuple[str, str], tuple[float, float]] = {}
+        # By key and model.
+        self._found: dict[tuple[str, str], KeyNotice] = {}
         self._dirty: set[tuple[str, str]] = set()
         # When the first of them is over.
         self._soonest = math.inf
         # Whether there may be any rest at all.
         self.any = False
 
-    def rest(self, key: str, model: str, until: float) -> None:
+    def rest(self, key: str, model: str, until: float, *, since: float = 0.0, why: str = "", hint: float = 0.0) -> None:
         """Let a key rest; a longer rest that was set before stays."""
         place = (key, model)
-        epoch, end = self._found.get(place, (0.0, 0.0))
-        if until > end:
-            self._set(place, epoch, until)
+        former = self._found.get(place)
+        if former is None or until > former.until:
+            epoch = 0.0 if former is None else former.epoch
+            self._set(KeyNotice(self.provider, key, model, until, epoch, since, why, hint))
             self._dirty.add(place)
 
     def until(self, key: str, model: str) -> float:
         """When a key may be used again for a model; a time that is over if it does not rest."""
         found = self._found
-        _, end = found.get((key, ANY_MODEL), _NEVER)
-        if model:
-            end = max(end, found.get((key, model), _NEVER)[1])
-        return end
+        whole = found.get((key, ANY_MODEL))
+        end = 0.0 if whole is None else whole.until
+        one = found.get((key, model)) if model else None
+        return end if one is None else max(end, one.until)
+
+    def resting(self, now: float) -> list[KeyNotice]:
+        """The rests that are not over, to be shown."""
+        return [notice for notice in self._found.values() if notice.until > now]
 
     def forget(self, now: float) -> None:
         """Drop what is over."""
         if now >= self._soonest:
             self._found = {place: held for place, held in self._found.items() if _over(held) > now}
             self._soonest = min(map(_over, self._found.values()), default=math.inf)
+            # Where nobody is told, nobody takes them away.
+            self._dirty.intersection_update(self._found)
             self.any = bool(self._found)
 
-    def clear(self, now: float, key: str = "") -> None:
-        """End the rests of a key, or of all; the other workers are told."""
-        for place, (epoch, _) in list(self._found.items()):
-            if not key or place[0] == key:
-                self._set(place, now if now > epoch else math.nextafter(epoch, math.inf), 0.0)
+    def clear(self, now: float, key: str = "", model: str | None = None) -> set[str]:
+        """End the rests of a key, or of all, by which it may not be used for a model, or at all; give whose they were.
+
+        The other workers are told.
+        """
+        cleared: set[str] = set()
+        for place, held in list(self._found.items()):
+            if (not key or held.key == key) and (model is None or held.model in (ANY_MODEL, model)):
+                if held.until > now:
+                    cleared.add(held.key)
+                epoch = now if now > held.epoch else math.nextafter(held.epoch, math.inf)
+                self._set(KeyNotice(self.provider, *place, 0.0, epoch))
                 self._dirty.add(place)
+        return cleared
 
     def snapshot(self) -> list[KeyNotice]:
         """All that is known, for a worker that knows nothing, for a later start, or to be shown."""
-        return [self._notice(place) for place in self._found]
+        return list(self._found.values())
 
     def news(self) -> list[KeyNotice]:
         """What the other workers were not told yet."""
-        told = [self._notice(place) for place in self._dirty if place in self._found]
+        told = [self._found[place] for place in self._dirty if place in self._found]
         self._dirty.clear()
         return told
 
     def merge(self, notices: Iterable[KeyNotice]) -> None:
         """Take over what other workers found out about keys of this provider."""
         for notice in notices:
-            place = (notice.key, notice.model)
-            if notice.provider == self.provider and (notice.epoch, notice.until) > self._found.get(place, _NEVER):
-                self._set(place, notice.epoch, notice.until)
+            if notice.provider == self.provider:
+                former = self._found.get((notice.key, notice.model))
+                if _rank(notice) > (_NEVER if former is None else _rank(former)):
+                    self._set(notice)
 
-    def _set(self, place: tuple[str, str], epoch: float, until: float) -> None:
-        found = self._found
+    def _set(self, held: KeyNotice) -> None:
+        found, place = self._found, (held.key, held.model)
         if place not in found and len(found) >= self._most:
-            nearest = min(found, key=lambda other: found[other][1])
+            nearest = min(found, key=lambda other: found[other].until)
             del found[nearest]
-        held = found[place] = (epoch, until)
+            self._dirty.discard(nearest)
+        found[place] = held
         self._soonest = min(self._soonest, _over(held))
         self.any = True
 
-    def _notice(self, place: tuple[str, str]) -> KeyNotice:
-        epoch, until = self._found[place]
-        return KeyNotice(self.provider, *place, until, epoch)
+
+_NEVER = (0.0, 0.0, 0.0, "", 0.0)
 
 
-_NEVER = (0.0, 0.0)
+def _rank(held: KeyNotice) -> tuple[float, float, float, str, float]:
+    return (held.epoch, held.until, held.since, held.why, held.hint)
 
 
-def _over(held: tuple[float, float]) -> float:
+def _over(held: KeyNotice) -> float:
     """When nothing need be remembered any more: what was cleared, until no older notice can come."""
-    epoch, until = held
-    return max(until, epoch + LONGEST) if epoch else until
+    return max(held.until, held.epoch + LONGEST) if held.epoch else held.until

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from dragoman.providers.key_rests import ANY_MODEL, KeyRests, digest_of
+from dragoman.providers.key_rests import ANY_MODEL, KeyNotice, KeyRests, digest_of
 
 
 class Rotation:
@@ -70,10 +70,24 @@ class Rotation:
         first = min(self._until(key, model) for key in self._keys)
         return first if first > self._clock() else None
 
-    def cool(self, key: str, seconds: float, model: str = ANY_MODEL) -> None:
-        """Let a key rest for so long, for one model or for all; a longer rest that was set before stays."""
+    def cool(
+        self, key: str, seconds: float, model: str = ANY_MODEL, *, why: str = "", hint: float | None = None
+    ) -> None:
+        """Let a key rest for so long, for one model or for all; a longer rest that was set before stays.
+
+        Why it rests, and how long the provider said, is for whoever asks.
+        """
         if key in self._digests:
-            self.rests.rest(self._digests[key], model, self._clock() + seconds)
+            now = self._clock()
+            self.rests.rest(self._digests[key], model, now + seconds, since=now, why=why, hint=hint or 0.0)
+
+    def resting(self) -> list[tuple[int, KeyNotice]]:
+        """The rests of the keys that are here, each with the place of its key, from 0."""
+        if not self.rests.any:
+            return []
+        places = {self._digests[key]: place for place, key in enumerate(self._keys)}
+        found = [(places[notice.key], notice) for notice in self.rests.resting(self._clock()) if notice.key in places]
+        return sorted(found, key=lambda row: (row[0], row[1].model))
 
     def _until(self, key: str, model: str) -> float:
         return self.rests.until(self._digests[key], model)

@@ -55,6 +55,10 @@ class Notice(Struct, frozen=True, array_like=True):
     until: float
     epoch: float = 0.0
     rests: int = 0
+    # For whoever asks: since when it is so, and what failed last, and when.
+    since: float = 0.0
+    last: Kind | None = None
+    failed: float = 0.0
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -62,6 +66,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     target: str
     standing: Standing
+    # Since when it is so.
+    since: float
     # What failed last, and when.
     last: Kind | None
     failed: float
@@ -86,6 +92,7 @@ class _Entry:
         "rests",
         "shown",
         "since",
+        "stands",
         "turn",
         "until",
         "wakes",
@@ -95,6 +102,8 @@ class _Entry:
         self.level = _GOOD
         self.until = 0.0
         self.shown = GOOD
+        # Since when it is so.
+        self.stands = max(now, 0.0)
         self.epoch = 0.0
         self.rests = 0
         # Attempts that began before this say nothing any more.
@@ -255,6 +264,7 @@ class Health:
             Report(
                 target=target,
                 standing=self.standing(target, now),
+                since=entry.stands,
                 last=entry.last,
                 failed=entry.failed,
                 in_a_row=entry.in_a_row,
@@ -289,7 +299,7 @@ class Health:
     def _enter(self, target: str, entry: _Entry, level: Level, until: float, now: float) -> None:
         if _RANKS[level] < _RANKS[entry.level]:
             entry.epoch = _later(entry.epoch, now)
-        _show(entry, level, until)
+        _show(entry, level, until, now)
         self._dirty.add(target)
 
     def _made(self, target: str, now: float) -> _Entry:
@@ -315,22 +325,26 @@ def _settle(entry: _Entry, now: float) -> None:
     if level is _RAMPING:
         # Every worker comes to the same epoch by itself.
         entry.epoch = max(entry.epoch, entry.until)
-        _show(entry, _GOOD, 0.0)
+        _show(entry, _GOOD, 0.0, entry.until)
     elif level is _SUSPECT:
-        _show(entry, _GOOD, 0.0)
+        _show(entry, _GOOD, 0.0, entry.until)
     elif level is _PROBED:
         # Nobody told what became of the probe: the permit is free again.
         entry.epoch = max(entry.epoch, entry.until)
-        _show(entry, _RESTING, entry.wakes)
+        _show(entry, _RESTING, entry.wakes, entry.until)
 
 
-def _show(entry: _Entry, level: Level, until: float) -> None:
+def _show(entry: _Entry, level: Level, until: float, since: float) -> None:
+    if level is not entry.level:
+        entry.stands = since
     entry.level, entry.until = level, until
     entry.shown = GOOD if level is _GOOD else Standing(level, until)
 
 
 def _adopt(entry: _Entry, notice: Notice) -> None:
-    _show(entry, notice.level, notice.until)
+    _show(entry, notice.level, notice.until, notice.since)
+    if notice.last is not None and notice.failed > entry.failed:
+        entry.last, entry.failed = notice.last, notice.failed
     entry.epoch, entry.rests = notice.epoch, notice.rests
     if notice.level is _SUSPECT:
         return
@@ -345,7 +359,7 @@ def _adopt(entry: _Entry, notice: Notice) -> None:
 
 
 def _notice(target: str, entry: _Entry) -> Notice:
-    return Notice(target, entry.level, entry.until, entry.epoch, entry.rests)
+    return Notice(target, entry.level, entry.until, entry.epoch, entry.rests, entry.stands, entry.last, entry.failed)
 
 
 def _rest_time(rests: int) -> float:
