@@ -6,6 +6,8 @@ import json
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,9 @@ import pytest
 from dragoman import __version__
 from dragoman.cli.status import as_text
 from dragoman.config.keys import hash_text
-from dragoman.model.jsonvalue import JsonObject
-from tests.gateway.harness import CHAT, PROVIDER_KEY
-from tests.gateway.says import tells
+from dragoman.model.jsonvalue import JsonList, JsonObject
+from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, whole
+from tests.gateway.says import question, tells
 from tests.server.process import PATIENCE, Served, clean_environment, serving
 
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -108,6 +110,16 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
         "providers": [{"name": "a\x1b[2J", "keys": 0, "calls": 10, "concurrency": 64, "waiting": 3}],
         "targets": [
             {"target": "provider/model", "standing": "resting", "seconds": 12.5},
+            {
+                "target": "q/n",
+                "standing": "suspect",
+                "seconds": 7,
+                "since": 3.0,
+                "last": "unreachable",
+                "failed": 0.0,
+                "in_a_row": 2,
+                "rests": 1,
+            },
             {"target": "p/m", "standing": "good", "seconds": 0},
         ],
     }
@@ -116,9 +128,10 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
     lines = text.splitlines()
     assert lines[0].endswith("1 worker, 1 request under way")
     assert lines[3].endswith("     0     10    64        3")
-    assert lines[-3:] == [
+    assert lines[-4:] == [
         "TARGET          STANDING",
         "provider/model  resting for another 12.5 s",
+        "q/n             suspect for another 7 s, since 3 s ago: unreachable 0 s ago, 2 failed in a row, rested 1 time",
         "p/m             good",
     ]
 
@@ -126,3 +139,55 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
 def test_another_kind_of_answer_does_not_break_it() -> None:
     assert as_text("http://127.0.0.1:1", {}).startswith("dragoman  at http://127.0.0.1:1")
     assert "PROVIDER" in as_text("http://127.0.0.1:1", {"providers": 5, "targets": ["x"]})
+
+
+def test_pitfall_353_resting_keys_are_shown_by_their_places() -> None:
+    resting: JsonList = [
+        {"key": 1, "model": None, "seconds": 890.0, "since": 10.0, "why": "rate_limited", "hint": 86400.0},
+        {"key": 0, "model": "m\x1b", "seconds": 5.5, "since": 0, "why": "", "hint": None},
+    ]
+    text = as_text("http://127.0.0.1:1", {"providers": [{"name": "p", "keys": 3, "resting": resting}]})
+    assert "\x1b" not in text
+    assert [line for line in text.splitlines() if line.startswith(("KEY", "p key"))] == [
+        "KEY                  RESTS",
+        "p key 2 of 3         for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s",
+        "p key 1 of 3, m\\x1b  for another 5.5 s",
+    ]
+
+
+def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
+    def failing(received: Received) -> Reply:
+        return whole({"error": {"message": "broken"}}, 500)
+
+    with serving(failing, arguments=("--workers", "2")) as house:
+        where = f"http://127.0.0.1:{house.port}"
+        # Each worker counts by itself, so that one of them has seen enough.
+        for _ in range(9):
+            assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 500
+        agreed(house, "resting")
+        _, out, _ = asked(house.directory, "--gateway", where)
+        assert "no_answer" in next(line for line in out.splitlines() if line.startswith("chat/served"))
+        status, out, err = asked(house.directory, "--gateway", where, "--clear", "chat/served")
+        assert (status, err) == (0, "")
+        assert out == "chat/served is good again: it was resting, and 0 keys rested\n"
+        # The other worker is told, too.
+        agreed(house, "good")
+        status, out, err = asked(house.directory, "--gateway", where, "--clear", "chat/served", "--json")
+        assert json.loads(out) == {"target": "chat/served", "standing": "good", "keys": 0}
+        assert asked(house.directory, "--gateway", where, "--clear", "chat/served")[1].startswith("nothing was held")
+        status, out, err = asked(house.directory, "--gateway", where, "--clear", "nobody/served")
+        assert (status, out) == (1, "")
+        assert "does not clear the target: there is no such target" in err
+
+
+def agreed(house: Served, standing: str) -> None:
+    """Wait until whoever is asked thinks so of the target; enough are asked for both workers to be among them."""
+    deadline = time.monotonic() + PATIENCE
+    while {tuple(row.get("standing") for row in told["targets"]) for told in statuses(house)} != {(standing,)}:
+        assert time.monotonic() < deadline, list(statuses(house))
+
+
+def statuses(house: Served) -> Iterator[dict[str, list[JsonObject]]]:
+    """What those say who happen to be asked."""
+    for _ in range(20):
+        yield json.loads(house.get("/status").body)

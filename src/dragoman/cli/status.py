@@ -1,4 +1,4 @@
-"""`dragoman status`: how the gateway that runs and its providers are doing."""
+"""`dragoman status`: how the gateway that runs and its providers are doing; with `--clear`, that a target is well."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.cli.env import named_gateway, settings_of, warn_of_clear_text
 from dragoman.cli.ledger import printable
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import addresses_of, find_running, is_running, status_of
+from dragoman.launching.gateway import addresses_of, clear_target, find_running, is_running, status_of
 from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode_text
@@ -26,6 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="show how providers are doing",
         description="Show what the gateway that runs knows of its providers and targets.",
     )
+    parser.add_argument("--clear", metavar="TARGET", help="end the rest of a target (provider/model) and of its keys")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
@@ -39,8 +40,14 @@ def run(options: argparse.Namespace) -> int:
     address = _running(named_gateway(options), settings)
     key = find_key(settings, os.environ, options.key_file)
     warn_of_clear_text(address, key)
-    told = status_of(address, "" if key.is_placeholder else key.text)
-    text = encode_text(told) if options.json else as_text(address, told)
+    secret = "" if key.is_placeholder else key.text
+    if options.clear is not None:
+        told = clear_target(address, secret, options.clear)
+        words = as_cleared(told)
+    else:
+        told = status_of(address, secret)
+        words = as_text(address, told)
+    text = encode_text(told) if options.json else words
     documents.write(text.encode() + b"\n")
     return 0
 
@@ -75,7 +82,14 @@ def as_text(address: str, told: JsonObject) -> str:
         for row in _rows(told, "providers")
     ]
     targets = [(_text(row, "target"), _standing(row)) for row in _rows(told, "targets")]
+    keys = [
+        (f"{_text(provider, 'name')} {_key(row, provider)}", _rest(row))
+        for provider in _rows(told, "providers")
+        for row in _rows(provider, "resting")
+    ]
     parts = [head, _table(("PROVIDER", "KEYS", "CALLS", "MOST", "WAITING"), providers)]
+    if keys:
+        parts.append(_table(("KEY", "RESTS"), keys))
     parts.append(_table(("TARGET", "STANDING"), targets) if targets else "Nothing is known against any target.")
     return "\n\n".join(parts)
 
@@ -85,10 +99,54 @@ def _counted(row: JsonObject, name: str, words: str = "") -> str:
     return f"{count} {words.removesuffix('s') if count == '1' else words}"
 
 
+def as_cleared(told: JsonObject) -> str:
+    """What was held against a target, in words."""
+    target, standing, keys = _text(told, "target"), _text(told, "standing"), _text(told, "keys")
+    if standing == "good" and keys == "0":
+        return f"nothing was held against {target}"
+    return f"{target} is good again: it was {standing}, and {_counted(told, 'keys')} rested"
+
+
 def _standing(row: JsonObject) -> str:
-    seconds = row.get("seconds")
-    left = f" for another {seconds:g} s" if isinstance(seconds, (int, float)) and seconds > 0 else ""
-    return _text(row, "standing") + left
+    """How a target stands, and why: `resting for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
+    said = _text(row, "standing") + _left(row)
+    if said == "good":
+        return said
+    since = _seconds(row, "since")
+    said += f", since {since} ago" if since else ""
+    failed = f" {_seconds(row, 'failed') or '0 s'} ago" if row.get("failed") is not None else ""
+    why = [f"{_text(row, 'last')}{failed}"] if _text(row, "last") else []
+    why += [f"{_text(row, 'in_a_row')} failed in a row"] if _seconds(row, "in_a_row") else []
+    why += [f"rested {_counted(row, 'rests', 'times')}"] if _seconds(row, "rests") else []
+    return said + (f": {', '.join(why)}" if why else "")
+
+
+def _key(row: JsonObject, provider: JsonObject) -> str:
+    """Which key of how many, by its place, and for which model it rests."""
+    place = row.get("key")
+    which = f"key {place + 1 if isinstance(place, int) else '?'} of {_text(provider, 'keys')}"
+    model = _text(row, "model")
+    return f"{which}, {model}" if model else which
+
+
+def _rest(row: JsonObject) -> str:
+    """How long a key rests, and why: `for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s`."""
+    why = [_text(row, "why")] if _text(row, "why") else []
+    why += [f"the provider said {_seconds(row, 'hint')}"] if _seconds(row, "hint") else []
+    since = _seconds(row, "since")
+    said = _left(row).strip() + (f", since {since} ago" if since else "")
+    return said + (f": {', '.join(why)}" if why else "")
+
+
+def _left(row: JsonObject) -> str:
+    seconds = _seconds(row, "seconds")
+    return f" for another {seconds}" if seconds else ""
+
+
+def _seconds(row: JsonObject, name: str) -> str:
+    """A number of seconds that is more than none."""
+    value = row.get(name)
+    return f"{value:.10g} s" if isinstance(value, (int, float)) and value > 0 else ""
 
 
 def _rows(told: JsonObject, name: str) -> list[JsonObject]:

@@ -17,7 +17,7 @@ from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.names import tell_names
 from dragoman.gateway.endpoints.other_paths import pass_on
-from dragoman.gateway.endpoints.status import check_near, status_of
+from dragoman.gateway.endpoints.status import check_near, clear, status_of
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
@@ -216,7 +216,11 @@ class App:
     async def _status(self, request: Request) -> None:
         service = self.service
         check_near(service, request)
-        request.respond(200, [JSON], encode(status_of(service, await self._snapshots())))
+        if request.method == "POST":
+            told = await clear(service, request)
+        else:
+            told = status_of(service, await self._snapshots())
+        request.respond(200, [JSON], encode(told))
 
     async def _snapshots(self) -> list[Snapshot]:
         """What all workers have counted, this one first."""

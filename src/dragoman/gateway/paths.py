@@ -64,7 +64,7 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "/healthz": (Kind.HEALTH, "", ("GET", "HEAD")),
     "/readyz": (Kind.READY, "", ("GET", "HEAD")),
     "/metrics": (Kind.METRICS, "", ("GET", "HEAD")),
-    "/status": (Kind.STATUS, "", ("GET", "HEAD")),
+    "/status": (Kind.STATUS, "", ("GET", "HEAD", "POST")),
 }
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"

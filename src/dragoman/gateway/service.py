@@ -35,7 +35,7 @@ from dragoman.providers.transport import transport_of
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Plan
 from dragoman.routing.route import Route
-from dragoman.routing.standing import GOOD
+from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 
 
@@ -45,6 +45,19 @@ class TargetStanding(Struct, frozen=True, kw_only=True):
     target: str
     standing: str
     seconds: float = 0.0
+    # For how long it has been so, what failed last, how long ago, how many failed in a row, and how often it rested.
+    since: float = 0.0
+    last: str = ""
+    failed: float | None = None
+    in_a_row: int = 0
+    rests: int = 0
+
+
+class Cleared(Struct, frozen=True, kw_only=True):
+    """What was held against a target until now: how it stood, and how many of its keys rested."""
+
+    standing: str
+    keys: int
 
 
 class Service:
@@ -114,9 +127,34 @@ class Service:
         """How targets are thought of that were tried."""
         now = self.clock()
         for report in self.traffic.health.reports(now):
-            standing = report.standing
+            standing = self._standing(report.target, report.standing)
             seconds = max(standing.until - now, 0.0) if standing is not GOOD else 0.0
-            yield TargetStanding(target=report.target, standing=standing.level.value, seconds=seconds)
+            yield TargetStanding(
+                target=report.target,
+                standing=standing.level.value,
+                seconds=seconds,
+                since=max(now - report.since, 0.0),
+                last="" if report.last is None else report.last.value,
+                failed=None if report.last is None else max(now - report.failed, 0.0),
+                in_a_row=report.in_a_row,
+                rests=report.rests,
+            )
+
+    def _standing(self, target: str, found: Standing) -> Standing:
+        """How a target stands, its keys considered."""
+        provider, _, model = target.partition("/")
+        rotation = self._rotations.get(provider)
+        wakes = None if rotation is None else rotation.wakes(model)
+        return found if wakes is None or found.level is Level.RESTING else Standing(Level.KEYLESS, wakes)
+
+    def clear(self, target: str) -> Cleared:
+        """Take a target for good, whatever it did, and let its keys be used again; give what was held against it."""
+        now = self.clock()
+        provider, _, model = target.partition("/")
+        rests = self._rotations[provider].rests
+        before = self.traffic.health.standing(target, now)
+        self.traffic.health.clear(target, now)
+        return Cleared(standing=before.level.value, keys=len(rests.clear(now, model=model)))
 
     def rotation(self, provider: Provider) -> Rotation:
         """The keys of a provider, taking turns."""

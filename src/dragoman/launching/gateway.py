@@ -17,7 +17,7 @@ from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
 from dragoman.launching.listeners import owners_of, strangers
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.wire.json import decode
+from dragoman.wire.json import decode, encode
 
 # How long a gateway may take to say who it is, to start, and to end.
 _ANSWER_SECONDS = 3.0
@@ -91,24 +91,35 @@ def is_running(url: str) -> bool:
 
 def status_of(url: str, key: str) -> JsonObject:
     """What a gateway says of itself and its providers."""
+    return _asked(url, key, "GET", b"", "does not tell its status")
+
+
+def clear_target(url: str, key: str, target: str) -> JsonObject:
+    """Let a gateway take a target for good; what it says that was held against it."""
+    return _asked(url, key, "POST", encode({"clear": target}), "does not clear the target")
+
+
+def _asked(url: str, key: str, method: str, body: bytes, fails: str) -> JsonObject:
+    """What a gateway answers about its status; `fails` says in an error what it does not do."""
     place = urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     connection = kind(place.hostname or "", place.port, timeout=_STATUS_SECONDS)
     try:
-        connection.request("GET", f"{place.path}/status", headers={"authorization": f"Bearer {key}"} if key else {})
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        connection.request(method, f"{place.path}/status", body or None, headers)
         answer = connection.getresponse()
         told = decode(answer.read(_LARGEST_STATUS))
     except (OSError, http.client.HTTPException, WireError):
-        raise DragomanError(f"the gateway at {url} does not tell its status") from None
+        raise DragomanError(f"the gateway at {url} {fails}") from None
     finally:
         connection.close()
     if not isinstance(told, dict):
-        raise DragomanError(f"the gateway at {url} does not tell its status")
+        raise DragomanError(f"the gateway at {url} {fails}")
     if answer.status != 200:
         error = told.get("error")
         said = error.get("message") if isinstance(error, dict) else None
         why = said if isinstance(said, str) else f"status {answer.status}"
-        raise DragomanError(f"the gateway at {url} does not tell its status: {why}")
+        raise DragomanError(f"the gateway at {url} {fails}: {why}")
     return told
 
 

@@ -12,8 +12,10 @@ from dragoman.errors import ClientError
 from dragoman.gateway.admission import Limits, Slot
 from dragoman.gateway.endpoints.status import check_near
 from dragoman.http.server import Request
+from dragoman.providers.key_rests import digest_of
 from dragoman.routing.outcomes import Kind
-from tests.gateway.harness import CHAT, PROVIDER_KEY, running, settings_for
+from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, running, settings_for, whole
+from tests.gateway.says import message_of, question, tells
 
 KEYS = (PROVIDER_KEY, "sk-another-secret-of-the-provider")
 KEY = "sesame-open-the-gate"
@@ -32,6 +34,7 @@ def test_it_tells_providers_and_how_many_keys_they_have_and_no_secret() -> None:
             "name": "chat",
             "protocols": [CHAT],
             "keys": 2,
+            "resting": [],
             "calls": 0,
             "concurrency": None,
             "waiting": 0,
@@ -62,9 +65,111 @@ def test_it_tells_calls_waits_and_standings() -> None:
         busy = next(row for row in providers if isinstance(row, dict) and row["name"] == "chat")
         assert (busy["calls"], busy["concurrency"], busy["waiting"]) == (1, 1, 2)
         assert status["targets"] == [
-            {"target": "chat/m", "standing": "resting", "seconds": 3.0},
-            {"target": "all/m", "standing": "good", "seconds": 0.0},
+            {
+                "target": "chat/m",
+                "standing": "resting",
+                "seconds": 3.0,
+                "since": 2.0,
+                "last": "no_answer",
+                "failed": 2.0,
+                "in_a_row": 0,
+                "rests": 1,
+            },
+            {
+                "target": "all/m",
+                "standing": "good",
+                "seconds": 0.0,
+                "since": 6.0,
+                "last": "",
+                "failed": None,
+                "in_a_row": 0,
+                "rests": 0,
+            },
         ]
+
+
+def test_pitfall_353_it_tells_which_keys_rest_why_and_what_the_provider_said() -> None:
+    def limited(received: Received) -> Reply:
+        first = received.header("authorization") == f"Bearer {KEYS[0]}"
+        return whole({"error": {"message": "slow down"}}, 429, retry_after="86400") if first else tells(CHAT)
+
+    with running(limited, lambda port: settings_for(port, provider_keys=KEYS)) as house:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        told = house.get("/status")
+        providers = told.json()["providers"]
+        assert isinstance(providers, list)
+        (resting,) = (row["resting"] for row in providers if isinstance(row, dict) and row["name"] == "chat")
+        assert isinstance(resting, list) and len(resting) == 1 and isinstance(resting[0], dict)
+        assert (resting[0]["key"], resting[0]["why"], resting[0]["hint"]) == (0, "rate_limited", 86400.0)
+        left = resting[0]["seconds"]
+        # Days are not believed.
+        assert isinstance(left, float) and 800.0 < left <= 900.0
+        assert not any(key.encode() in told.body or digest_of(key).encode() in told.body for key in KEYS)
+
+
+def test_pitfall_347_a_target_without_a_key_that_may_be_used_is_shown_as_such() -> None:
+    with running() as house:
+        service = house.app.service
+        now = service.clock()
+        service.traffic.health.note("chat/m", Kind.ANSWERED, now, now)
+        service.rotation(service.settings.providers["chat"]).cool(PROVIDER_KEY, 60.0, "m")
+        (target,) = service.standings()
+        assert (target.standing, 59.0 < target.seconds <= 60.0) == ("keyless", True)
+
+
+def test_pitfall_345_a_rest_can_be_cleared() -> None:
+    with running((), lambda port: settings_for(port, provider_keys=KEYS)) as house:
+        service = house.app.service
+        now = service.clock()
+        for target in ("chat/m", "chat/n"):
+            for _ in range(5):
+                service.traffic.health.note(target, Kind.UNREACHABLE, now, now)
+        rotation = service.rotation(service.settings.providers["chat"])
+        rotation.cool(KEYS[0], 600.0)
+        rotation.cool(KEYS[1], 600.0, "m")
+        rotation.cool(KEYS[1], 600.0, "n")
+        told = house.post("/status", {"clear": "chat/m"})
+        assert (told.status, told.json()) == (200, {"target": "chat/m", "standing": "resting", "keys": 2})
+        assert {known.target: known.standing for known in service.standings()} == {
+            "chat/m": "good",
+            "chat/n": "resting",
+        }
+        assert [(place, notice.model) for place, notice in rotation.resting()] == [(1, "n")]
+        again = house.post("/status", {"clear": "chat/m"})
+        assert again.json() == {"target": "chat/m", "standing": "good", "keys": 0}
+        assert "a target was cleared" in house.log.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"[]", 400),
+        (b'{"clear": 5}', 400),
+        (b'{"clear": "chat/m", "more": 1}', 400),
+        (b'{"clear": "\xff"}', 400),
+        (b'{"clear": "' + b"x" * 70_000 + b'"}', 413),
+        (b'{"clear": "chat"}', 404),
+        (b'{"clear": "chat/"}', 404),
+        (b'{"clear": "nobody/m"}', 404),
+    ],
+)
+def test_what_cannot_be_cleared_is_said(body: bytes, status: int) -> None:
+    with running() as house:
+        told = house.post("/status", body)
+        assert told.status == status
+        assert message_of(CHAT, told)
+
+
+def test_pitfall_345_only_who_may_know_may_clear() -> None:
+    wish = {"clear": "chat/m"}
+    with running((), lambda port: settings_for(port, keys=(KEY,))) as house:
+        assert house.post("/status", wish).status == 401
+        assert house.post("/status", wish, authorization=f"Bearer {KEY}").status == 200
+    with running() as house:
+        assert house.post("/status", wish, origin="https://evil.example").status == 403
+        assert house.post("/status", wish, x_forwarded_for="203.0.113.9").status == 403
+        assert house.post("/status", wish).status == 200
 
 
 def test_a_key_is_asked_for_where_there_are_any() -> None:
@@ -116,4 +221,4 @@ def test_a_foreign_page_is_refused_as_everywhere() -> None:
     with running() as house:
         assert house.get("/status", origin="https://evil.example").status == 403
         assert house.get("/status", host="evil.example").status == 403
-        assert house.post("/status", {}).status == 405
+        assert house.ask("DELETE", "/status", b"").status == 405

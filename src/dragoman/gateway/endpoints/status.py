@@ -1,4 +1,4 @@
-"""`GET /status`: how providers and targets are doing, for `dragoman status`.
+"""`GET /status`: how providers and targets are doing, for `dragoman status`; `POST /status` ends a rest.
 
 Names and numbers alone: no key, no address, nothing that anybody said.
 """
@@ -7,20 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman import __version__
 from dragoman.config.values import is_loopback
 from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.admission import Load
+from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.records.metrics import Snapshot
-from dragoman.gateway.service import Service
+from dragoman.gateway.routes import shown
+from dragoman.gateway.service import Service, TargetStanding
 from dragoman.http.server import Request
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.providers.provider import Provider
 
 _NONE = Load(0, None, 0)
+# Bytes of a wish, and rests that are shown of one provider.
+_LARGEST = 64 * 1024
+_MOST_RESTS = 100
 # By which a proxy says that somebody else asks, of whom nothing is known for sure.
 _FORWARDED = (b"x-forwarded-for", b"forwarded", b"via")
+
+
+class _Wish(msgspec.Struct, forbid_unknown_fields=True):
+    """What somebody wants done."""
+
+    clear: str
+
+
+_WISH = msgspec.json.Decoder(_Wish)
 
 
 def check_near(service: Service, request: Request) -> None:
@@ -39,22 +55,66 @@ def status_of(service: Service, snapshots: Sequence[Snapshot]) -> JsonObject:
         "workers": len(snapshots),
         "in_flight": sum(snapshot.in_flight for snapshot in snapshots),
         "providers": [
-            _provider(provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots])
+            _provider(service, provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots])
             for name, provider in service.settings.providers.items()
         ],
-        "targets": [
-            {"target": known.target, "standing": known.standing, "seconds": round(known.seconds, 1)}
-            for known in service.standings()
-        ],
+        "targets": [_target(known) for known in service.standings()],
     }
 
 
-def _provider(provider: Provider, loads: Sequence[Load]) -> JsonObject:
+async def clear(service: Service, request: Request) -> JsonObject:
+    """Take a target for good that somebody names; say what was held against it."""
+    body = await receive(request, _LARGEST)
+    try:
+        target = _WISH.decode(body).clear
+    except (msgspec.DecodeError, UnicodeError):
+        raise ClientError(400, 'say which target is to be cleared, as {"clear": "provider/model"}') from None
+    provider, slash, model = target.partition("/")
+    if not slash or not model or provider not in service.settings.providers:
+        raise ClientError(404, "there is no such target; it is provider/model, with a provider of the configuration")
+    cleared = service.clear(target)
+    service.log.event(
+        "info", "a target was cleared", target=shown(target), standing=cleared.standing, keys=cleared.keys
+    )
+    return {"target": target, "standing": cleared.standing, "keys": cleared.keys}
+
+
+def _target(known: TargetStanding) -> JsonObject:
+    return {
+        "target": known.target,
+        "standing": known.standing,
+        "seconds": round(known.seconds, 1),
+        "since": round(known.since, 1),
+        "last": known.last,
+        "failed": None if known.failed is None else round(known.failed, 1),
+        "in_a_row": known.in_a_row,
+        "rests": known.rests,
+    }
+
+
+def _resting(service: Service, provider: Provider) -> JsonList:
+    """The rests of a provider's keys, which go by their places, from 0, as in the record of an exchange."""
+    now = service.clock()
+    return [
+        {
+            "key": place,
+            "model": notice.model or None,
+            "seconds": round(notice.until - now, 1),
+            "since": round(now - notice.since, 1),
+            "why": notice.why,
+            "hint": notice.hint or None,
+        }
+        for place, notice in service.rotation(provider).resting()[:_MOST_RESTS]
+    ]
+
+
+def _provider(service: Service, provider: Provider, loads: Sequence[Load]) -> JsonObject:
     limits = [load.most for load in loads if load.most is not None]
     return {
         "name": provider.name,
         "protocols": [endpoint.protocol for endpoint in provider.endpoints],
         "keys": len(provider.keys),
+        "resting": _resting(service, provider),
         "calls": sum(load.calls for load in loads),
         # A worker that has had no call yet knows as much as the others.
         "concurrency": sum(limits) if limits else None,

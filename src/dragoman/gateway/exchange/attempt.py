@@ -193,10 +193,11 @@ class Attempt:
         self._refused += (self.key,)
         self.use_key(self.body)
 
-    def rest_key(self, rest: Rest) -> None:
-        """Leave the key alone for a while, for this model or for all."""
+    def rest_key(self, rest: Rest, kind: Kind, hint: float | None) -> None:
+        """Leave the key alone for a while, for this model or for all; `hint` is how long its provider said."""
         if self.key is not None:
-            self._rotation.cool(self.key, rest.seconds, ANY_MODEL if rest.every_model else self.target.model)
+            model = ANY_MODEL if rest.every_model else self.target.model
+            self._rotation.cool(self.key, rest.seconds, model, why=kind.value, hint=hint)
 
     # Remedies.
 

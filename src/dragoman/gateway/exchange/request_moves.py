@@ -309,13 +309,14 @@ class RequestMoves(FailureMoves):
         """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""
         if not TABLE[missed.kind].keys:
             return
-        rest = rest_of(missed.kind, failure, hint_of(self.attempt.headers, self._service.mint.now()))
+        hint = hint_of(self.attempt.headers, self._service.mint.now())
+        rest = rest_of(missed.kind, failure, hint)
         if rest is None and missed.kind is Kind.BAD_KEY and self.attempt.target.provider.transport != "http":
             # A cloud forbids by its credentials alone, never for what was said.
             rest = Rest(seconds=USUAL)
         if rest is not None and (not self._has_rested or names_its_cause(failure)):
             self._has_rested = True
-            self.attempt.rest_key(rest)
+            self.attempt.rest_key(rest, missed.kind, hint.wait)
 
     def _relieved(self, event: Done) -> None:
         attempt, body = self.attempt, event.value
