@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.config.settings import Routing
-from dragoman.errors import StrictError
+from dragoman.errors import ClientError, StrictError
 from dragoman.gateway.exchange.attempt import Attempt, Missed
 from dragoman.gateway.exchange.course import MOST_CALLS, Course
 from dragoman.http.flight import HeaderList
@@ -123,3 +123,17 @@ def test_who_is_left_out_did_not_fail_and_is_named() -> None:
         "no target of `line` can take this request: p/a: 0 losses refused: ; p/b: 0 losses refused: "
     )
     assert not course_of("a").leave_out(target("a"), StrictError(()))
+
+
+def test_who_was_left_out_by_a_filter_is_named_with_the_reason_in_words() -> None:
+    route = Route(name="line", members=(target("small"), target("dear"), target("strange")), max_cost=5)
+    prices = {"small": 1, "dear": 10}
+    needs = Needs(size=10_000_000)
+    view = View(window=lambda found: WINDOWS.get(found.model), cost=lambda found, _: prices.get(found.model), pin=None)
+    planned = plan(route, needs, view, Dice())
+    told = Course(planned.order, Routing(), route, planned).nobody()
+    assert isinstance(told, ClientError) and told.status == 400
+    assert str(told) == (
+        "no target of `line` can take this request: p/small: its window is too small; "
+        "p/dear: it is dearer than max_cost; p/strange: its price is unknown, and there is a max_cost"
+    )

@@ -17,6 +17,7 @@ from dragoman.gateway.routes import shown
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Plan
+from dragoman.routing.explanation import reason
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
 from dragoman.routing.rests import Hint, hint_of
 from dragoman.routing.route import Route
@@ -117,8 +118,9 @@ class Course:
             wait = max(1, math.ceil(min(self._traffic.wakes_in(target) for target in self._asleep)))
             name = "" if self._route is None else self._route.name
             return Overloaded(f"all targets of {shown(name)} rest", waited=0.0, retry_after=wait)
-        found = () if self._plan is None else self._plan.candidates
-        filters = [(each.target, each.left_out.value) for each in found if each.left_out is not None]
+        plan = self._plan
+        found = () if plan is None else [(each.target, reason(each, plan)) for each in plan.candidates]
+        filters = [(target, why) for target, why in found if why]
         words = "; ".join(
             f"{target.provider.name}/{target.shown}: {why}" for target, why in (*filters, *self._left_out)
         )
