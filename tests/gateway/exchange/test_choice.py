@@ -14,8 +14,10 @@ from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.memory import look
 from dragoman.http.flight import HeaderList
+from dragoman.prices.book import Override
 from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+from tests.gateway.says import tells
 
 LINES = (
     Line(pattern="two", targets=("chat/m", "messages/m")),
@@ -99,3 +101,18 @@ def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_ot
     assert known(first) != known(_body(messages=[{"role": "user", "content": "Other."}]))
     session = [(b"x-session-id", b"s")]
     assert known(first, session) == known(_body(messages=[]), session) != known(first)
+
+
+def test_an_image_is_no_text_that_a_window_must_hold() -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBO" * 40_000}}
+
+    def settings(port: int) -> Settings:
+        small = Override(window=8192)
+        return replace(_lined(settings_for(port)), prices={"chat/m": small, "messages/m": small})
+
+    with running(lambda _: tells(CHAT), settings) as house:
+        told = house.post(PATHS[CHAT], _body(messages=[{"role": "user", "content": [part]}]))
+        assert told.status == 200, told.body
+        told = house.post(PATHS[CHAT], _body(messages=[{"role": "user", "content": "word " * 40_000}]))
+        assert told.status == 400
+        assert b"chat/m: its window is too small; messages/m: its window is too small" in told.body

@@ -24,6 +24,9 @@ from dragoman.routing.route import Route
 # Members by which a request refers to what some provider keeps, and nobody knows which.
 _KEPT_SOMEWHERE = (b'"file_id"', b'"vector_store_ids"', b'"container"')
 
+# Bytes up to which a request fits into the smallest of windows, whatever of it is media.
+_FITS_ALL = 32 * 1024
+
 
 class Wants(Struct, frozen=True):
     """What is to be looked at in a request."""
@@ -60,7 +63,10 @@ def wants_of(route: Route, size: int, *, pinned: bool) -> Wants:
     # beside the loop now, or never.
     moves = pinned or size > INLINE or outline.policy.name != "fallback"
     return Wants(
-        signs=outline.denies or outline.prices or route.ruled, opening=outline.sticky and moves, losses=outline.losses
+        # An image is far longer in bytes than in tokens, and a window is of tokens.
+        signs=outline.denies or outline.prices or route.ruled or size > _FITS_ALL,
+        opening=outline.sticky and moves,
+        losses=outline.losses,
     )
 
 
