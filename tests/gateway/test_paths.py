@@ -16,6 +16,7 @@ ENDPOINTS = {
     "/v1/models": (Kind.MODELS, ""),
     "/metrics": (Kind.METRICS, ""),
     "/status": (Kind.STATUS, ""),
+    "/route": (Kind.ROUTE, ""),
     "/healthz": (Kind.HEALTH, ""),
     "/readyz": (Kind.READY, ""),
     "/": (Kind.HOME, ""),

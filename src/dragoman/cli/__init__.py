@@ -26,6 +26,7 @@ try:
         models,
         prices,
         providers,
+        route,
         serve,
         status,
         translate,
@@ -35,7 +36,7 @@ except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
 
-COMMANDS = (serve, launch, env, status, check, trust, key, providers, models, prices, translate, explain, mock)
+COMMANDS = (serve, launch, env, status, route, check, trust, key, providers, models, prices, translate, explain, mock)
 
 REFUSED = 1
 

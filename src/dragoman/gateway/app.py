@@ -17,6 +17,7 @@ from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.names import tell_names
 from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.endpoints.route import explain_route
 from dragoman.gateway.endpoints.status import check_near, clear, status_of
 from dragoman.gateway.exchange import reply_parts as replies
 from dragoman.gateway.exchange.client import ClientRequest
@@ -86,6 +87,10 @@ class App:
             page = self._pages.get(api_path.kind)
             if page is not None:
                 await page(request)
+                return
+            if api_path.kind is Kind.ROUTE:
+                check_near(service, request)
+                await explain_route(service, request, key)
                 return
             if api_path.kind is Kind.NOWHERE:
                 raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(_ENDPOINTS)}")

@@ -36,6 +36,7 @@ class Kind(Enum):
     READY = "ready"
     METRICS = "metrics"
     STATUS = "status"
+    ROUTE = "route"
     # A path of some provider's API that is not ours, and one of nobody's.
     OTHER = "other"
     NOWHERE = "nowhere"
@@ -65,6 +66,7 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "/readyz": (Kind.READY, "", ("GET", "HEAD")),
     "/metrics": (Kind.METRICS, "", ("GET", "HEAD")),
     "/status": (Kind.STATUS, "", ("GET", "HEAD", "POST")),
+    "/route": (Kind.ROUTE, "", ("POST",)),
 }
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"
@@ -104,6 +106,14 @@ def api_path_of(path: str) -> ApiPath:
         if known.kind not in _MANY and len(_KNOWN) < _KNOWN_LIMIT:
             _KNOWN[path] = known
     return known
+
+
+def conversation_path(protocol: str) -> ApiPath | None:
+    """The endpoint that conversations of a protocol are asked at; None if it is no client's."""
+    for rest, (kind, spoken, methods) in _ENDPOINTS.items():
+        if kind is Kind.CONVERSATION and spoken == protocol:
+            return ApiPath(kind=kind, protocol=spoken, rest=rest, methods=methods)
+    return None
 
 
 def _read(path: str) -> ApiPath:

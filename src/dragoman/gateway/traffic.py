@@ -73,8 +73,14 @@ class Traffic:
     def glance(self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "") -> Plan:
         """The plan as it would be, without dice, and without taking a turn."""
         now = self.clock()
-        pin = self.pins.pin(conversation, now) if conversation else None
+        pin = self.pins.seen(conversation, now) if conversation else None
+        if pin is not None:
+            needs = replace(needs, warm=pin.target)
         return plan(route, needs, self._view(known, now, pin, self._turns.get(route.name, 0)), Dice(exploring=0.0))
+
+    def cost(self, target: Target, needs: Needs, known: Knowledge) -> int | None:
+        """What a request is estimated to cost, in nano-dollars, if its answer is as long as is usual there."""
+        return known.cost(target, needs, self._outputs.get(target.id, _USUAL_OUTPUT))
 
     def _view(self, known: Knowledge, now: float, pin: Pin | None, turn: int) -> View:
         health, speeds = self.health, self.speeds

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from dragoman.config.settings import Server
 from dragoman.config.values import address_to_call
@@ -91,22 +91,31 @@ def is_running(url: str) -> bool:
 
 def status_of(url: str, key: str) -> JsonObject:
     """What a gateway says of itself and its providers."""
-    return _asked(url, key, "GET", b"", "does not tell its status")
+    return _page(url, key, "GET", "/status", None, {}, "does not tell its status")
 
 
 def clear_target(url: str, key: str, target: str) -> JsonObject:
     """Let a gateway take a target for good; what it says that was held against it."""
-    return _asked(url, key, "POST", encode({"clear": target}), "does not clear the target")
+    return _page(url, key, "POST", "/status", encode({"clear": target}), {}, "does not clear the target")
 
 
-def _asked(url: str, key: str, method: str, body: bytes, fails: str) -> JsonObject:
-    """What a gateway answers about its status; `fails` says in an error what it does not do."""
+def route_of(url: str, key: str, asked: Mapping[str, str], body: bytes, program: str) -> JsonObject:
+    """How a gateway would route a request, and why; `asked` is what is to be known beside its body."""
+    headers = {"content-type": "application/json", "user-agent": program}
+    fails = "does not tell where the request would go"
+    return _page(url, key, "POST", f"/route?{urlencode(asked)}", body, headers, fails)
+
+
+def _page(
+    url: str, key: str, method: str, path: str, body: bytes | None, headers: Mapping[str, str], fails: str
+) -> JsonObject:
+    """What a gateway answers at a page of its own; `fails` says in an error what it does not do."""
     place = urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     connection = kind(place.hostname or "", place.port, timeout=_STATUS_SECONDS)
+    given = {**headers, "authorization": f"Bearer {key}"} if key else headers
     try:
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        connection.request(method, f"{place.path}/status", body or None, headers)
+        connection.request(method, f"{place.path}{path}", body=body, headers=given)
         answer = connection.getresponse()
         told = decode(answer.read(_LARGEST_STATUS))
     except (OSError, http.client.HTTPException, WireError):

@@ -15,6 +15,8 @@ CHOSEN = {
     "fastest": "its answer is expected first",
     "least-loss": "the least is lost there",
 }
+# The same of policies that roll dice, where none are.
+UNROLLED = {"weighted": "chance chooses by weight, and no dice are rolled for this"}
 LEADS = {
     Why.ONLY: "nobody else is left",
     Why.PINNED: "the conversation is there",
@@ -68,12 +70,24 @@ def reason(candidate: Candidate, plan: Plan) -> str:
     return f"{LEFT_OUT[left_out]}: {said}" if said else LEFT_OUT[left_out]
 
 
+def because(plan: Plan, *, rolled: bool = True) -> str:
+    """Why the first leads; `rolled` says that dice were."""
+    if not plan.order:
+        return "nobody can be asked"
+    if plan.why is not Why.POLICY:
+        return LEADS[plan.why]
+    if not rolled and plan.policy in UNROLLED:
+        return UNROLLED[plan.policy]
+    chosen = CHOSEN[plan.policy]
+    is_first = plan.policy != "fallback" or plan.order[0].id == plan.candidates[0].target.id
+    return chosen if is_first else f"{chosen} that is neither left out nor behind"
+
+
 def _first(plan: Plan) -> str:
     rules = f" (by rule {', '.join(plan.rule.splitlines())})" if plan.rule else ""
     if not plan.order:
-        return f"nobody can be asked{rules}"
-    leads = CHOSEN.get(plan.policy, plan.policy) if plan.why is Why.POLICY else LEADS[plan.why]
-    return f"{plan.order[0].id} leads{rules}: {leads} ({plan.policy})"
+        return f"{because(plan)}{rules}"
+    return f"{plan.order[0].id} leads{rules}: {because(plan)} ({plan.policy})"
 
 
 def _described(candidate: Candidate, plan: Plan) -> str:

@@ -67,6 +67,11 @@ class Pins:
         self._use(conversation, held, now)
         return held.pin
 
+    def seen(self, conversation: str, now: float) -> Pin | None:
+        """Where a conversation is, without using it: whoever only looks keeps nothing alive."""
+        held = self._held.get(conversation)
+        return None if held is None or now >= held.used + LIFE else held.pin
+
     def put(self, owner: str, conversation: str, pin: Pin, now: float) -> None:
         """Say where a conversation is: with whoever answered it."""
         held = self._held.get(conversation)

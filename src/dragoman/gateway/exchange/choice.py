@@ -19,6 +19,7 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import conversation_key
+from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 
 # Members by which a request refers to what some provider keeps, and nobody knows which.
@@ -97,6 +98,21 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
         losses=losses,
         refused=refused,
         alone=refers(body),
+    )
+
+
+def needs_of(asked: ClientRequest, size: int, seen: Seen, *, program: str, key: str, strict: bool) -> Needs:
+    """A request of so many bytes, as routing sees it."""
+    return Needs(
+        size=size,
+        signs=seen.signs,
+        protocol=asked.api_path.protocol,
+        program=program,
+        key=key,
+        strict=strict,
+        losses=seen.losses,
+        refused=seen.refused,
+        alone=seen.alone,
     )
 
 

@@ -14,7 +14,7 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
-from dragoman.gateway.exchange.choice import NOTHING_SEEN, Seen, conversation_of, refers, seen_in, wants_of
+from dragoman.gateway.exchange.choice import NOTHING_SEEN, Seen, conversation_of, needs_of, refers, seen_in, wants_of
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.failure_moves import FailureMoves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
@@ -40,7 +40,6 @@ from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.kinds import names_its_cause
-from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import USUAL, Rest, hint_of, rest_of
 from dragoman.routing.target import Target
@@ -93,16 +92,8 @@ class RequestMoves(FailureMoves):
         service, route, record, looked = self._service, self._route, self._account.record, self._looked
         assert route is not None and looked is not None
         conversation = conversation_of(self._asked, looked, seen.opening) if route.outline.sticky else ""
-        needs = Needs(
-            size=len(self._body),
-            signs=seen.signs,
-            protocol=self._asked.api_path.protocol,
-            program=record.program,
-            key=record.key,
-            strict=self._is_strict,
-            losses=seen.losses,
-            refused=seen.refused,
-            alone=seen.alone,
+        needs = needs_of(
+            self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
         )
         plan = service.plan(route, needs, conversation)
         self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)

@@ -1,0 +1,170 @@
+"""`dragoman route`: where a request would go, and why; it goes nowhere."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Sequence
+
+from dragoman.cli import documents
+from dragoman.cli.env import named_gateway, settings_of, warn_of_clear_text
+from dragoman.cli.ledger import printable
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.launching.gateway import find_running, is_running, route_of
+from dragoman.launching.keys import find_key
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.protocols.registry import PROTOCOLS
+from dragoman.routing.explanation import dollars
+from dragoman.translate import translate_request
+from dragoman.wire.json import encode, encode_text
+
+NAMES = tuple(codec.name for codec in PROTOCOLS)
+_HEADINGS = ("", "TARGET", "PRICE", "FIRST", "TOKENS/S", "SUCCEED", "AGE", "LOSSES", "WINDOW", "STANDING", "NOTE")
+# Columns of words; the others are numbers.
+_WORDS = frozenset({"TARGET", "STANDING", "NOTE"})
+_UNKNOWN = "?"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "route",
+        help="explain where a request goes",
+        description="Explain where a request would go and why: asked of the gateway that runs, which knows how its "
+        "targets stand, else planned from the configuration alone. The request is sent to no provider.",
+    )
+    parser.add_argument("model", metavar="MODEL", help="the name that is asked for")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="the request; - is standard input; left out, a small one"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--client", choices=NAMES, help="the dialect of the request; recognised from the shape if left out"
+    )
+    parser.add_argument("--key", metavar="NAME", help="the gateway key that it would come with, for rules")
+    parser.add_argument("--program", metavar="NAME", help="the program that it would come from, for rules")
+    parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
+    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
+    parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explain one request."""
+    settings = settings_of(options)
+    body = documents.read(options.file) if options.file is not None else _small(options.model, options.client)
+    asked = {"model": options.model, "client": options.client or "", "key": options.key or ""}
+    address = _running(named_gateway(options), settings)
+    if address is None:
+        told = _planned(settings, asked, body, options.program or "")
+    else:
+        key = find_key(settings, os.environ, options.key_file)
+        warn_of_clear_text(address, key)
+        told = route_of(address, "" if key.is_placeholder else key.text, asked, body, options.program or "")
+    told = {**told, "gateway": address, "measured": address is not None}
+    documents.write((encode_text(told) if options.json else as_text(told)).encode() + b"\n")
+    return 0
+
+
+def _running(named: str | None, settings: Settings) -> str | None:
+    """The gateway to ask, if there is one; one that is named must be there."""
+    if named is None:
+        return find_running(settings.server)
+    if not is_running(named):
+        raise DragomanError(f"no gateway is running at {named}")
+    return named
+
+
+def _small(model: str, client: str | None) -> bytes:
+    """A small request of a protocol."""
+    body = encode({"model": model, "messages": [{"role": "user", "content": "Hello."}]})
+    return body if client is None else translate_request(body, target=client).body
+
+
+def _planned(settings: Settings, asked: dict[str, str], body: bytes, program: str) -> JsonObject:
+    # The gateway is needed for this alone.
+    from dragoman.gateway.endpoints.route import Question, planned
+
+    question = Question(model=asked["model"], client=asked["client"], key=asked["key"], program=program)
+    return asyncio.run(planned(settings, body, question))
+
+
+def as_text(told: JsonObject) -> str:
+    """A decision in words and a table."""
+    rules = _list(told, "rules")
+    chosen = _text(told, "chosen") or "nobody"
+    head = [f"{_text(told, 'model')} -> {chosen} ({_text(told, 'policy')}): {_text(told, 'because')}"]
+    if rules:
+        head.append(f"by the rule {', '.join(printable(str(rule)) for rule in rules)}")
+    head.append(f"{_text(told, 'client')}, {_text(told, 'bytes')} bytes, about {_text(told, 'tokens')} tokens of input")
+    gateway = _text(told, "gateway")
+    head.append(
+        f"asked of the gateway at {gateway}"
+        if gateway
+        else "no gateway is running: planned from the configuration alone, and nothing is measured"
+    )
+    rows = [_row(row) for row in _list(told, "candidates") if isinstance(row, dict)]
+    return "\n".join([*head, "", _table(rows)])
+
+
+def _row(row: JsonObject) -> tuple[str, ...]:
+    speed = row.get("speed")
+    speed = speed if isinstance(speed, dict) else {}
+    cost = row.get("nano_dollars")
+    return (
+        _text(row, "place") or "-",
+        _text(row, "target"),
+        dollars(cost) if isinstance(cost, int) else _UNKNOWN,
+        _number(speed.get("first_token"), "{:.3g} s"),
+        _number(speed.get("tokens_per_second"), "{:.3g}"),
+        _number(speed.get("success_rate"), "{:.0%}"),
+        _number(speed.get("age"), "{:.0f} s"),
+        _number(row.get("losses"), "{}"),
+        _number(row.get("window"), "{}"),
+        _standing(row),
+        _note(row),
+    )
+
+
+def _number(value: JsonValue, form: str) -> str:
+    return form.format(value) if isinstance(value, (int, float)) else _UNKNOWN
+
+
+def _standing(row: JsonObject) -> str:
+    seconds = row.get("seconds")
+    left = f" for {seconds:g} s" if isinstance(seconds, (int, float)) and seconds > 0 else ""
+    return _text(row, "standing") + left
+
+
+def _note(row: JsonObject) -> str:
+    """Why it is not asked, or not before others."""
+    for name, words in (("left_out", "left out: "), ("behind", "behind: ")):
+        found = row.get(name)
+        if isinstance(found, dict):
+            return words + _text(found, "why")
+    return ""
+
+
+def _list(told: JsonObject, name: str) -> list[JsonValue]:
+    found = told.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _text(row: JsonObject, name: str) -> str:
+    """A member as it is shown; another gateway's words are not a terminal's commands."""
+    value = row.get(name)
+    return "" if value is None else printable(str(value))
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    lines = []
+    sizes = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
+    for row in (_HEADINGS, *rows):
+        cells = [
+            cell.ljust(size) if heading in _WORDS else cell.rjust(size)
+            for cell, size, heading in zip(row, sizes, _HEADINGS, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

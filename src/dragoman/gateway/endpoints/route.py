@@ -1,0 +1,199 @@
+"""`POST /route`: why a request would go where it goes, for `dragoman route`. It goes nowhere, and is not logged.
+
+The body is the request; the query says the rest: `model`, and, where that is not the asker's own, `client` (its
+protocol) and `key` (the name of a gateway key). No dice are rolled and no turn is taken.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.config.settings import Key, Settings, Storage
+from dragoman.errors import ClientError, DragomanError, WireError
+from dragoman.gateway.exchange.choice import Seen, conversation_of, needs_of, seen_in, wants_of
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.provider_request import asks_strictness, receive
+from dragoman.gateway.exchange.reply_parts import JSON
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.paths import ApiPath, conversation_path
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.routes import UnknownModel
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.memory import look
+from dragoman.gateway.stored_responses.stored_state import StoredState
+from dragoman.http.flight import HeaderList
+from dragoman.http.server import Request
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.signs import Signs
+from dragoman.protocols.registry import codec_of, recognise
+from dragoman.routing.candidate import Candidate, Filter, Plan, Why
+from dragoman.routing.explanation import BEHIND, because, reason
+from dragoman.routing.needs import Needs
+from dragoman.routing.route import Route
+from dragoman.routing.target import Target
+from dragoman.wire.json import decode_object, encode
+
+# What keeps a request from the one target of a name, too.
+_UNSAYABLE = frozenset({Filter.REFUSED, Filter.STRICT})
+_ONLY = "the name has no other target"
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is to be explained of a request: the name asked for, and who asks."""
+
+    model: str
+    # The client's protocol; "" is to be recognised.
+    client: str = ""
+    # The name of the gateway key that it would come with; "" is the asker's own.
+    key: str = ""
+    program: str = ""
+    headers: HeaderList = []
+
+
+async def explain_route(service: Service, request: Request, key: Key | None) -> None:
+    """Answer `POST /route`."""
+    body = await receive(request, service.settings.limits.body)
+    said = parse_qs(request.query)
+    program = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
+    question = Question(
+        model=said.get("model", [""])[0],
+        client=said.get("client", [""])[0],
+        key=said.get("key", [""])[0],
+        program=program,
+        headers=request.headers,
+    )
+    try:
+        told = await explained(service, body, question, key)
+    except DragomanError as error:
+        # Not by way of the door, which would write down what it says of the request.
+        status = error.status if isinstance(error, ClientError) else 404 if isinstance(error, UnknownModel) else 400
+        request.respond(status, [JSON], encode({"error": {"message": str(error)}}))
+        return
+    request.respond(200, [JSON], encode(told))
+
+
+async def planned(settings: Settings, body: bytes, question: Question) -> JsonObject:
+    """The same from a configuration alone: how a gateway that has only just started would route a request."""
+    log = Log(io.StringIO())
+    service = Service(settings, Metrics(), log, StoredState(Storage(keep=False), log))
+    own = next((key for key in settings.keys if key.name == question.key), None)
+    try:
+        return await explained(service, body, question, own)
+    finally:
+        await service.close()
+
+
+async def explained(service: Service, body: bytes, question: Question, own: Key | None) -> JsonObject:
+    """How a request is routed now, and why; `own` is the key of who wants to know."""
+    api_path = await beside_loop(partial(_path_of, body, question.client), len(body))
+    key = own
+    if question.key and (own is None or question.key != own.name):
+        key = next((each for each in service.settings.keys if each.name == question.key), None)
+    asked = ClientRequest(api_path=api_path, headers=question.headers, key=key)
+    looked = await beside_loop(partial(look, body, api_path), len(body))
+    looked = replace(looked, model=question.model or looked.model)
+    route = service.routes.route(looked.model, api_path.protocol)
+    wants = wants_of(route, len(body), pinned=True)
+    seeing = partial(seen_in, body, asked, looked, route, replace(wants, losses=True))
+    seen = await beside_loop(seeing, len(route.targets) * len(body))
+    signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))
+    strict = service.settings.server.strict or (key is not None and key.strict) or asks_strictness(asked)
+    name = question.key or ("" if own is None else own.name)
+    needs = needs_of(asked, len(body), seen, program=question.program, key=name, strict=strict)
+    # Where another one's conversation is, is not told.
+    known = route.outline.sticky and key is own
+    conversation = conversation_of(asked, looked, seen.opening) if known else ""
+    plan = service.traffic.glance(route, needs, service.knowledge, conversation=conversation)
+    if route.only is not None:
+        plan = _of_one(plan, route.only)
+    return _told(service, looked.model, route, plan, signs, seen)
+
+
+def _path_of(body: bytes, client: str) -> ApiPath:
+    """The endpoint that a request would come to."""
+    if client:
+        found = conversation_path(client)
+        if found is None:
+            raise ClientError(400, "the client's protocol is not known here")
+        return found
+    codec = recognise(decode_object(body))
+    found = None if codec is None else conversation_path(codec.name)
+    if found is None:
+        raise WireError("", "a request of one of the three dialects", "another document; say which client's it is")
+    return found
+
+
+def _of_one(plan: Plan, only: Target) -> Plan:
+    """Where there is no choice none is made: the one target is asked, however it stands."""
+    candidates = tuple(
+        found if found.left_out in _UNSAYABLE else replace(found, left_out=None, behind=None)
+        for found in plan.candidates
+    )
+    able = all(found.left_out is None for found in candidates)
+    return replace(plan, order=(only,) if able else (), why=Why.ONLY if able else Why.NOBODY, candidates=candidates)
+
+
+def _told(service: Service, model: str, route: Route, plan: Plan, signs: Signs, seen: Seen) -> JsonObject:
+    needs = replace(plan.needs, signs=signs)
+    first = plan.order[0] if plan.order else None
+    why = _ONLY if route.only is not None and first is not None else because(plan, rolled=False)
+    return {
+        "model": model,
+        "line": route.name,
+        "policy": plan.policy,
+        "chosen": None if first is None else _name(first),
+        "why": plan.why.value,
+        "because": why,
+        "rules": [*plan.rule.splitlines()],
+        "client": needs.protocol,
+        "bytes": needs.size,
+        "tokens": needs.tokens,
+        "candidates": [_candidate(service, found, plan, needs, seen) for found in _in_order(plan)],
+    }
+
+
+def _in_order(plan: Plan) -> list[Candidate]:
+    """As they would be tried; those that are left out come last."""
+    places = {target.id: place for place, target in enumerate(plan.order)}
+    return sorted(plan.candidates, key=lambda found: places.get(found.target.id, len(places)))
+
+
+def _candidate(service: Service, found: Candidate, plan: Plan, needs: Needs, seen: Seen) -> JsonObject:
+    """Everything that is known of a target, whether the policy asked for it or not."""
+    target, traffic = found.target, service.traffic
+    cost = found.cost if found.cost is not None else traffic.cost(target, needs, service.knowledge)
+    speed = found.speed or traffic.speeds.speed(target.id, needs.size, plan.now)
+    tried = next((place for place, each in enumerate(plan.order, 1) if each.id == target.id), None)
+    return {
+        "target": _name(target),
+        "dialect": target.endpoint.protocol,
+        "place": tried,
+        "nano_dollars": cost,
+        "speed": {
+            "first_token": round(speed.first_token, 4),
+            "tokens_per_second": round(speed.rate, 2) if speed.rate > 0 else None,
+            "success_rate": round(speed.success_rate, 4),
+            "age": round(speed.age, 1),
+            "samples": speed.samples,
+        }
+        if speed is not None and speed.samples > 0
+        else None,
+        "standing": found.standing.level.value,
+        "seconds": round(max(found.standing.until - plan.now, 0.0), 1),
+        "losses": seen.losses.get(target.id),
+        "window": found.window,
+        "left_out": None if found.left_out is None else {"filter": found.left_out.value, "why": reason(found, plan)},
+        "behind": None
+        if found.behind is None or found.left_out is not None
+        else {"standing": found.behind.value, "why": BEHIND[found.behind]},
+    }
+
+
+def _name(target: Target) -> str:
+    return f"{target.provider.name}/{target.shown}"

@@ -1,0 +1,173 @@
+"""`dragoman route` in front of a gateway that runs, and where none does."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.route import as_text
+from dragoman.config.keys import hash_text
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.registry import PROTOCOLS
+from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY
+from tests.gateway.says import tells
+from tests.server.process import PATIENCE, clean_environment, serving
+
+KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
+LINES = '"two" = ["chat/m", "messages/m"]\n'
+FILE = """
+[server]
+port = {port}
+discover = false
+[providers.near]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:1/v1"
+auth = "none"
+[models]
+"two" = ["near/gpt-5.1", "near/none-such"]
+"ruled" = {{ to = "near/a", rules = [{{ when = {{ client = "codex" }}, to = "near/b" }}] }}
+"""
+
+
+def asked(place: Path, *words: str, key: str = "", said: str = "") -> tuple[int, str, str]:
+    """Run the command: exit status and what was said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", "route", *words],
+        cwd=place,
+        env={**clean_environment(place), "DRAGOMAN_KEY": key},
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    file = tmp_path / "mine.toml"
+    file.write_text(FILE.format(port=port))
+    file.chmod(0o600)
+    return str(file)
+
+
+def test_the_gateway_that_runs_is_asked_and_no_provider() -> None:
+    calls = []
+    with serving(lambda received: calls.append(received) or tells(CHAT), LINES) as house:  # type: ignore[func-returns-value]
+        where = f"http://127.0.0.1:{house.port}"
+        status, out, err = asked(house.directory, "two", "--gateway", where)
+        assert (status, err) == (0, "")
+        lines = out.splitlines()
+        assert lines[0] == "two -> chat/m (fallback): it is the first of the line"
+        assert lines[2] == f"asked of the gateway at {where}"
+        assert lines[4].split()[:3] == ["TARGET", "PRICE", "FIRST"]
+        assert [line.split()[:2] for line in lines[5:]] == [["1", "chat/m"], ["2", "messages/m"]]
+        body = json.dumps({"model": "any", "input": "Hello."})
+        status, out, err = asked(house.directory, "two", "-", "--json", "--gateway", where, said=body)
+        assert (status, err) == (0, "")
+        told = json.loads(out)
+        assert (told["model"], told["client"], told["measured"]) == ("two", "openai-responses", True)
+        assert not calls and PROVIDER_KEY not in out
+
+
+def test_a_gateway_with_keys_is_asked_with_one() -> None:
+    more = LINES + f'[keys.me]\nhash = "{hash_text(KEY)}"\n'
+    with serving(lambda received: tells(CHAT), more) as house:
+        where = f"http://127.0.0.1:{house.port}"
+        status, out, err = asked(house.directory, "two", "--gateway", where)
+        assert (status, out) == (1, "")
+        assert "a gateway key is required" in err
+        assert asked(house.directory, "two", "--gateway", where, key=KEY)[0] == 0
+        status, _, err = asked(house.directory, "nobody/x", "--gateway", where, key=KEY)
+        assert status == 1 and "`nobody/x` is not known here" in err
+
+
+def test_without_a_gateway_it_plans_from_the_configuration_and_says_so(config: str, tmp_path: Path) -> None:
+    status, out, err = asked(tmp_path, "two", "--config", config)
+    assert (status, err) == (0, "")
+    assert "nothing is measured" in out.splitlines()[2]
+    status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--client", MESSAGES)
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert (told["client"], told["measured"], told["gateway"]) == (MESSAGES, False, None)
+    assert [row["target"] for row in told["candidates"]] == ["near/gpt-5.1", "near/none-such"]
+
+
+@pytest.mark.parametrize("client", [codec.name for codec in PROTOCOLS])
+def test_a_small_request_is_assumed_in_every_dialect(client: str, config: str, tmp_path: Path) -> None:
+    status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--client", client)
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert told["client"] == client and 0 < told["bytes"] < 1000
+
+
+def test_a_program_has_its_rules(config: str, tmp_path: Path) -> None:
+    status, out, _ = asked(tmp_path, "ruled", "--config", config, "--program", "codex/1.2")
+    assert status == 0
+    assert out.splitlines()[:2] == [
+        "ruled -> near/b (fallback): nobody else is left",
+        "by the rule ruled#0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "problem"),
+    [
+        (("nothing/such",), "", "is not known here"),
+        (("two", "-"), "{}", "a request of one of the three dialects"),
+        (("two", "absent.json"), "", "absent.json"),
+        (("two", "--gateway", "http://127.0.0.1:1"), "", "no gateway is running at http://127.0.0.1:1"),
+    ],
+)
+def test_what_is_wrong_is_told(words: tuple[str, ...], said: str, problem: str, config: str, tmp_path: Path) -> None:
+    status, out, err = asked(tmp_path, *words, "--config", config, said=said)
+    assert (status, out) == (1, "")
+    assert problem in err
+
+
+def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
+    speed: JsonObject = {
+        "first_token": 0.25,
+        "tokens_per_second": 80.0,
+        "success_rate": 0.5,
+        "age": 12.4,
+        "samples": 3,
+    }
+    told: JsonObject = {
+        "model": "a\x1b[2J",
+        "policy": "fastest",
+        "chosen": "p/m",
+        "because": "its answer is expected first",
+        "client": CHAT,
+        "bytes": 8,
+        "tokens": 2,
+        "rules": [],
+        "candidates": [
+            {"target": "p/m", "place": 1, "nano_dollars": 12_000, "speed": speed, "standing": "good", "losses": 0},
+            {
+                "target": "q/\x1bm",
+                "place": None,
+                "standing": "resting",
+                "seconds": 4.5,
+                "left_out": {"filter": "resting", "why": "it rests"},
+            },
+        ],
+    }
+    text = as_text(told)
+    assert "\x1b" not in text
+    first, second = text.splitlines()[-2:]
+    assert first.split() == ["1", "p/m", "$0.000012", "0.25", "s", "80", "50%", "12", "s", "0", "?", "good"]
+    assert second.endswith("resting for 4.5 s  left out: it rests")
+
+
+def test_another_kind_of_answer_does_not_break_it() -> None:
+    assert "TARGET" in as_text({})
+    assert "TARGET" in as_text({"candidates": 5, "rules": "x"})
