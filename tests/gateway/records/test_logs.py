@@ -234,3 +234,41 @@ def test_a_hostile_model_is_one_line_of_the_running_gateway(case: str) -> None:
         assert told.status == 404
         assert told.json()["type"] == "error"
     assert only(house.log)["status"] == 404
+
+
+def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> None:
+    first = Attempt(
+        provider="a", model="m", protocol="openai-chat", started=100.0, ended=100.5, kind="silent", maybe_billed=True
+    )
+    second = replace(
+        first, provider="b", kind="answered", status=200, usage=Usage(input=7, output=9), maybe_billed=False
+    )
+    told = replace(record(), route="fast", policy="fastest", reason="pinned", attempts=(first, second))
+    out = io.StringIO()
+    Log(out, json=True).exchange(told)
+    line = only(out)
+    assert (line["route"], line["policy"], line["reason"], line["attempts"]) == ("fast", "fastest", "pinned", 2)
+    assert line["tried"] == [
+        {"target": "a/m", "kind": "silent", "status": 0, "seconds": 0.5, "maybe_billed": True},
+        {"target": "b/m", "kind": "answered", "status": 200, "seconds": 0.5, "input": 7, "output": 9},
+    ]
+    terminal = Terminal()
+    Log(terminal).exchange(told)
+    assert " tried 2 tokens " in terminal.getvalue()
+
+
+def test_a_name_with_one_target_says_nothing_of_a_choice() -> None:
+    out = io.StringIO()
+    Log(out, json=True).exchange(record())
+    assert not {"route", "policy", "reason", "tried"} & set(only(out))
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_name_stays_in_its_place_among_the_calls(case: str) -> None:
+    call = Attempt(provider="a", model=HOSTILE[case], protocol="openai-chat", started=1.0, ended=2.0, kind="answered")
+    out = io.StringIO()
+    Log(out, json=True).exchange(replace(record(), route=HOSTILE[case], attempts=(call,)))
+    told = only(out)
+    assert told["event"] == "exchange" and "forged" not in told
+    assert all(line.isprintable() for line in lines(out))
+    assert len(out.getvalue()) < 2000

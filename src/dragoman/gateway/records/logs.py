@@ -14,7 +14,7 @@ from typing import TextIO
 
 from dragoman.errors import WireError
 from dragoman.gateway.records.log_writer import LogWriter
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.wire.json import encode
 
@@ -89,6 +89,9 @@ class Log:
             "attempts": len(record.attempts),
             "losses": len(record.losses),
         }
+        if record.route:
+            line["route"], line["policy"], line["reason"] = record.route[:_SHOWN], record.policy, record.reason
+            line["tried"] = [_tried(attempt) for attempt in record.attempts]
         if record.first:
             line["first"] = round(record.first - record.started, 4)
         if usage is not None:
@@ -103,6 +106,21 @@ class Log:
         if record.upstream_id:
             line["upstream_id"] = record.upstream_id
         return _json_line(line)
+
+
+def _tried(attempt: Attempt) -> JsonValue:
+    """One of the calls that were made for an exchange, and what became of it."""
+    told: JsonObject = {
+        "target": f"{attempt.provider}/{attempt.model[:_SHOWN]}",
+        "kind": attempt.kind,
+        "status": attempt.status,
+        "seconds": round(max(attempt.ended - attempt.started, 0.0), 4),
+    }
+    if attempt.usage is not None:
+        told["input"], told["output"] = attempt.usage.input, attempt.usage.output
+    if attempt.maybe_billed:
+        told["maybe_billed"] = True
+    return told
 
 
 def _descriptor_of(out: TextIO) -> int | None:
@@ -138,6 +156,10 @@ def _json_line(line: JsonObject) -> str:
 
 
 def _mended(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return [_mended(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _mended(each) for name, each in value.items()}
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
@@ -169,10 +191,11 @@ def _as_text(record: Record) -> str:
     failure = f" {record.failure}" if record.failure else ""
     why = f" {_quoted(record.why)}" if record.why else ""
     address = f" from {record.address}" if record.address else ""
+    tried = f" tried {len(record.attempts)}" if record.route and len(record.attempts) > 1 else ""
     first = f" first {1000 * (record.first - record.started):.0f} ms" if record.first and record.stream else ""
     return (
         f"{_clock()} {record.status} {record.dialect or '-'} {shown(record.asked) or '-'} -> {shown(route)}"
-        f" {record.served or '-'} {1000 * (record.ended - record.started):.0f} ms{first} tokens {tokens}"
+        f" {record.served or '-'} {1000 * (record.ended - record.started):.0f} ms{first}{tried} tokens {tokens}"
         f" losses {len(record.losses)}{failure}{why}{address} {record.id}"
     )
 
