@@ -9,6 +9,10 @@ from bench.workloads import CHAT, MESSAGES, RESPONSES
 
 # How the provider answers: at once, as a stream without a pause, or as a stream whose chunks arrive one by one.
 WHOLE, BURST, PACED = "whole", "burst", "paced"
+# Lines with several targets, and how many microseconds more a request may cost there.
+TWO, FOUR = "two", "four"
+LINES = {TWO: "a fallback of two targets", FOUR: "the fastest of four targets"}
+MORE = 10.0
 # Clients that ask at the same time; a paced stream mostly waits, so there are more of them.
 CONCURRENT = {WHOLE: 16, BURST: 16, PACED: 20}
 
@@ -29,6 +33,8 @@ class Case(Struct, frozen=True, kw_only=True):
     # What nginx needs on the reference machine, where it forwards the same exchange; None where it cannot.
     floor: float | None = None
     tls: bool = False
+    # The line that the model is of, where that has several targets: see `serving.py`.
+    line: str = ""
 
     @property
     def label(self) -> str:
@@ -81,15 +87,28 @@ def _streams(name: str, title: str, who: tuple[str, str], burst: Bound, paced: B
     return first, second
 
 
+def _choosing(name: str, case: Case, line: str) -> Case:
+    """A case again, whose model is of a line with several targets."""
+    title = f"{case.name} with {LINES[line]}"
+    must, aim = case.must + MORE, case.aim + MORE
+    return structs.replace(case, name=name, title=title, line=line, must=must, aim=aim, floor=None)
+
+
 _RELAYED = "Messages client, Messages provider: relay of a stream"
+_S1 = _whole("S1", "Chat client, Chat provider: relay of 2 KB", (CHAT, CHAT), 3000, Bound(240, 70, 23))
+_S2 = _whole("S2", "Chat client, Messages provider", (CHAT, MESSAGES), 2000, Bound(260, 70))
 CASES = (
-    _whole("S1", "Chat client, Chat provider: relay of 2 KB", (CHAT, CHAT), 3000, Bound(240, 70, 23)),
-    _whole("S2", "Chat client, Messages provider", (CHAT, MESSAGES), 2000, Bound(260, 70)),
+    _S1,
+    _S2,
     *_streams("S3", "Messages client, Chat provider, stream", (MESSAGES, CHAT), Bound(8, 7), Bound(45, 30)),
     *_streams("S4", "Chat client, Messages provider, stream", (CHAT, MESSAGES), Bound(8, 7), Bound(45, 30)),
     *_streams("S5", "Responses client, Chat provider, stream", (RESPONSES, CHAT), Bound(10, 8), Bound(50, 32)),
     _whole("S6", "Messages client, Chat provider: 300 KB", (MESSAGES, CHAT), 120, Bound(2500, 1500), "agent"),
     *_streams("S7", _RELAYED, (MESSAGES, MESSAGES), Bound(4, 2, 1.5), Bound(40, 25, 12)),
+    _choosing("S8", _S1, TWO),
+    _choosing("S9", _S1, FOUR),
+    _choosing("S10", _S2, TWO),
+    _choosing("S11", _S2, FOUR),
 )
 # The relays again, to a provider behind TLS; their bounds are those without.
 TLS_CASES = tuple(

@@ -78,4 +78,4 @@ def body(case: Case) -> bytes:
 
 def model(case: Case) -> str:
     """The model that is asked for: clients name it as the provider does, so that a relay changes nothing."""
-    return MODELS[case.provider] + ("-tls" if case.tls else "")
+    return MODELS[case.provider] + ("-tls" if case.tls else "") + (f"-{case.line}" if case.line else "")

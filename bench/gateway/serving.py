@@ -37,13 +37,23 @@ api_key = "sk-mock-messages"
 protocol = "openai-responses"
 base_url = "http://127.0.0.1:{provider}/v1"
 api_key = "sk-mock-responses"
-{secure}
+{others}{secure}
 [models]
 "{chat}" = "chat/{chat}"
 "{messages}" = "messages/{messages}"
-{secure_models}
+{lines}{secure_models}
 [keys.bench]
 key = "{key}"
+"""
+# The same provider under other names, as further targets of lines.
+_OTHER = """
+[providers.{name}-{number}]
+protocol = "{protocol}"
+base_url = "http://127.0.0.1:{provider}{base}"
+api_key = "sk-mock-{number}"
+"""
+_LINES = """"{model}-two" = ["{name}/{model}-two", "{name}-2/{model}-two"]
+"{model}-four" = {{ policy = "fastest", targets = [{four}] }}
 """
 _SECURE = """
 [providers.chat-tls]
@@ -144,9 +154,21 @@ def gateway_settings(port: int, provider_port: int, tls: Secured | None) -> str:
         key=GATEWAY_KEY,
         chat=chat,
         messages=messages,
+        others="".join(
+            _OTHER.format(name=name, number=number, protocol=protocol, provider=provider_port, base=base)
+            for name, protocol, base in (("chat", CHAT, "/v1"), ("messages", MESSAGES, ""))
+            for number in (2, 3, 4)
+        ),
+        lines=_lines("chat", chat) + _lines("messages", messages),
         secure="" if tls is None else _SECURE.format(port=tls.port),
         secure_models="" if tls is None else _SECURE_MODELS.format(chat=chat, messages=messages),
     )
+
+
+def _lines(name: str, model: str) -> str:
+    """Lines with two and with four targets that have a model."""
+    places = (name, *(f"{name}-{number}" for number in (2, 3, 4)))
+    return _LINES.format(name=name, model=model, four=", ".join(f'"{place}/{model}-four"' for place in places))
 
 
 def nginx_program() -> str | None:

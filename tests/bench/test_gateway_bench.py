@@ -70,7 +70,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_the_cases_are_those_with_bounds_and_nginx_stands_beside_the_relays() -> None:
     assert [case.label for case in CASES] == [
         *("S1", "S2", "S3 burst", "S3 paced", "S4 burst", "S4 paced"),
-        *("S5 burst", "S5 paced", "S6", "S7 burst", "S7 paced"),
+        *("S5 burst", "S5 paced", "S6", "S7 burst", "S7 paced", "S8", "S9", "S10", "S11"),
     ]
     assert all(case.aim < case.must for case in CASES)
     assert {case.name for case in CASES if case.floor is not None} == {"S1", "S7"}
@@ -241,8 +241,31 @@ def test_the_gateways_settings_are_toml_and_name_every_model(tmp_path: Path) -> 
     assert settings["server"]["port"] == 1
     asked = {json.decode(body(case))["model"] for case in (*CASES, *TLS_CASES)}
     assert set(settings["models"]) == asked
-    assert {route.split("/")[0] for route in settings["models"].values()} <= set(settings["providers"])
-    assert len(tomllib.loads(serving.gateway_settings(1, 2, None))["models"]) == 2
+    targets = [target for line in settings["models"].values() for target in _targets(line)]
+    assert {target.split("/")[0] for target in targets} <= set(settings["providers"])
+    assert len(tomllib.loads(serving.gateway_settings(1, 2, None))["models"]) == 6
+
+
+def test_what_a_choice_costs_is_measured_beside_the_same_without() -> None:
+    plain = {case.name: case for case in CASES if not case.line}
+    for name, other in (("S8", "S1"), ("S9", "S1"), ("S10", "S2"), ("S11", "S2")):
+        (case,) = chosen((name,), tls=False)
+        assert (case.client, case.provider, case.exchanges) == (
+            plain[other].client,
+            plain[other].provider,
+            plain[other].exchanges,
+        )
+        assert (case.must, case.aim) == (plain[other].must + 10, plain[other].aim + 10)
+    settings = tomllib.loads(serving.gateway_settings(1, 2, None))
+    sizes = {name: len(_targets(line)) for name, line in settings["models"].items()}
+    assert {size for name, size in sizes.items() if name.endswith("-two")} == {2}
+    assert {size for name, size in sizes.items() if name.endswith("-four")} == {4}
+
+
+def _targets(line: str | list[str] | dict[str, list[str]]) -> list[str]:
+    if isinstance(line, dict):
+        return line["targets"]
+    return [line] if isinstance(line, str) else line
 
 
 def test_the_machine_has_a_pace() -> None:
