@@ -8,6 +8,7 @@ DragomanError
 │   └── ConfigErrors   all that were found at once
 ├── ClientError        a client's HTTP message that cannot be served: status and words for it
 ├── Overloaded         no room here for another call to a provider: it was not sent
+├── TooLong            a request that no target of its line can take in
 └── UpstreamError      a provider's side that broke
     ├── Unconfigured   nothing to call it with: the operator's to mend
     ├── Unreachable    no connection, or none that answered
@@ -121,6 +122,10 @@ class Overloaded(DragomanError):
         self.waited = waited
         self.retry_after = retry_after
         super().__init__(f"{message}; it was not sent and is not billed, try again in {retry_after} s")
+
+
+class TooLong(DragomanError):
+    """A request that is longer than what any target of its line takes in."""
 
 
 class UpstreamError(DragomanError):

@@ -20,6 +20,7 @@ LINES = (
     Line(pattern="two", targets=("chat/m", "messages/m")),
     Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
     Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+    Line(pattern="abroad", targets=("messages/m", "messages/n")),
 )
 NEEDS = Needs(size=100)
 
@@ -128,3 +129,25 @@ def test_what_is_known_outlives_a_reload() -> None:
             return Service(service.settings, service.metrics, service.log, service.state, former=service)
 
         assert house.run(again()).traffic is service.traffic
+
+
+def test_nothing_is_remembered_of_names_that_are_longer_than_any() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "two")
+        long = replace(line.first, model="x" * 10_000)
+        line.ended(long, Kind.NO_ANSWER)
+        line.traffic.pin("", "c", long, key="", rule="")
+        assert not line.traffic.health.knows(long.id) and not len(line.traffic.pins)
+
+
+def test_a_request_that_made_no_call_gives_its_permit_back() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "abroad")
+        for target in (line.first, line.second):
+            for _ in range(5):
+                line.ended(target, Kind.UNREACHABLE, seconds=0.0)
+        lossy = {"model": "abroad", "seed": 7, "messages": [{"role": "user", "content": "Hello."}]}
+        for _ in range(2):
+            assert house.post("/v1/chat/completions", lossy, x_dragoman_strict="1").status == 400
+        reports = line.traffic.health.reports(line.traffic.clock())
+        assert {report.standing.level for report in reports} == {Level.RESTING}

@@ -32,6 +32,8 @@ from dragoman.routing.target import Target
 # Lines whose turns are counted; a name may come from outside, where a line is a pattern.
 _MOST_LINES = 4096
 _MOST_TARGETS = 4096
+# Characters of a target's name: one may come from outside, be as large as a body, and would be remembered for long.
+_LONGEST = 512
 # Tokens of an answer as long as nobody has heard one, and the share of the latest in what is usual.
 _USUAL_OUTPUT = 500.0
 _LATEST = 0.1
@@ -116,6 +118,14 @@ class Traffic:
         """Whether a target may be asked: of one that rested, one request at a time finds out, within some seconds."""
         return self.health.take_permit(target.id, self.clock(), seconds)
 
+    def give_back(self, target: Target) -> None:
+        """Let another request find it out: this one made no call."""
+        self.health.give_back(target.id, self.clock())
+
+    def rests(self, target: str) -> bool:
+        """Whether a target is not asked by everybody, by its id."""
+        return self.health.standing(target, self.clock()).level in (Level.RESTING, Level.PROBED)
+
     # After a call.
 
     def ended(
@@ -135,6 +145,8 @@ class Traffic:
         `slowed` says that the client kept the provider waiting: then how fast it spoke says nothing of it.
         """
         name, now = target.id, self.clock()
+        if len(name) > _LONGEST:
+            return
         self.health.note(name, kind, now, began, charged)
         if kind is Kind.ANSWERED:
             self.budgets.fill(name)
@@ -165,4 +177,5 @@ class Traffic:
 
     def pin(self, owner: str, conversation: str, target: Target, *, key: str, rule: str) -> None:
         """Say where a conversation is: with whoever answered it."""
-        self.pins.put(owner, conversation, Pin(target.id, key, rule), self.clock())
+        if len(target.id) <= _LONGEST:
+            self.pins.put(owner, conversation, Pin(target.id, key, rule), self.clock())

@@ -17,6 +17,8 @@ class Signs(Struct, frozen=True, kw_only=True):
     media: int = 0
     # The most that may be answered, in tokens, if it says so.
     most_output: int | None = None
+    # Whether it refers to what its provider keeps: a file, a container, a store of vectors.
+    kept: bool = False
 
 
 class Opening(Struct, frozen=True, kw_only=True):

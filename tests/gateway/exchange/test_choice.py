@@ -80,14 +80,23 @@ def test_what_some_provider_keeps_is_seen() -> None:
     part = {"type": "file", "file": {"file_id": "file-1"}}
     assert refers(_body(messages=[{"role": "user", "content": [part]}]))
     assert not refers(_body())
+    kept = _body(messages=[{"role": "user", "content": [part]}])
+    schema = {"type": "object", "properties": {"file_id": {"type": "string"}, "container": {"type": "string"}}}
+    declared = _body(tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}])
+    assert refers(declared)
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        for body, alone in ((kept, True), (declared, False)):
+            route, asked = _route(house, "two"), ClientRequest(api_path=API_PATH, headers=[])
+            wants = wants_of(route, len(body), pinned=False, refers=refers(body))
+            assert seen_in(body, asked, look(body, API_PATH), route, wants).alone is alone
 
 
 def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_others() -> None:
-    def known(body: bytes, headers: HeaderList | None = None) -> str:
+    def known(body: bytes, headers: HeaderList | None = None, line: str = "fast") -> str:
         asked = ClientRequest(api_path=API_PATH, headers=headers or [])
         with running((), lambda port: _lined(settings_for(port))) as house:
             seen = seen_in(body, asked, look(body, API_PATH), _route(house, "fast"), Wants(opening=True))
-        return conversation_of(asked, look(body, API_PATH), seen.opening)
+        return conversation_of(asked, look(body, API_PATH), seen.opening, line)
 
     first = _body()
     later = _body(
@@ -101,6 +110,8 @@ def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_ot
     assert known(first) != known(_body(messages=[{"role": "user", "content": "Other."}]))
     session = [(b"x-session-id", b"s")]
     assert known(first, session) == known(_body(messages=[]), session) != known(first)
+    # A session may use several lines, each of which has its own place.
+    assert known(first, session) != known(first, session, "two")
 
 
 def test_an_image_is_no_text_that_a_window_must_hold() -> None:

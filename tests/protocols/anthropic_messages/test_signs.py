@@ -74,3 +74,9 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     later: JsonObject = {"role": "user", "content": "And now?"}
     assert opening(system="Be brief.", messages=[{"role": "user", "content": [plain]}, later]) == begun
     assert opening(messages=[]) == opening_of(b"") == Opening()
+
+
+def test_what_its_provider_keeps_is_seen() -> None:
+    assert signs(messages=blocks({"type": "document", "source": {"type": "file", "file_id": "f"}})).kept
+    assert not signs(tools=[{"name": "f", "input_schema": {"properties": {"container": {}}}}]).kept
+    assert signs(container="container_1").kept

@@ -75,3 +75,8 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
 
 def test_or_by_the_key_of_its_cache() -> None:
     assert opening(prompt_cache_key="c", messages=[]) == Opening(cache_key="c")
+
+
+def test_what_its_provider_keeps_is_seen() -> None:
+    assert signs(messages=parts({"type": "file", "file": {"file_id": "file-1"}})).kept
+    assert not signs(tools=[{"type": "function", "function": {"name": "f", "parameters": {"file_id": {}}}}]).kept

@@ -63,3 +63,10 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
 
 def test_or_by_the_key_of_its_cache() -> None:
     assert opening(prompt_cache_key="c", input="Hi") == Opening(cache_key="c")
+
+
+def test_what_its_provider_keeps_is_seen() -> None:
+    assert signs(input=[{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]).kept
+    assert not signs(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]).kept
+    assert signs(tools=[{"type": "code_interpreter", "container": "cntr_1"}]).kept
+    assert signs(tools=[{"type": "file_search", "vector_store_ids": ["vs_1"]}]).kept

@@ -108,7 +108,7 @@ async def explained(service: Service, body: bytes, question: Question, own: Key 
     needs = needs_of(asked, len(body), seen, program=question.program, key=name, strict=strict)
     # Where another one's conversation is, is not told.
     known = route.outline.sticky and key is own
-    conversation = conversation_of(asked, looked, seen.opening) if known else ""
+    conversation = conversation_of(asked, looked, seen.opening, route.name) if known else ""
     plan = service.traffic.glance(route, needs, service.knowledge, conversation=conversation)
     if route.only is not None:
         plan = _of_one(plan, route.only)

@@ -31,6 +31,8 @@ from dragoman.translate import LossLine
 _KEY_STATUSES = frozenset({401, 402, 403, 429})
 # Types of answers that no transport frames in its own way.
 _UNFRAMED = (b"application/json", b"text/event-stream")
+# A longer name comes from outside, and nothing is remembered of it.
+_LONGEST_MODEL = 512
 # No error says more than this; what is longer is told by its beginning.
 LONGEST_ERROR = 256 * 1024
 
@@ -195,7 +197,7 @@ class Attempt:
 
     def rest_key(self, rest: Rest, kind: Kind, hint: float | None) -> None:
         """Leave the key alone for a while, for this model or for all; `hint` is how long its provider said."""
-        if self.key is not None:
+        if self.key is not None and len(self.target.model) <= _LONGEST_MODEL:
             model = ANY_MODEL if rest.every_model else self.target.model
             self._rotation.cool(self.key, rest.seconds, model, why=kind.value, hint=hint)
 

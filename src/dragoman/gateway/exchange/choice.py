@@ -18,7 +18,7 @@ from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.conversations import conversation_key
+from dragoman.routing.conversations import conversation_key, response_key
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 
@@ -57,15 +57,18 @@ class Seen(Struct, frozen=True, kw_only=True):
 NOTHING_SEEN = Seen()
 
 
-def wants_of(route: Route, size: int, *, pinned: bool) -> Wants:
-    """What a line asks of a request of so many bytes; `pinned` if any conversation is anywhere."""
+def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False) -> Wants:
+    """What a line asks of a request of so many bytes; `pinned` if any conversation is anywhere.
+
+    `refers` says that the request may refer to what some provider keeps.
+    """
     outline = route.outline
     # In a fallback the first target is where a conversation is, unless it was moved; but what is large is looked at
     # beside the loop now, or never.
     moves = pinned or size > INLINE or outline.policy.name != "fallback"
     return Wants(
         # An image is far longer in bytes than in tokens, and a window is of tokens.
-        signs=outline.denies or outline.prices or route.ruled or size > _FITS_ALL,
+        signs=outline.denies or outline.prices or route.ruled or refers or size > _FITS_ALL,
         opening=outline.sticky and moves,
         losses=outline.losses,
     )
@@ -92,12 +95,13 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
                 refused[target.id] = str(error)
             else:
                 losses[target.id] = len(prepared.translated.ledger)
+    signs = codec.signs_of(body) if wants.signs else Signs()
     return Seen(
-        signs=codec.signs_of(body) if wants.signs else Signs(),
+        signs=signs,
         opening=codec.opening_of(body) if wants.opening else None,
         losses=losses,
         refused=refused,
-        alone=refers(body),
+        alone=signs.kept,
     )
 
 
@@ -117,17 +121,19 @@ def needs_of(asked: ClientRequest, size: int, seen: Seen, *, program: str, key: 
 
 
 def refers(body: bytes) -> bool:
-    """Whether a request refers to what a provider keeps beside responses and conversations."""
+    """Whether a request may refer to what a provider keeps beside responses and conversations; its signs tell."""
     return any(member in body for member in _KEPT_SOMEWHERE)
 
 
-def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None) -> str:
-    """What the conversation of a request is known by; "" if nothing tells it from others."""
-    said, found = looked.said, opening or Opening()
+def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None, line: str) -> str:
+    """What the conversation of a request is known by on a line; "" if nothing tells it from others."""
+    said, found, owner = looked.said, opening or Opening(), owner_of(asked.key).hex()
+    if said is not None and said.previous and not said.conversation:
+        # An answer is where it is, whatever the line is called.
+        return response_key(owner, said.previous)
     return conversation_key(
-        owner_of(asked.key).hex(),
+        f"{owner} {line}",
         conversation=(said.conversation or "") if said is not None else "",
-        previous=(said.previous or "") if said is not None else "",
         cache_key=found.cache_key,
         headers=asked.headers,
         instructions=found.instructions,

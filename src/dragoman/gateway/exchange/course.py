@@ -11,12 +11,12 @@ import math
 from msgspec.structs import replace
 
 from dragoman.config.settings import Routing
-from dragoman.errors import ClientError, DragomanError, Overloaded
+from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
 from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.routes import shown
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
-from dragoman.routing.candidate import Plan
+from dragoman.routing.candidate import Filter, Plan
 from dragoman.routing.explanation import reason
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
 from dragoman.routing.rests import Hint, hint_of
@@ -51,6 +51,8 @@ class Course:
     pin: Pin | None = None
     # Those that rest, and that somebody else is trying.
     _asleep: tuple[Target, ...] = ()
+    # A target that rested and that this request may try, as long as it was not called.
+    _permitted: Target | None = None
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class Course:
 
     def next(self) -> Target | None:
         """The next target that may be asked, if there is one."""
+        self.give_back()
         while self._rest:
             target, self._rest = self._rest[0], self._rest[1:]
             self.pauses = 0
@@ -97,7 +100,35 @@ class Course:
             return True
         if self._misses and not traffic.budgets.spend(target.id):
             return False
-        return traffic.permits(target, self.first_byte or _PROBE)
+        if traffic.permits(target, self.first_byte or _PROBE):
+            self._permitted = target
+            return True
+        return False
+
+    def called(self) -> None:
+        """The target is called: what becomes of that is known when it has ended."""
+        self._permitted = None
+
+    def give_back(self) -> None:
+        """Let another request try a target that this one could not even call."""
+        if self._permitted is not None and self._traffic is not None:
+            self._traffic.give_back(self._permitted)
+            self._permitted = None
+
+    @property
+    def name(self) -> str:
+        """The line's."""
+        return "" if self._route is None else self._route.name
+
+    @property
+    def others(self) -> int:
+        """How many targets were not asked yet."""
+        return len(self._rest)
+
+    def leaves(self, pin: Pin) -> bool:
+        """Whether a conversation is no longer where it was: its target failed just now, or rests."""
+        failed = (missed.attempt is not None and missed.attempt.target.id == pin.target for missed in self._misses)
+        return any(failed) or self._traffic is None or self._traffic.rests(pin.target)
 
     def moved(self, target: Target) -> bool:
         """Whether a target is another one than the first of its line."""
@@ -116,16 +147,17 @@ class Course:
         """What is told if nobody can be asked."""
         if self._asleep and self._traffic is not None:
             wait = max(1, math.ceil(min(self._traffic.wakes_in(target) for target in self._asleep)))
-            name = "" if self._route is None else self._route.name
-            return Overloaded(f"all targets of {shown(name)} rest", waited=0.0, retry_after=wait)
+            return Overloaded(f"all targets of {shown(self.name)} rest", waited=0.0, retry_after=wait)
         plan = self._plan
         found = () if plan is None else [(each.target, reason(each, plan)) for each in plan.candidates]
         filters = [(target, why) for target, why in found if why]
         words = "; ".join(
             f"{target.provider.name}/{target.shown}: {why}" for target, why in (*filters, *self._left_out)
         )
-        name = "" if self._route is None else self._route.name
-        return ClientError(400, f"no target of {shown(name)} can take this request: {words}")
+        told = f"no target of {shown(self.name)} can take this request: {words}"
+        # Agents shorten their conversation if they are told so.
+        too_long = plan is not None and all(each.left_out is Filter.WINDOW for each in plan.candidates)
+        return TooLong(told) if too_long and not self._left_out else ClientError(400, told)
 
     # Failures.
 

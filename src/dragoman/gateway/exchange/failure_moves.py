@@ -121,7 +121,9 @@ class FailureMoves(Moves):
 
     def _changes_key(self, missed: Missed, failure: Failure) -> bool:
         """Whether another key is tried: at once, and as no attempt of its own."""
-        return self._calls.count < MOST_CALLS and self.attempt.has_another_key(failure, missed.kind)
+        # Each of the other targets is left one call.
+        most = MOST_CALLS if self._course is None else max(MOST_CALLS - self._course.others, 1)
+        return self._calls.count < most and self.attempt.has_another_key(failure, missed.kind)
 
     def _then(self, missed: Missed) -> Then:
         """What follows a failure: decided by its kind, by what the client was told, and by what is left."""

@@ -100,6 +100,8 @@ class Moves(ABC):
 
     def _settle(self, kind: Kind, changes: dict[str, object]) -> None:
         """All is known, also what became of the last call."""
+        if self._course is not None:
+            self._course.give_back()
         changes["attempts"] = self._ended_calls(kind)
         self._do(Settle(changes))
 
@@ -120,8 +122,12 @@ class Moves(ABC):
         if not course.conversation and looked is not None and course.moved(attempt.target):
             # Nobody had to know until now.
             opening = codec_of(self._asked.api_path.protocol).opening_of(self._body)
-            course.conversation = conversation_of(self._asked, looked, opening)
+            course.conversation = conversation_of(self._asked, looked, opening, course.name)
         if not course.conversation:
+            return
+        pin = course.pin
+        if pin is not None and pin.target != attempt.target.id and not course.leaves(pin):
+            # It was only passed over for a moment, and its cache is there.
             return
         key = "" if attempt.key is None else service.rotation(attempt.target.provider).digest(attempt.key)
         owner = owner_of(self._asked.key).hex()

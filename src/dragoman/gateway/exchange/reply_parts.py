@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.errors import ClientError, ConfigError, DragomanError, Overloaded, TimedOut, UpstreamError
+from dragoman.errors import ClientError, ConfigError, DragomanError, Overloaded, TimedOut, TooLong, UpstreamError
 from dragoman.gateway.exchange.passed_headers import safe
 from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.gateway.routes import UnknownModel
@@ -52,6 +52,8 @@ def failure_of(error: DragomanError) -> Failure | None:
         return Failure(kind=FailureKind.NOT_FOUND, status=404, message=str(error), param="model")
     if isinstance(error, Overloaded):
         return Failure(kind=FailureKind.OVERLOADED, status=503, message=str(error))
+    if isinstance(error, TooLong):
+        return Failure(kind=FailureKind.CONTEXT_OVERFLOW, status=400, message=str(error))
     if isinstance(error, TimedOut):
         return Failure(kind=FailureKind.TIMEOUT, status=504, message=str(error))
     if isinstance(error, UpstreamError):

@@ -75,8 +75,8 @@ class RequestMoves(FailureMoves):
             self._set_out(Course((route.only,), routing, route))
             return
         self._route = route
-        wants = wants_of(route, len(self._body), pinned=len(service.traffic.pins) > 0)
-        if not wants.any and not refers(self._body):
+        wants = wants_of(route, len(self._body), pinned=len(service.traffic.pins) > 0, refers=refers(self._body))
+        if not wants.any:
             self._choose(NOTHING_SEEN)
             return
         times = len(route.targets) if wants.losses else 1
@@ -91,7 +91,9 @@ class RequestMoves(FailureMoves):
         """Put the targets of a line in the order in which they are tried."""
         service, route, record, looked = self._service, self._route, self._account.record, self._looked
         assert route is not None and looked is not None
-        conversation = conversation_of(self._asked, looked, seen.opening) if route.outline.sticky else ""
+        conversation = ""
+        if route.outline.sticky and (seen.opening is not None or looked.said is not None):
+            conversation = conversation_of(self._asked, looked, seen.opening, route.name)
         needs = needs_of(
             self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
         )
@@ -248,6 +250,8 @@ class RequestMoves(FailureMoves):
         attempt = self.attempt
         attempt.status, attempt.headers = 0, []
         self._calls.begin()
+        if self._course is not None:
+            self._course.called()
         first_byte = None if self._course is None else self._course.first_byte
         self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))
 

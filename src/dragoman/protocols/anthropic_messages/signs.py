@@ -42,6 +42,7 @@ class _Request(Struct):
     output_config: Raw = NULL
     output_format: Raw = NULL
     max_tokens: Raw = NULL
+    container: Raw = NULL
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -57,7 +58,7 @@ def signs_of(body: bytes) -> Signs:
     request = peeked(body, _REQUEST)
     if request is None:
         return Signs()
-    images = documents = False
+    images = documents = kept = False
     media = 0
     for message in listed(request.messages, _MESSAGES):
         blocks = listed(message.content, _BLOCKS)
@@ -68,6 +69,7 @@ def signs_of(body: bytes) -> Signs:
                 source = peeked(block.source, _SOURCE)
                 # A document may be plain text, which is read as such.
                 media += length(source.data) if source is not None and source.kind == "base64" else 0
+                kept = kept or (source is not None and source.kind == "file")
     thinking = peeked(request.thinking, _THINKING) if says(request.thinking) else None
     output = peeked(request.output_config, _OUTPUT) if says(request.output_config) else None
     return Signs(
@@ -78,6 +80,7 @@ def signs_of(body: bytes) -> Signs:
         structured=says(request.output_format) or (output is not None and says(output.format)),
         media=media,
         most_output=number(request.max_tokens),
+        kept=kept or says(request.container),
     )
 
 

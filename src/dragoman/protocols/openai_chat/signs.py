@@ -47,12 +47,13 @@ def signs_of(body: bytes) -> Signs:
     request = peeked(body, _REQUEST)
     if request is None:
         return Signs()
-    images = documents = False
+    images = documents = kept = False
     media = 0
     for message in listed(request.messages, _MESSAGES):
         for part in listed(message.content, _PARTS):
             images = images or part.kind == "image_url"
             documents = documents or part.kind == "file"
+            kept = kept or (part.kind == "file" and b'"file_id"' in bytes(part.file))
             media += length(part.image_url) + length(part.file) + length(part.input_audio)
     told = peeked(request.response_format, _FORMAT) if says(request.response_format) else None
     cap = number(request.max_completion_tokens)
@@ -64,6 +65,7 @@ def signs_of(body: bytes) -> Signs:
         structured=told is not None and told.kind in ("json_schema", "json_object"),
         media=media,
         most_output=number(request.max_tokens) if cap is None else cap,
+        kept=kept,
     )
 
 

@@ -13,6 +13,13 @@ class _Part(Struct):
     kind: str = field(name="type", default="")
     image_url: Raw = NULL
     file_data: Raw = NULL
+    file_id: Raw = NULL
+
+
+class _Tool(Struct):
+    kind: str = field(name="type", default="")
+    vector_store_ids: Raw = NULL
+    container: Raw = NULL
 
 
 class _Item(Struct):
@@ -45,6 +52,7 @@ class _Request(Struct):
 _REQUEST = msgspec.json.Decoder(_Request)
 _ITEMS = msgspec.json.Decoder(list[_Item])
 _PARTS = msgspec.json.Decoder(list[_Part])
+_TOOLS = msgspec.json.Decoder(list[_Tool])
 _TEXT = msgspec.json.Decoder(_Text)
 _KIND = msgspec.json.Decoder(_Kind)
 _REASONING = msgspec.json.Decoder(_Reasoning)
@@ -55,13 +63,21 @@ def signs_of(body: bytes) -> Signs:
     request = peeked(body, _REQUEST)
     if request is None:
         return Signs()
-    images = documents = False
+    images = documents = kept = False
     media = 0
     for item in listed(request.input, _ITEMS):
         for part in (*listed(item.content, _PARTS), *listed(item.output, _PARTS)):
             images = images or part.kind == "input_image"
             documents = documents or part.kind == "input_file"
             media += length(part.image_url) + length(part.file_data)
+            kept = kept or says(part.file_id)
+    for tool in listed(request.tools, _TOOLS):
+        own = bytes(tool.container)[:1] == b'"'
+        kept = (
+            kept
+            or (tool.kind == "file_search" and says(tool.vector_store_ids))
+            or (tool.kind == "code_interpreter" and own)
+        )
     reasoning = peeked(request.reasoning, _REASONING) if says(request.reasoning) else None
     text = peeked(request.text, _TEXT) if says(request.text) else None
     told = peeked(text.format, _KIND) if text is not None and says(text.format) else None
@@ -73,6 +89,7 @@ def signs_of(body: bytes) -> Signs:
         structured=told is not None and told.kind in ("json_schema", "json_object"),
         media=media,
         most_output=number(request.max_output_tokens),
+        kept=kept,
     )
 
 
