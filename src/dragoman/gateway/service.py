@@ -103,6 +103,7 @@ class Service:
         # How many calls each provider has, and who waits for one.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         metrics.loads = self.admission.loads
+        metrics.levels, metrics.resting = self._levels, self._resting_keys
         self.admission.settle(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
@@ -139,6 +140,18 @@ class Service:
                 in_a_row=report.in_a_row,
                 rests=report.rests,
             )
+
+    def _levels(self) -> dict[str, Level]:
+        reports = self.traffic.health.reports(self.clock())
+        return {report.target: self._standing(report.target, report.standing).level for report in reports}
+
+    def _resting_keys(self) -> dict[str, int]:
+        """How many keys of each provider rest that has any keys."""
+        return {
+            name: len({place for place, _ in rotation.resting()})
+            for name, rotation in self._rotations.items()
+            if rotation.count
+        }
 
     def _standing(self, target: str, found: Standing) -> Standing:
         """How a target stands, its keys considered."""

@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from dragoman.gateway.admission import Load
 from dragoman.gateway.records import metrics as module
 from dragoman.gateway.records.metrics import DURATIONS, OTHER, Metrics, Snapshot, render
-from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.response import Usage
+from dragoman.routing.standing import Level
 from dragoman.translate import LossLine
-from tests.gateway.harness import running, whole
+from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole
+from tests.gateway.says import question
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
@@ -248,3 +250,70 @@ def test_calls_and_waits_of_providers_with_a_limit_are_added_up() -> None:
     assert not any("free" in line for line in lines)
     # Where nobody has a limit there is nothing to tell.
     assert b"provider_calls" not in render([Metrics().snapshot()])
+
+
+def test_pitfall_353_attempts_are_counted_by_what_became_of_them() -> None:
+    calls = [("a", "overloaded"), ("a", "overloaded"), ("b", "answered"), ("b", "")]
+    attempts = tuple(
+        Attempt(provider=name, model="m", protocol="openai-chat", started=0.0, kind=kind) for name, kind in calls
+    )
+    one, other = Metrics(), Metrics()
+    for metrics in (one, other):
+        metrics.count(replace(record(provider="b"), attempts=attempts))
+    found = read(render([one.snapshot(), msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)]))
+    assert {(*dict(labels).values(), value) for (name, labels), value in found.items() if "attempts" in name} == {
+        ("a", "overloaded", 4.0),
+        ("b", "answered", 2.0),
+        ("b", "other", 2.0),
+    }
+
+
+def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
+    one, other = Metrics(), Metrics()
+    one.levels = lambda: {"p/m": Level.GOOD, "q/n": Level.SUSPECT}
+    # Who heard of it first is believed.
+    other.levels = lambda: {"p/m": Level.RESTING}
+    one.resting, other.resting = lambda: {"p": 1, "q": 0}, lambda: {"p": 2, "q": 0}
+    heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
+    found = read(render([one.snapshot(), heard]))
+    standings = {dict(labels)["target"]: dict(labels)["level"] for (name, labels), value in found.items() if value == 1}
+    assert standings == {"p/m": "resting", "q/n": "suspect"}
+    assert total(found, "dragoman_target_standing") == 2
+    assert total(found, "dragoman_target_standing", target="p/m", level="good") == 0
+    assert sum(name == "dragoman_target_standing" for name, _ in found) == 2 * len(Level)
+    assert total(found, "dragoman_keys_resting", provider="p") == 2
+    assert total(found, "dragoman_keys_resting", provider="q") == 0
+
+
+def test_pitfall_454_names_that_clients_make_up_do_not_multiply_series() -> None:
+    metrics = Metrics()
+    metrics.levels = lambda: {"p/real": Level.RESTING}
+    few = len(read(render([metrics.snapshot()])))
+    metrics.levels = lambda: {"p/real": Level.RESTING} | {f"p/junk-{n}": Level.GOOD for n in range(10_000)}
+    found = read(render([metrics.snapshot()]))
+    assert len(found) == few + 200 * len(Level)
+    assert total(found, "dragoman_target_standing", target="p/real", level="resting") == 1
+    assert total(found, "dragoman_target_standing", target=OTHER, level="good") == 10_000 - 199
+    metrics.levels = lambda: {f"p/more-{n}": Level.SUSPECT for n in range(10_000)}
+    again = read(render([metrics.snapshot()]))
+    assert len(again) <= len(found)
+
+
+@pytest.mark.parametrize("name", ["p/" + "x" * 500, 'p/"quoted"\\', "p/line\nbreak"])
+def test_a_hostile_target_is_one_label(name: str) -> None:
+    metrics = Metrics()
+    metrics.levels = lambda: (
+        {name: Level.RESTING, name + "x" * 300: Level.GOOD} if len(name) > 200 else {name: Level.GOOD}
+    )
+    found = read(render([metrics.snapshot()]))
+    assert sum(name == "dragoman_target_standing" for name, _ in found) == len(Level)
+
+
+def test_pitfall_353_a_running_gateway_tells_what_became_of_its_calls() -> None:
+    with running([whole({"error": {"message": "no"}}, 503)]) as house:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 503
+        found = read(house.get("/metrics").body)
+        assert total(found, "dragoman_attempts_total", provider="chat", kind="overloaded") == 1
+        assert total(found, "dragoman_target_standing", target="chat/served", level="suspect") == 1
+        assert total(found, "dragoman_keys_resting", provider="chat") == 0
+        assert PROVIDER_KEY.encode() not in house.get("/metrics").body

@@ -7,7 +7,7 @@ outside are labels only while there are few of them: beyond a limit they count a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -15,9 +15,11 @@ from msgspec import Struct
 from dragoman.gateway.admission import Load
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
+from dragoman.routing.standing import Level
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _MODELS_LIMIT = 200
+_TARGETS_LIMIT = 200
 # Routes and outcomes together: a provider may invent statuses, too.
 _CELLS_LIMIT = 5000
 _LABEL_LENGTH = 120
@@ -26,6 +28,8 @@ OTHER = "other"
 _UNKNOWN = frozenset({400, 404})
 # More than any exchange takes; a provider may report anything.
 _MOST_TOKENS = 1 << 40
+# From the best to the worst.
+_LEVELS = (Level.GOOD, Level.SUSPECT, Level.RAMPING, Level.PROBED, Level.KEYLESS, Level.RESTING)
 TOKENS = ("input", "output", "cache_read", "cache_write", "thinking")
 
 
@@ -66,6 +70,12 @@ class Snapshot(Struct):
     log_lines_lost: int = 0
     # What each provider has to do.
     loads: dict[str, Load] = {}
+    # (provider, kind).
+    attempts: list[tuple[str, str, int]] = []
+    # How targets stand, how many do of those that have no label, and how many keys of each provider rest.
+    standings: dict[str, Level] = {}
+    unnamed: dict[Level, int] = {}
+    resting: dict[str, int] = {}
 
 
 class Metrics:
@@ -75,12 +85,17 @@ class Metrics:
         self._cells: dict[tuple[str, str, str, str, int], Cell] = {}
         self._losses: dict[tuple[str, str, str, str], int] = {}
         self._failures: dict[tuple[str, str, str], int] = {}
+        self._attempts: dict[tuple[str, str], int] = {}
         self._models: set[tuple[str, str]] = set()
+        self._targets: set[str] = set()
         self.in_flight = 0
         # Where what was left out of the log is counted.
         self.log: Log | None = None
         # What providers have to do at this moment.
         self.loads: Callable[[], dict[str, Load]] = dict
+        # How targets stand that were asked, and how many keys of each provider rest.
+        self.levels: Callable[[], dict[str, Level]] = dict
+        self.resting: Callable[[], dict[str, int]] = dict
 
     def count(self, record: Record) -> None:
         """Count one exchange that has ended."""
@@ -99,6 +114,10 @@ class Metrics:
                 if count:
                     # Counters never go down.
                     tokens[at] += min(max(0, count), _MOST_TOKENS)
+        for attempt in record.attempts:
+            # What is asked beside conversations has no kind.
+            called = (attempt.provider, attempt.kind or OTHER)
+            self._attempts[called] = self._attempts.get(called, 0) + 1
         for loss in record.losses:
             named = (record.dialect, record.served, loss["feature"], loss["fate"])
             self._losses[named] = self._losses.get(named, 0) + 1
@@ -117,6 +136,7 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """The state of the counters."""
+        standings, unnamed = self._labelled(self.levels())
         return Snapshot(
             cells=list(self._cells.values()),
             losses=[(*key, count) for key, count in self._losses.items()],
@@ -124,7 +144,26 @@ class Metrics:
             in_flight=self.in_flight,
             log_lines_lost=self.log.lines_lost if self.log is not None else 0,
             loads=self.loads(),
+            attempts=[(*key, count) for key, count in self._attempts.items()],
+            standings=standings,
+            unnamed=unnamed,
+            resting=self.resting(),
         )
+
+    def _labelled(self, levels: Mapping[str, Level]) -> tuple[dict[str, Level], dict[Level, int]]:
+        """How targets stand by their labels, and how many do for which there is none: clients may make names up."""
+        labelled: dict[str, Level] = {}
+        unnamed: dict[Level, int] = {}
+        # Those that something is wrong with are worth a label before the others.
+        for target, level in sorted(levels.items(), key=lambda known: known[1] is Level.GOOD):
+            label = _printable(target)
+            if label not in self._targets:
+                if len(self._targets) >= _TARGETS_LIMIT:
+                    unnamed[level] = unnamed.get(level, 0) + 1
+                    continue
+                self._targets.add(label)
+            labelled[label] = _worse(labelled.get(label), level)
+        return labelled, unnamed
 
     def _bounded(self, record: Record) -> str:
         """The label for a model; what would be shown alike is the same label, so that no series stands there twice."""
@@ -168,9 +207,17 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
     for (client, provider, kind), count in _summed([s.failures for s in snapshots], 3).items():
         labels = f'client="{client}",provider="{_escaped(provider)}",kind="{_escaped(kind)}"'
         lines.append(f"dragoman_failures_total{{{labels}}} {count}")
+    attempts = _summed([snapshot.attempts for snapshot in snapshots], 2)
+    if attempts:
+        _family(lines, "attempts_total", "counter", "Calls to providers, by what became of them.")
+    for (provider, kind), count in attempts.items():
+        labels = f'provider="{_escaped(provider)}",kind="{_escaped(kind)}"'
+        lines.append(f"dragoman_attempts_total{{{labels}}} {count}")
     _family(lines, "in_flight", "gauge", "Exchanges under way.")
     lines.append(f"dragoman_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
     _loads(lines, snapshots)
+    _standings(lines, snapshots)
+    _resting(lines, snapshots)
     _family(lines, "log_lines_lost_total", "counter", "Lines of the log that could not be written.")
     lines.append(f"dragoman_log_lines_lost_total {sum(snapshot.log_lines_lost for snapshot in snapshots)}")
     return ("\n".join(lines) + "\n").encode()
@@ -231,6 +278,40 @@ def _loads(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
     _family(lines, "provider_waiting", "gauge", "Requests that wait for a call to such a provider.")
     for name, loads in totals:
         lines.append(f'dragoman_provider_waiting{{provider="{_escaped(name)}"}} {sum(load.waiting for load in loads)}')
+
+
+def _standings(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
+    """How targets stand: 1 for the level that each is at. Workers know nearly the same, and the worst is told."""
+    found: dict[str, Level] = {}
+    for snapshot in snapshots:
+        for target, level in snapshot.standings.items():
+            found[target] = _worse(found.get(target), level)
+    if not found:
+        return
+    _family(lines, "target_standing", "gauge", "How a target stands: 1 for its level; for others, how many there are.")
+    for target, stands in sorted(found.items()):
+        for level in Level:
+            labels = f'target="{_escaped(target)}",level="{level.value}"'
+            lines.append(f"dragoman_target_standing{{{labels}}} {int(level is stands)}")
+    unnamed = {level: max(snapshot.unnamed.get(level, 0) for snapshot in snapshots) for level in Level}
+    if any(unnamed.values()):
+        for level, count in unnamed.items():
+            lines.append(f'dragoman_target_standing{{target="{OTHER}",level="{level.value}"}} {count}')
+
+
+def _resting(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
+    """How many keys rest; all workers know of the same ones, some a moment later."""
+    names = sorted({name for snapshot in snapshots for name in snapshot.resting})
+    if not names:
+        return
+    _family(lines, "keys_resting", "gauge", "Keys of a provider that rest, for one model or for all.")
+    for name in names:
+        count = max(snapshot.resting.get(name, 0) for snapshot in snapshots)
+        lines.append(f'dragoman_keys_resting{{provider="{_escaped(name)}"}} {count}')
+
+
+def _worse(one: Level | None, other: Level) -> Level:
+    return other if one is None or _LEVELS.index(other) > _LEVELS.index(one) else one
 
 
 def _family(lines: list[str], name: str, kind: str, words: str) -> None:
