@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.processes.other_workers import OtherWorkers, new_token
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.logs import Log
@@ -33,7 +35,7 @@ class Colleague:
         self.metrics = Metrics()
         self.service = Service(settings_for(1), self.metrics, Log(io.StringIO(), json=True))
         self.others = OtherWorkers(page, number, token, self.metrics)
-        self.news = TrafficNews(self.others.channel, lambda: self.service)
+        self.news = TrafficNews(self.others.channel, lambda: self.service, KeptRests(lambda: self.service, time.time))
 
     def fail(self, target: str, times: int) -> None:
         """Let requests fail."""

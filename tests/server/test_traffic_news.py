@@ -13,7 +13,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROVIDER_KEY, Received, Reply, whole
 from tests.gateway.says import question, tells
-from tests.server.process import PATIENCE, Served, serving
+from tests.server.process import PATIENCE, Process, Served, serving
 from tests.server.workers import running_workers
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
@@ -70,17 +70,9 @@ def test_pitfall_343_a_target_that_fails_in_one_worker_is_behind_in_the_other() 
 
 
 def test_pitfall_350_a_worker_that_is_started_anew_knows_which_keys_rest() -> None:
-    def script(received: Received) -> Reply:
-        if received.header("authorization") == f"Bearer {PROVIDER_KEY}":
-            return whole({"error": {"message": "slow down"}}, 429, retry_after="600")
-        return tells(CHAT)
-
-    with serving(script, arguments=TWO) as house:
+    with serving(limited, arguments=TWO) as house:
         pids = running_workers(house.process.pid, 2)
-        text = house.file.read_text()
-        first, _, rest = text.partition("[providers.chat]")
-        both = f'api_key = ["{PROVIDER_KEY}", "{ANOTHER_KEY}"]'
-        house.file.write_text(first + "[providers.chat]" + rest.replace(f'api_key = "{PROVIDER_KEY}"', both, 1))
+        give_two_keys(house)
         house.process.log.wait("the configuration was changed", 2)
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         agreed(house)
@@ -96,6 +88,39 @@ def test_pitfall_350_a_worker_that_is_started_anew_knows_which_keys_rest() -> No
         for _ in range(MANY):
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         assert len(house.provider.received) == calls + MANY
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("keep", [True, False], ids=["with a file", "without"])
+def test_pitfall_350_rests_outlive_a_restart_where_there_is_a_file(keep: bool, workers: int) -> None:
+    arguments = ("--workers", str(workers))
+    with serving(limited, "" if keep else "[storage]\nkeep = false\n", arguments=arguments) as house:
+        give_two_keys(house)
+        house.process.log.wait("the configuration was changed", workers)
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        agreed(house)
+        assert house.stop() == 0
+        again = Process(["--config", str(house.file), "--port", "0", *arguments], house.directory)
+        try:
+            house.port = again.listening()
+            assert {tuple(resting(told)) for told in statuses(house)} == {(0,) if keep else ()}
+            assert again.stop() == 0
+        finally:
+            again.end()
+
+
+def limited(received: Received) -> Reply:
+    """A provider that has had enough of one key."""
+    if received.header("authorization") == f"Bearer {PROVIDER_KEY}":
+        return whole({"error": {"message": "slow down"}}, 429, retry_after="600")
+    return tells(CHAT)
+
+
+def give_two_keys(house: Served) -> None:
+    """Change the configuration: the provider has another key."""
+    first, _, rest = house.file.read_text().partition("[providers.chat]")
+    both = f'api_key = ["{PROVIDER_KEY}", "{ANOTHER_KEY}"]'
+    house.file.write_text(first + "[providers.chat]" + rest.replace(f'api_key = "{PROVIDER_KEY}"', both, 1))
 
 
 def serves_again(house: Served) -> None:

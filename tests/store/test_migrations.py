@@ -20,7 +20,8 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
         migrate(db)
         assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        assert tables == {"responses", "items", "conversations", "events", "promises", "turns", "turns_total"}
+        known = {"responses", "items", "conversations", "events", "promises", "turns", "turns_total", "rests"}
+        assert tables == known
         migrate(db)
 
 

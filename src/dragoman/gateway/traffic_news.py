@@ -1,7 +1,7 @@
 """Traffic news: what a worker has learned of targets, keys and conversations, told to the others within a second.
 
 Health, rests and pins say by themselves what is new, and bear to hear the same twice, late or in any order. All
-times are of the machine's clock that only grows, and so mean the same to every worker.
+times are of the machine's clock that only grows, and so mean the same to every worker. Rests are kept for later, too.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.processes.channel import Channel
 from dragoman.gateway.service import Service
 from dragoman.providers.key_rests import KeyNotice
@@ -23,8 +24,9 @@ _HEALTH, _KEYS, _PINS = "health", "keys", "pins"
 class TrafficNews:
     """What is told to the other workers, and heard of them. `service` gives the present one: a reload replaces it."""
 
-    def __init__(self, channel: Channel, service: Callable[[], Service]) -> None:
+    def __init__(self, channel: Channel, service: Callable[[], Service], kept: KeptRests) -> None:
         self._channel = channel
+        self._kept = kept
         self._service = service
         self._timer: asyncio.TimerHandle | None = None
         channel.subscribe(_HEALTH, Notice, lambda notice: service().traffic.health.merge((notice,)))
@@ -35,7 +37,7 @@ class TrafficNews:
         channel.offer(_PINS, lambda: service().traffic.pins.snapshot())
 
     def start(self) -> None:
-        """Tell what is new from now on; a worker without others has no use for that."""
+        """Tell what is new from now on; a worker without others is asked to when it looks after other things."""
         self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
 
     def stop(self) -> None:
@@ -45,13 +47,15 @@ class TrafficNews:
             self._timer = None
 
     def tell(self) -> None:
-        """Tell what is new, each notice by itself: one that is too large leaves the others alone."""
+        """Tell and keep what is new, each notice by itself: one that is too large leaves the others alone."""
         service, tell = self._service(), self._channel.tell
         for notice in service.traffic.health.news():
             tell(_HEALTH, notice)
+            self._kept.note_target(notice)
         for rests in service.key_rests().values():
             for told in rests.news():
                 tell(_KEYS, told)
+                self._kept.note_key(told)
         for pinned in service.traffic.pins.news():
             tell(_PINS, pinned)
 

@@ -8,13 +8,14 @@
     conversations
     events         the stream of a background response, as far as it was told
     turns          what completes the turns of Chat clients, for an hour
+    rests          targets and keys that are left alone, for after a restart
     transaction    several writes that are one
     errors         what everybody else sees of SQLite's
 
-Everything belongs to an owner, the key it was made with, and to nobody else: every question names one. Everything ends
-at its time. Calls of tables are short and synchronous, in the store's own thread: a row is written before its client
-learns of it, so that a process may be killed at any moment. None of them waits for another process: they fail as busy,
-to be tried again. What the rows mean to a client is the gateway's to know.
+Everything but rests belongs to an owner, the key it was made with, and to nobody else: every question names one.
+Everything ends at its time. Calls of tables are short and synchronous, in the store's own thread: a row is written
+before its client learns of it, so that a process may be killed at any moment. None of them waits for another process:
+they fail as busy, to be tried again. What the rows mean to a client is the gateway's to know.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dragoman.store.conversations import Conversations
 from dragoman.store.events import Events
 from dragoman.store.migrations import migrate
 from dragoman.store.responses import Responses
+from dragoman.store.rests import Rests
 from dragoman.store.transaction import KeptFile, Transaction
 from dragoman.store.turn_marks import TurnMarks
 from dragoman.store.turns import Turns
@@ -46,6 +47,7 @@ class Tables:
         self.conversations = Conversations(db, self._now, self._expiry)
         self.events = Events(db)
         self.turns = Turns(db, self._now, marks=marks)
+        self.rests = Rests(db, clock)
 
     def sweep(self) -> int:
         """Remove some of what is out of date, if it is time to look; give how many."""
@@ -53,7 +55,7 @@ class Tables:
         if now - self._swept < _SWEEP_EVERY:
             return 0
         removed = self.responses.remove_outdated(_SWEEP) + self.conversations.remove_outdated(_SWEEP)
-        removed += self.turns.remove_outdated(_SWEPT_TURNS)
+        removed += self.turns.remove_outdated(_SWEPT_TURNS) + self.rests.remove_outdated(_SWEPT_TURNS)
         if removed < _SWEEP:
             self._swept = now
         return removed

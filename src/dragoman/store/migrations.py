@@ -100,10 +100,17 @@ def m003_keep_turns(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO turns_total (bytes) VALUES (0)")
 
 
+def m004_keep_rests(db: sqlite3.Connection) -> None:
+    """Rests of targets and keys, until the time of day at which they are over."""
+    db.execute("CREATE TABLE rests (subject TEXT PRIMARY KEY, expires REAL NOT NULL, body BLOB NOT NULL) WITHOUT ROWID")
+    db.execute("CREATE INDEX rests_by_expiry ON rests (expires)")
+
+
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m001_keep_responses,
     m002_promise_beside_the_response,
     m003_keep_turns,
+    m004_keep_rests,
 )
 
 

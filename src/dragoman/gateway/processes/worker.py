@@ -24,6 +24,7 @@ from weakref import WeakSet
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.app import App
+from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.large_work import share_interpreter
 from dragoman.gateway.processes.binding import BACKLOG
 from dragoman.gateway.processes.channel import Channel
@@ -56,7 +57,8 @@ class Worker:
         self._service = Service(settings, self._metrics, duty.log, guard=self._guard())
         self._others = OtherWorkers(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
         self.channel = self._others.channel if self._others else Channel(duty.page, duty.number, duty.token)
-        self._news = TrafficNews(self.channel, lambda: self._service)
+        self._kept = KeptRests(lambda: self._service, time.time)
+        self._news = TrafficNews(self.channel, lambda: self._service, self._kept)
         supervised = self._others is not None
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._others)
@@ -81,6 +83,7 @@ class Worker:
             loop.add_reader(self._duty.lifeline, self._cut_loose)
         if self._configuration.catch_up():
             self._apply()
+        await self._kept.take_up()
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()
@@ -104,6 +107,7 @@ class Worker:
         finally:
             self._news.stop()
             self._watchdog.stop()
+        self._news.tell()
         await self._service.close()
         await self._service.state.close(0.0)
 
@@ -166,6 +170,7 @@ class Worker:
                 if self._configuration.look():
                     self._apply()
                 self._service.state.sweep()
+                self._news.tell()
 
     async def _serve_on(self) -> None:
         """Serve all who come, and tell those who ask that it will not be for long: a balancer sends nobody any more."""

@@ -1,0 +1,49 @@
+"""Rests: who is left alone and until when, so that it is known after a restart. What a row says is the gateway's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from dragoman.store.transaction import Transaction
+
+# Those that end first make room.
+MOST = 4096
+
+
+class Rests:
+    """The table of rests, by whom they are about; times are the wall's, in seconds."""
+
+    def __init__(self, db: sqlite3.Connection, now: Callable[[], float], most: int = MOST) -> None:
+        self._db = db
+        self._now = now
+        self._most = most
+
+    def keep(self, subject: str, until: float, body: bytes) -> None:
+        """Keep a rest; one that ends later stays."""
+        with Transaction(self._db):
+            self._db.execute(
+                "INSERT INTO rests (subject, expires, body) VALUES (?, ?, ?) ON CONFLICT (subject) DO UPDATE"
+                " SET expires = excluded.expires, body = excluded.body WHERE excluded.expires > expires",
+                (subject, until, body),
+            )
+            excess = self._db.execute("SELECT count(*) FROM rests").fetchone()[0] - self._most
+            if excess > 0:
+                self._remove("SELECT subject FROM rests ORDER BY expires LIMIT ?", excess)
+
+    def end(self, subject: str) -> None:
+        """Forget a rest."""
+        with Transaction(self._db):
+            self._db.execute("DELETE FROM rests WHERE subject = ?", (subject,))
+
+    def current(self) -> list[tuple[str, bytes]]:
+        """The rests that are not over."""
+        return self._db.execute("SELECT subject, body FROM rests WHERE expires > ?", (self._now(),)).fetchall()
+
+    def remove_outdated(self, most: int) -> int:
+        """Remove some of those that are over; give how many."""
+        with Transaction(self._db):
+            return self._remove("SELECT subject FROM rests WHERE expires <= ? LIMIT ?", self._now(), most)
+
+    def _remove(self, which: str, *given: float) -> int:
+        return self._db.execute(f"DELETE FROM rests WHERE subject IN ({which})", given).rowcount

@@ -1,0 +1,169 @@
+"""Rests outlive a restart: they are kept by the time of day, and taken up as far as they are not over."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings, Storage
+from dragoman.gateway.kept_rests import KeptRests
+from dragoman.gateway.processes.channel import Channel
+from dragoman.gateway.processes.shared_page import Page
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.service import Service
+from dragoman.gateway.traffic_news import TrafficNews
+from dragoman.providers.key_rests import LONGEST, digest_of
+from dragoman.routing.health import IN_A_ROW, LONGEST_REST
+from dragoman.routing.outcomes import Kind
+from dragoman.routing.standing import Level
+from dragoman.store import Tables
+from tests.gateway.harness import PROVIDER_KEY, settings_for
+
+TARGET = "chat/served"
+
+
+class Life:
+    """One life of a gateway, at a time of day, whose clock began at some other time than that of its last life."""
+
+    def __init__(self, settings: Settings, clock: float, wall: float) -> None:
+        self.out = io.StringIO()
+        self.service = Service(settings, Metrics(), Log(self.out, json=True))
+        self.now, self.wall = clock, wall
+        self.service.clock = lambda: self.now
+        for rotation in self.service._rotations.values():
+            rotation._clock = self.service.clock
+        self.kept = KeptRests(lambda: self.service, lambda: self.wall)
+        self.news = TrafficNews(Channel(Page(1), 0, b""), lambda: self.service, self.kept)
+
+    def fail(self) -> None:
+        """Let the target fail until it rests."""
+        for _ in range(IN_A_ROW):
+            self.service.traffic.health.note(TARGET, Kind.UNREACHABLE, self.now, self.now)
+
+    def rest(self, seconds: float) -> None:
+        """Let the key rest."""
+        self.service._rotations["chat"].cool(PROVIDER_KEY, seconds, "m", why="rate_limited", hint=86400.0)
+
+    @property
+    def level(self) -> Level:
+        return self.service.traffic.health.standing(TARGET, self.now).level
+
+    @property
+    def key_rests_for(self) -> float:
+        """Seconds until the key may be used."""
+        return max(self.service.key_rests()["chat"].until(digest_of(PROVIDER_KEY), "m") - self.now, 0.0)
+
+
+@asynccontextmanager
+async def life(path: Path | str, *, clock: float, wall: float) -> AsyncIterator[Life]:
+    """A life from its start to its end; the store tells by the true time of day what is over."""
+    lived = Life(replace(settings_for(1), storage=Storage(path=str(path))), clock, wall)
+    await lived.kept.take_up()
+    try:
+        yield lived
+    finally:
+        lived.news.tell()
+        await lived.service.close()
+        await lived.service.state.close(0.0)
+
+
+def test_pitfall_350_rests_outlive_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        file, wall = tmp_path / "state.db", time.time()
+        async with life(file, clock=5000.0, wall=wall) as before:
+            before.fail()
+            before.rest(600.0)
+            assert before.level is Level.RESTING
+        # The machine was started anew, two seconds later.
+        async with life(file, clock=7.0, wall=wall + 2.0) as after:
+            assert after.level is Level.RESTING
+            (report,) = after.service.traffic.health.reports(after.now)
+            assert (round(report.standing.until, 3), round(report.since, 3), report.rests) == (10.0, 5.0, 1)
+            assert (report.last, round(report.failed, 3)) == (Kind.UNREACHABLE, 5.0)
+            assert round(after.key_rests_for, 3) == 598.0
+            ((place, notice),) = after.service._rotations["chat"].resting()
+            assert (place, notice.why, notice.hint, round(notice.since, 3)) == (0, "rate_limited", 86400.0, 5.0)
+
+    asyncio.run(main())
+
+
+def test_pitfall_345_what_was_cleared_or_answered_does_not_come_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        file, wall = tmp_path / "state.db", time.time()
+        async with life(file, clock=100.0, wall=wall) as before:
+            before.fail()
+            before.rest(600.0)
+            before.news.tell()
+            before.now += 1.0
+            before.service.clear("chat/m")
+            before.service.traffic.health.note(TARGET, Kind.ANSWERED, before.now, before.now)
+            assert before.level is Level.RAMPING
+        async with life(file, clock=100.0, wall=wall + 1.0) as after:
+            assert (after.level, after.key_rests_for) == (Level.GOOD, 0.0)
+
+    asyncio.run(main())
+
+
+def test_pitfall_351_a_time_of_day_that_was_set_back_makes_no_rest_endless(tmp_path: Path) -> None:
+    async def main() -> None:
+        file, wall = tmp_path / "state.db", time.time()
+        async with life(file, clock=100.0, wall=wall) as before:
+            before.fail()
+            before.rest(600.0)
+        async with life(file, clock=100.0, wall=wall - 86400.0) as after:
+            assert after.key_rests_for == LONGEST
+            assert after.service.traffic.health.standing(TARGET, after.now).until == 100.0 + LONGEST_REST
+
+    asyncio.run(main())
+
+
+def test_pitfall_350_without_a_file_a_restart_begins_anew() -> None:
+    async def main() -> None:
+        for path in ("", ":memory:"):
+            async with life(path, clock=100.0, wall=time.time()) as before:
+                before.fail()
+                before.news.tell()
+                assert before.service.state.store is not None
+                assert await before.service.state.store.read(lambda tables: tables.rests.current()) == []
+
+    asyncio.run(main())
+
+
+def test_rows_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
+    def spoil(tables: Tables) -> None:
+        tables.rests.keep("target of tomorrow", time.time() + 60.0, b"\xc1")
+        tables.rests.keep("key of tomorrow", time.time() + 60.0, b"")
+
+    async def main() -> None:
+        file, wall = tmp_path / "state.db", time.time()
+        async with life(file, clock=100.0, wall=wall) as before:
+            before.rest(600.0)
+            # A name that is no name is not worth a row.
+            before.service._rotations["chat"].cool(PROVIDER_KEY, 600.0, "x" * 2000)
+            store = before.service.state.store
+            assert store is not None
+            await store.write(spoil)
+        async with life(file, clock=100.0, wall=wall) as after:
+            assert round(after.key_rests_for) == 600
+            assert len(after.service.key_rests()["chat"].snapshot()) == 1
+
+    asyncio.run(main())
+
+
+def test_a_store_that_cannot_be_read_holds_up_no_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with life(tmp_path / "state.db", clock=100.0, wall=time.time()) as lived:
+            store = lived.service.state.store
+            assert store is not None
+            await store.write(lambda tables: tables.connection.execute("DROP TABLE rests"))
+            await lived.kept.take_up()
+            assert "rests of before could not be read" in lived.out.getvalue()
+
+    asyncio.run(main())
