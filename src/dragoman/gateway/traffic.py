@@ -68,9 +68,8 @@ class Traffic:
         turn = self._turns.get(route.name, 0)
         if turn or len(self._turns) < _MOST_LINES:
             self._turns[route.name] = turn + 1
-        return plan(
-            route, needs, self._view(known, now, pin, turn), Dice(chance(), chance(), chance(), exploring=exploring)
-        )
+        dice = Dice(chance(), chance(), chance(), exploring=exploring)
+        return plan(route, needs, self._view(known, now, pin, turn), dice)
 
     def glance(self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "") -> Plan:
         """The plan as it would be, without dice, and without taking a turn."""

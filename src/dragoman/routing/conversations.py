@@ -56,9 +56,11 @@ def _session(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def _digest(*texts: str) -> str:
-    # A character has at least one byte.
-    parts = [text[:MOST].encode("utf-8", "surrogatepass")[:MOST] for text in texts]
-    # Their lengths keep texts apart from those beside them.
-    parts.append(repr([len(part) for part in parts]).encode())
+    said = b""
+    for text in texts:
+        # A character has at least one byte.
+        part = text[:MOST].encode("utf-8", "surrogatepass")[:MOST]
+        # Its length keeps a text apart from those beside it.
+        said += b"%d:%b" % (len(part), part)
     # Processors have instructions for it: it is the quickest of all.
-    return sha256(b"".join(parts)).hexdigest()[:32]
+    return sha256(said).hexdigest()[:32]

@@ -6,6 +6,7 @@ conversation began, to stay where it is; what each target's translation would lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 
 # Members by which a request refers to what some provider keeps, and nobody knows which.
-_KEPT_SOMEWHERE = (b'"file_id"', b'"vector_store_ids"', b'"container"')
+_kept_somewhere = re.compile(rb'"(?:file_id|vector_store_ids|container)"').search
 
 # Bytes up to which a request fits into the smallest of windows, whatever of it is media.
 _FITS_ALL = 32 * 1024
@@ -77,6 +78,8 @@ def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False) -> 
 def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:
     """What a line asks for, found in a request."""
     codec = codec_of(asked.api_path.protocol)
+    if not wants.losses and not wants.signs:
+        return Seen(opening=codec.opening_of(body) if wants.opening else None, alone=refers(body))
     losses: dict[str, int] = {}
     refused: dict[str, str] = {}
     if wants.losses:
@@ -122,7 +125,7 @@ def needs_of(asked: ClientRequest, size: int, seen: Seen, *, program: str, key: 
 
 def refers(body: bytes) -> bool:
     """Whether a request may refer to what a provider keeps beside responses and conversations; its signs tell."""
-    return any(member in body for member in _KEPT_SOMEWHERE)
+    return _kept_somewhere(body) is not None
 
 
 def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None, line: str) -> str:

@@ -94,12 +94,11 @@ class _Spoken(Struct):
 
 
 class _Begun(Struct):
-    messages: Raw = NULL
+    messages: list[_Spoken] = []
     system: Raw = NULL
 
 
 _BEGUN = msgspec.json.Decoder(_Begun)
-_SPOKEN = msgspec.json.Decoder(list[_Spoken])
 
 
 def opening_of(body: bytes) -> Opening:
@@ -107,7 +106,7 @@ def opening_of(body: bytes) -> Opening:
     request = peeked(body, _BEGUN)
     if request is None:
         return Opening()
-    for message in listed(request.messages, _SPOKEN):
+    for message in request.messages:
         if message.role == "user":
             return Opening(instructions=text_in(request.system), text=text_in(message.content))
     return Opening()

@@ -75,12 +75,11 @@ class _Spoken(Struct):
 
 
 class _Begun(Struct):
-    messages: Raw = NULL
+    messages: list[_Spoken] = []
     prompt_cache_key: Raw = NULL
 
 
 _BEGUN = msgspec.json.Decoder(_Begun)
-_SPOKEN = msgspec.json.Decoder(list[_Spoken])
 
 
 def opening_of(body: bytes) -> Opening:
@@ -88,10 +87,10 @@ def opening_of(body: bytes) -> Opening:
     request = peeked(body, _BEGUN)
     if request is None:
         return Opening()
-    if says(request.prompt_cache_key):
+    if request.prompt_cache_key is not NULL and says(request.prompt_cache_key):
         return Opening(cache_key=text_in(request.prompt_cache_key))
     instructions = ""
-    for message in listed(request.messages, _SPOKEN):
+    for message in request.messages:
         if message.role == "user":
             return Opening(instructions=instructions, text=text_in(message.content))
         instructions = instructions or text_in(message.content)
