@@ -121,3 +121,50 @@ def test_live_tells_how_each_provider_answers(
     lines = capfd.readouterr().out.splitlines()
     assert lines[-2] == "ok      echo   openai-chat         answers"
     assert lines[-1] == f"{'ok' if ok else 'failed':8}local  anthropic-messages  said \\x1b[2J"
+
+
+PRICED = """\
+[providers.local]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:8000/v1"
+[providers.openai]
+api_key = "sk-1"
+[models]
+"order" = ["local/a", "openai/gpt-5.1"]
+"mine-*" = { policy = "cheapest", targets = ["local/*", "openai/gpt-5.1"] }
+"cheap" = { policy = "cheapest", targets = ["local/a", "openai/gpt-5.1", "local/said"] }
+"faithful" = { policy = "least-loss", targets = ["local/b", "openai/gpt-5.1"] }
+"limited" = { targets = ["openai/gpt-5.1", "order"], max_cost = 0.05 }
+[prices."local/said"]
+input = 0
+output = 0
+"""
+
+
+def test_pitfall_416_targets_without_a_price_are_listed_where_a_line_goes_by_prices(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    put(PRICED)
+    assert main(["check"]) == 0
+    assert capfd.readouterr().err.splitlines() == [
+        'dragoman: warning: models.cheap: the price of local/a is unknown: it comes last; say it in [prices."local/a"]',
+        "dragoman: warning: models.faithful: the price of local/b is unknown: it comes last; "
+        'say it in [prices."local/b"]',
+        "dragoman: warning: models.limited: the price of local/a is unknown: it does not pass max_cost; "
+        'say it in [prices."local/a"]',
+    ]
+
+
+def test_pitfall_369_what_rules_lead_to_must_have_a_price_where_there_is_a_limit(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    rule = '[[models."ruled".rules]]\nwhen = { tools = true }\nto = "local/c"\n'
+    put(PRICED.partition("[models]")[0] + f'[models."ruled"]\nto = "openai/gpt-5.1"\nmax_cost = 1\n{rule}')
+    assert main(["check"]) == 0
+    assert "models.ruled: the price of local/c is unknown: it does not pass max_cost" in capfd.readouterr().err
+
+
+def test_a_window_that_nobody_knows_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
+    put(PRICED.partition('"mine-*"')[0])
+    assert main(["check"]) == 0
+    assert capfd.readouterr().err == ""

@@ -15,8 +15,15 @@ from dragoman.config.description import describe_line
 from dragoman.config.load import read_settings
 from dragoman.config.prices import book_of, doubts
 from dragoman.config.settings import Line, Settings
+from dragoman.config.toml_lines import dotted
+from dragoman.prices.cost import estimate
+from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.catalogue import catalogue
+from dragoman.providers.model_facts import facts_of
 from dragoman.providers.provider import Provider
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.route import Route
+from dragoman.routing.target import Target
 
 FAILED = 1
 
@@ -39,10 +46,48 @@ def run(options: argparse.Namespace) -> int:
     documents.write("\n".join(map(printable, _summary(settings))).encode() + b"\n")
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
-    if settings.prices:
-        for doubt in doubts(settings, book_of(settings, documents.complain), time.time()):
-            documents.complain(f"warning: {doubt}")
+    for doubt in _price_doubts(settings):
+        documents.complain(f"warning: {doubt}")
     return _live(settings) if options.live else 0
+
+
+def _price_doubts(settings: Settings) -> Iterator[str]:
+    """What is strange about prices, or missing where a line goes by them; a window that is unknown is no matter."""
+    book, now = book_of(settings, documents.complain), time.time()
+    if settings.prices:
+        yield from doubts(settings, book, now)
+    lines = [line for line in settings.routes if _needs_prices(line)]
+    if not lines:
+        return
+    # Names are resolved for these alone.
+    from dragoman.gateway.routes import Routes
+
+    routes = Routes(settings)
+    for line in lines:
+        found = {target.id: target for target in _priced(routes.route(line.pattern, PROTOCOLS[0].name))}
+        for target in found.values():
+            # A model that the client's name decides on is known when it is asked for.
+            facts = facts_of(book, target.provider, target.model, now)
+            if "*" in target.model or estimate(facts, 1, 0, 1).total is not None:
+                continue
+            then = "it comes last" if line.max_cost is None else "it does not pass max_cost"
+            section = f"[prices.{dotted((target.id,))}]"
+            yield f"models.{dotted((line.pattern,))}: the price of {target.id} is unknown: {then}; say it in {section}"
+
+
+def _needs_prices(line: Line) -> bool:
+    return line.max_cost is not None or POLICIES[line.policy].prices
+
+
+def _priced(route: Route) -> Iterator[Target]:
+    """The targets of a route whose prices somebody asks for."""
+    if route.max_cost is not None:
+        yield from route.targets
+        return
+    if route.outline.prices:
+        yield from (target for _, target, _, _ in route.outline.leaves)
+    for rule in route.rules:
+        yield from _priced(rule.to)
 
 
 def _summary(settings: Settings) -> Iterator[str]:
