@@ -9,7 +9,6 @@ from dragoman.model.signs import Signs
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.needs import Needs
-from dragoman.routing.target import Target
 from tests.gateway.harness import CHAT, running, settings_for
 
 # Pico-dollars for a token: a dollar and ten for a million.
@@ -52,15 +51,3 @@ def test_keys_that_rest_and_places_are_known() -> None:
             rotation.cool(key, 60.0, target.model)
         wakes = service.knowledge.wakes(target)
         assert wakes is not None and wakes > service.clock()
-
-
-def test_the_book_is_asked_once_for_a_window() -> None:
-    with running((), lambda port: _priced(settings_for(port))) as house:
-        service = house.app.service
-        known, target = service.knowledge, service.routes.target("chat/m", CHAT)
-        assert known.window(target) == 1000
-        asked: list[Target] = []
-        known.facts = asked.append  # type: ignore[method-assign, assignment]
-        assert known.window(target) == 1000
-        assert known.window(service.routes.target("chat/other", CHAT)) is None
-        assert [found.id for found in asked] == ["chat/other"]
