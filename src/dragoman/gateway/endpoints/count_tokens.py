@@ -16,6 +16,8 @@ from msgspec import Struct
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.fixed_target import fixed_target
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.reply_parts import JSON, id_header, losses_header, route_header
@@ -81,7 +83,8 @@ async def count_tokens(
     body = await receive(request, service.settings.limits.body)
     looked = await beside_loop(partial(look, body, api_path), len(body))
     account.note(asked=looked.model)
-    target = service.routes.target(looked.model, api_path.protocol)
+    asked = ClientRequest(api_path=api_path, headers=request.headers, key=key)
+    target = await fixed_target(service, asked, body, looked)
     account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
     found, size = None, len(body)
     if api_path.protocol == RESPONSES:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from dragoman.config.settings import Key
 from dragoman.errors import BadAnswer, WireError
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
+from dragoman.gateway.exchange.fixed_target import fixed_target
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
@@ -39,7 +42,8 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
     size = len(body)
     looked = await beside_loop(partial(look, body, api_path), size)
     account.note(asked=looked.model)
-    target = service.routes.target(looked.model, api_path.protocol)
+    asking = ClientRequest(api_path=api_path, headers=request.headers, key=key)
+    target = await fixed_target(service, asking, body, looked)
     native = target.endpoint.protocol == RESPONSES
     found = await looked_up(service.state, service.settings, key, looked.said, body, target)
     if found is not None and looked.said is not None:
@@ -51,9 +55,7 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
         return
     items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size)
     detached = DetachedClient()
-    client_request = ClientRequest(
-        api_path=api_path_of("/v1/responses"), headers=request.headers, key=key, target=target
-    )
+    client_request = replace(asking, api_path=api_path_of("/v1/responses"), target=target)
     # What is told comes of the summary, and only then it is settled.
     its_own = Account(account.record, service.clock, _unsettled)
     try:

@@ -1,0 +1,49 @@
+"""Fixed target: whom a request goes to that is no turn of its conversation: a count, or a compaction (decision 25).
+
+Where a name has several targets, it is the one that the conversation is with, else the one whose window the request
+fills most. Chance has no part in it, and no turn is taken: who asks twice is answered by the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dragoman.gateway.exchange.choice import Wants, conversation_of, seen_in
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.service import Service
+from dragoman.gateway.stored_responses.memory import Look
+from dragoman.routing.needs import Needs
+from dragoman.routing.target import Target
+
+_WANTS = Wants(signs=True, opening=True)
+
+
+async def fixed_target(service: Service, asked: ClientRequest, body: bytes, looked: Look) -> Target:
+    """The target of a request; one of a name that leads to no other is not looked at any further."""
+    protocol = asked.api_path.protocol
+    route = service.routes.route(looked.model, protocol)
+    if route.only is not None:
+        return route.only
+    seen = await beside_loop(partial(seen_in, body, asked, looked, route, _WANTS), len(body))
+    conversation = conversation_of(asked, looked, seen.opening) if route.outline.sticky else ""
+    pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
+    fills = filling(Needs(size=len(body), signs=seen.signs), service.knowledge.window)
+    return service.routes.fixed(looked.model, protocol, None if pin is None else pin.target, fills)
+
+
+def filling(needs: Needs, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:
+    """Which share of a target's window a request takes.
+
+    Nothing of one that is unknown; and less than that where it overflows, by as much as it does.
+    """
+
+    def fills(target: Target) -> float:
+        window = window_of(target)
+        if window is None:
+            return 0.0
+        share = needs.tokens / max(window, 1)
+        return share if share <= 1.0 else 1.0 - share
+
+    return fills

@@ -1,0 +1,128 @@
+"""Whom a count or a compaction goes to: where the conversation is, else to the window that it fills most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Line, Settings
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.fixed_target import filling, fixed_target
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.stored_responses.memory import look
+from dragoman.prices.book import Override
+from dragoman.routing.needs import Needs
+from tests.gateway.harness import MESSAGES, House, Received, Reply, running, settings_for, whole
+from tests.gateway.says import question, tells, with_provider
+
+TARGETS = ("chat/unknown", "messages/large", "responses/small", "all/tiny")
+POLICIES = ("fallback", "fastest", "round-robin", "weighted")
+LINES = tuple(
+    Line(pattern=policy, targets=TARGETS, policy=policy, weights=(1,) * 4 if policy == "weighted" else ())
+    for policy in POLICIES
+)
+WINDOWS = {
+    "messages/large": Override(window=100_000),
+    "responses/small": Override(window=1000),
+    "all/tiny": Override(window=100),
+}
+COUNT = "/v1/messages/count_tokens"
+
+
+def _lined(settings: Settings) -> Settings:
+    return replace(settings, routes=(*settings.routes, *LINES), prices=WINDOWS)
+
+
+def _fixed(house: House, name: str, text: str = "Hello.") -> str:
+    path = api_path_of("/v1/messages")
+    body = json.dumps({"model": name, "messages": [{"role": "user", "content": text}]}).encode()
+    asked = ClientRequest(api_path=path, headers=[])
+    return house.run(fixed_target(house.app.service, asked, body, look(body, path))).id
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_request_goes_to_the_window_that_it_fills_most(policy: str) -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        for length, target in ((40, "all/tiny"), (2000, "responses/small"), (40_000, "messages/large")):
+            assert _fixed(house, policy, "x" * length) == target
+        # What fits nowhere goes to whoever may take it.
+        assert _fixed(house, policy, "x" * 500_000) == "chat/unknown"
+
+
+def test_a_picture_fills_no_window() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 40_000}}
+    path = api_path_of("/v1/messages")
+    body = json.dumps({"model": "fallback", "messages": [{"role": "user", "content": [picture]}]}).encode()
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        asked = ClientRequest(api_path=path, headers=[])
+        assert house.run(fixed_target(house.app.service, asked, body, look(body, path))).id == "all/tiny"
+
+
+def test_what_overflows_goes_to_whoever_it_overflows_least() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        service = house.app.service
+        fills = filling(Needs(size=4_000_000), service.knowledge.window)
+        tiny, small, large, unknown = (
+            fills(service.routes.target(name, MESSAGES))
+            for name in ("all/tiny", "responses/small", "messages/large", "chat/unknown")
+        )
+        assert tiny < small < large < unknown == 0.0
+
+
+def _falls_to(model: str, reply: Reply) -> Callable[[Received], Reply]:
+    """Providers of which one alone answers."""
+
+    def script(received: Received) -> Reply:
+        if received.target == COUNT:
+            return whole({"input_tokens": 7})
+        return reply if received.json()["model"] == model else whole({"error": {"message": "No."}}, 500)
+
+    return script
+
+
+def test_a_conversation_is_counted_where_it_is() -> None:
+    script = _falls_to("large", tells(MESSAGES))
+    with running(script, with_provider(_lined, counts_tokens=True)) as house:
+
+        def counted(line: str, **headers: str) -> str:
+            told = house.post(COUNT, {**question(MESSAGES, MESSAGES), "model": line}, **headers)
+            assert told.status == 200, told.body
+            return (told.header("x-dragoman-route") or "").partition(";")[0]
+
+        assert counted("fallback", x_session_id="one") == "all/tiny"
+        asked = {**question(MESSAGES, MESSAGES), "model": "fallback"}
+        assert house.post("/v1/messages", asked, x_session_id="one").status == 200
+        assert counted("fallback", x_session_id="one") == "messages/large"
+        assert counted("fallback", x_session_id="two") == "all/tiny"
+        # A line on which conversations do not stay has no place for them.
+        assert counted("round-robin", x_session_id="one") == "all/tiny"
+
+
+def test_a_count_takes_no_turn_and_rolls_no_dice() -> None:
+    with running(lambda received: whole({"input_tokens": 7}), with_provider(_lined, counts_tokens=True)) as house:
+        service = house.app.service
+
+        def thrown() -> float:
+            raise AssertionError("nothing is left to chance here")
+
+        service.traffic.chance = thrown
+        for line in ("round-robin", "weighted", "fastest"):
+            asked = {**question(MESSAGES, MESSAGES), "model": line}
+            routes = {house.post(COUNT, asked).header("x-dragoman-route") for _ in range(3)}
+            assert routes == {"all/tiny; dialect=anthropic-messages"}
+        route = service.routes.route("round-robin", MESSAGES)
+        assert service.traffic.glance(route, Needs(size=100), service.knowledge).order[0].id == "chat/unknown"
+
+
+def test_a_conversation_is_compacted_where_it_is() -> None:
+    script = _falls_to("large", tells(MESSAGES, "They met."))
+    body = {"model": "fallback", "input": [{"role": "user", "content": "When do we meet?"}]}
+    with running(script, with_provider(_lined)) as house:
+        made = house.post("/v1/responses", body)
+        assert made.status == 200, made.body
+        told = house.post("/v1/responses/compact", body)
+        assert (told.status, told.json()["object"]) == (200, "response.compaction")
+        assert house.provider.received[-1].json()["model"] == "large"
