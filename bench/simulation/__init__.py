@@ -1,8 +1,7 @@
 """What routing is worth: policies played over virtual time against providers that are slow, dear, limited or away.
 
     world       providers, and the requests that come
-    health      how targets stand and how fast they were, in small
-    router      who is asked: by a plan, or by an oracle that knows the future
+    router      who is asked: by what a gateway plans and learns, or by an oracle that knows the future
     play        one router's day, event by event
     chart       lines over time, as SVG
     run         all of them, told on docs/routing.md

@@ -60,7 +60,6 @@ def play(router: Router, requests: tuple[Request, ...]) -> list[Result]:
             continue
         found = _called(name, request, load, now)
         load.begin(name, now)
-        router.begin(name, now)
         heappush(events, (now + found.seconds, next(numbers), request, (*asked, name), found))
     return [results[id(request)] for request in requests]
 

@@ -1,4 +1,4 @@
-"""Router: who is asked next, by a plan as the gateway makes it, or by an oracle that knows what will become of it."""
+"""Router: who is asked next, by a gateway's own plans, health and prices, or by an oracle that knows what will come."""
 
 from __future__ import annotations
 
@@ -6,18 +6,54 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol, TypeAlias
 
-from bench.simulation.health import Health, Speeds
-from bench.simulation.world import BYTES_A_TOKEN, CACHE_TIME, MINUTE, UPSTREAMS, Outcome, Request, Upstream, ask, cost
+from msgspec import Struct
+
+from bench.simulation.world import (
+    BYTES_A_TOKEN,
+    CACHE_PRICE,
+    CACHE_TIME,
+    FIRST_BYTE,
+    LIMITED,
+    MINUTE,
+    UPSTREAMS,
+    Outcome,
+    Request,
+    Upstream,
+    ask,
+)
+from dragoman.gateway.admission import Admission
+from dragoman.gateway.knowledge import Knowledge
+from dragoman.gateway.traffic import Traffic
+from dragoman.model.response import Usage
+from dragoman.prices.book import Book, Override
+from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.rotation import Rotation
+from dragoman.routing.facts import Facts
 from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Dice, Pin, View, plan
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.routing.view import EXPLORING
 
 BY_NAME = {upstream.name: upstream for upstream in UPSTREAMS}
-# What an answer is taken to come to before it is there.
-USUAL_OUTPUT = 200
+MODEL = "m"
+KEY = "key"
+# Prices are nano-dollars a token, and pico-dollars in a book.
+_PICO = 1000
+BOOK = Book(
+    overrides={
+        f"{upstream.name}/{MODEL}": Override(
+            rates=Rates(
+                input=upstream.input_price * _PICO,
+                output=upstream.output_price * _PICO,
+                cache_read=int(upstream.input_price * _PICO * CACHE_PRICE),
+            )
+        )
+        for upstream in UPSTREAMS
+    }
+)
 # How much of a thing an outcome is: seconds, nano-dollars or losses.
 Goal: TypeAlias = Callable[[Request, Upstream, Outcome], float]
 
@@ -64,59 +100,111 @@ class Router(Protocol):
     def choose(self, request: Request, tried: frozenset[str], load: Load, now: float) -> str | None:
         """Whom to ask next; None gives up."""
 
-    def begin(self, name: str, now: float) -> None:
-        """A call begins."""
-
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
         """A call ended."""
 
 
+class _Known(Knowledge):
+    """What a gateway knows of the providers: prices, keys that rest, and who has a slot left."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.rotations = {name: Rotation((KEY,), clock, provider=name) for name in BY_NAME}
+        # The load as it is when somebody asks.
+        self.load = Load()
+        super().__init__(
+            BOOK, lambda _: Facts(), lambda provider: self.rotations[provider.name], Admission(clock), clock
+        )
+
+    def free(self, target: Target) -> bool:
+        return self.load.free(target.provider.name)
+
+
+class _Open(Struct):
+    """A request that is not answered yet: whom it may still be put to, and for whom it was a failure."""
+
+    order: list[Target]
+    charged: set[str]
+    began: float = 0.0
+
+
 class Planned:
-    """A gateway's line over all providers, or some of them."""
+    """A gateway's line over all providers, or some of them, with what a gateway learns from its traffic."""
 
     def __init__(self, policy: str, *, names: tuple[str, ...] = tuple(BY_NAME), sticky: bool | None = None) -> None:
+        self._targets = {name: _target(name) for name in names}
         self._route = Route(
             name=policy,
             policy=policy,
-            members=tuple(_target(name) for name in names),
+            members=tuple(self._targets.values()),
             sticky=not POLICIES[policy].turns if sticky is None else sticky,
         )
-        self._dice = Random(12)
-        self._health = Health()
-        self._speeds = Speeds()
-        self._pins: dict[int, str] = {}
-        self._turn = 0
+        self._now = 0.0
+        self._known = _Known(self._clock)
+        self.traffic = Traffic(self._clock, Random(12).random)
+        self._open: dict[int, _Open] = {}
+
+    def _clock(self) -> float:
+        return self._now
 
     def choose(self, request: Request, tried: frozenset[str], load: Load, now: float) -> str | None:
-        pinned = self._pins.get(request.conversation, "")
+        self._now, self._known.load = now, load
+        if not tried:
+            self._open[id(request)] = _Open(self._order(request), set())
+        found = self._open[id(request)]
+        while found.order:
+            target = found.order.pop(0)
+            # Where there is no choice, nobody is spared.
+            if self._route.only is not None or self._may_ask(target, again=bool(tried)):
+                found.began = now
+                return target.provider.name
+        del self._open[id(request)]
+        return None
+
+    def _order(self, request: Request) -> list[Target]:
+        if self._route.only is not None:
+            return [self._route.only]
         needs = Needs(
             size=request.input * BYTES_A_TOKEN,
-            losses={f"{name}/m": lost for name, lost in request.losses.items()},
-            warm=f"{pinned}/m" if pinned and load.warm(request, pinned, now) else "",
-            tried=frozenset(f"{name}/m" for name in tried),
+            losses={f"{name}/{MODEL}": lost for name, lost in request.losses.items()},
         )
-        view = View(
-            now=now,
-            standing=lambda target: self._health.standing(target.provider.name),
-            speed=lambda target, _: self._speeds.of(target.provider.name, now),
-            free=lambda target: load.free(target.provider.name),
-            cost=_estimated,
-            pin=Pin(f"{pinned}/m") if pinned and not tried else None,
-            turn=self._turn,
-        )
-        if not tried:
-            self._turn += 1
-        made = plan(self._route, needs, view, Dice(self._dice.random(), self._dice.random(), self._dice.random()))
-        return made.order[0].provider.name if made.order else None
+        conversation = str(request.conversation) if self._route.outline.sticky else ""
+        made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORING)
+        return [*made.order]
 
-    def begin(self, name: str, now: float) -> None:
-        self._health.begin(name, now)
+    def _may_ask(self, target: Target, *, again: bool) -> bool:
+        """As an exchange decides it: no outage is multiplied, and of one that rests one request finds out."""
+        traffic = self.traffic
+        if traffic.is_good(target):
+            return True
+        return (not again or traffic.budgets.spend(target.id)) and traffic.permits(target, FIRST_BYTE)
 
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
-        self._health.end(name, outcome, now)
-        self._speeds.note(name, outcome, request.output, now)
+        self._now = now
+        found, target = self._open[id(request)], self._targets[name]
+        self.traffic.ended(
+            target,
+            _kind(outcome),
+            began=found.began,
+            first=found.began + outcome.first_token if outcome.answered else 0.0,
+            usage=Usage(input=request.input, output=request.output) if outcome.answered else None,
+            size=request.input * BYTES_A_TOKEN,
+            charged=found.charged,
+            slowed=False,
+        )
+        if outcome.limited:
+            self._known.rotations[name].cool(KEY, LIMITED, MODEL)
         if outcome.answered:
-            self._pins[request.conversation] = name
+            del self._open[id(request)]
+            if self._route.outline.sticky:
+                self.traffic.pin("", str(request.conversation), target, key="", rule="")
+
+
+def _kind(outcome: Outcome) -> Kind:
+    if outcome.answered:
+        return Kind.ANSWERED
+    if outcome.limited:
+        return Kind.RATE_LIMITED
+    return Kind.SILENT if outcome.seconds >= FIRST_BYTE else Kind.NO_ANSWER
 
 
 class Blind:
@@ -129,11 +217,8 @@ class Blind:
         left = [name for name in BY_NAME if name not in tried]
         return self._dice.choice(left) if left else None
 
-    def begin(self, name: str, now: float) -> None:
-        """It does not matter."""
-
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
-        """Nor does this."""
+        """It does not matter."""
 
 
 class Oracle(Blind):
@@ -155,9 +240,6 @@ class Oracle(Blind):
 
 def _target(name: str) -> Target:
     endpoint = Endpoint(protocol="openai-chat", base_url="http://127.0.0.1")
-    return Target(provider=Provider(name=name, endpoints=(endpoint,)), endpoint=endpoint, model="m", strict=False)
-
-
-def _estimated(target: Target, needs: Needs) -> int:
-    upstream = BY_NAME[target.provider.name]
-    return cost(upstream, needs.tokens, USUAL_OUTPUT, warm=needs.warm == target.id)
+    return Target(
+        provider=Provider(name=name, endpoints=(endpoint,), keys=(KEY,)), endpoint=endpoint, model=MODEL, strict=False
+    )

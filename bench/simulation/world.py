@@ -11,6 +11,8 @@ from msgspec import Struct
 MINUTE = 60.0
 # How long a call may be silent before it is given up.
 FIRST_BYTE = 20.0
+# How long whoever called too often is told to wait.
+LIMITED = 10.0
 # How long a provider remembers what a conversation said, and which part of the price reading that costs.
 CACHE_TIME = 5 * MINUTE
 CACHE_PRICE = 0.1

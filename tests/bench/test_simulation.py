@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections import Counter
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 
 from bench.simulation import run
-from bench.simulation.health import Health, Speeds
 from bench.simulation.play import Result, play
-from bench.simulation.router import Planned
-from bench.simulation.world import MINUTE, UPSTREAMS, Outcome, Trouble, ask, requests
+from bench.simulation.router import Load, Planned
+from bench.simulation.world import LIMITED, MINUTE, UPSTREAMS, Outcome, Trouble, ask, requests
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.standing import GOOD, Level
 
@@ -49,8 +48,15 @@ def test_conversations_stay_while_nothing_fails() -> None:
     came = requests(4, 10.0)
 
     def moved(policy: str) -> int:
-        places = {(result.request.conversation, result.answered_by) for result in play(Planned(policy), came)}
-        return sum(number > 1 for number in Counter(conversation for conversation, _ in places).values())
+        turns: dict[int, list[Result]] = {}
+        for result in play(Planned(policy), came):
+            turns.setdefault(result.request.conversation, []).append(result)
+        # One that is not answered yet is nowhere.
+        return sum(
+            before.answered_by != after.answered_by and before.request.at + before.seconds <= after.request.at
+            for said in turns.values()
+            for before, after in pairwise(said)
+        )
 
     assert moved("fallback") == moved("fastest") == 0
     assert moved("round-robin") > 100
@@ -74,28 +80,39 @@ def test_trouble_comes_and_goes() -> None:
 
 
 def test_a_target_that_fails_rests_is_tried_and_comes_back() -> None:
-    health = Health()
-    failed, answered = Outcome(False, 0.1), Outcome(True, 1.0)
-    for moment in range(5):
-        health.end("a", failed, float(moment))
-    standing = health.standing("a")
-    assert standing.level is Level.RESTING
-    health.begin("a", standing.until)
-    assert health.standing("a").level is Level.PROBED
-    health.end("a", answered, standing.until + 1)
-    assert health.standing("a").level is Level.RAMPING
-    health.end("a", answered, standing.until + 60)
-    assert health.standing("a") is GOOD
+    router, load, came = Planned("fallback", sticky=False), Load(), requests(6, 5.0)
+    first, second = UPSTREAMS[0].name, UPSTREAMS[1].name
+
+    def level(now: float) -> Level:
+        return router.traffic.health.standing(f"{first}/m", now).level
+
+    # Five at the same time, of which none is answered.
+    for request in came[:5]:
+        assert router.choose(request, frozenset(), load, 0.0) == first
+    for request in came[:5]:
+        router.end(request, first, Outcome(False, 0.1), 0.1)
+        assert router.choose(request, frozenset({first}), load, 0.1) == second
+        router.end(request, second, Outcome(True, 1.0, 0.5), 1.1)
+    assert level(1.1) is Level.RESTING
+    assert router.choose(came[5], frozenset(), load, 1.2) == second
+    # Its rest is over: one request finds out, and everybody else is answered elsewhere.
+    probing = 60.0
+    assert router.choose(came[6], frozenset(), load, probing) == first
+    assert level(probing) is Level.PROBED
+    assert router.choose(came[7], frozenset(), load, probing) == second
+    router.end(came[6], first, Outcome(True, 1.0, 0.5), probing + 1)
+    assert level(probing + 1) is Level.RAMPING
+    assert level(probing + 60) is Level.GOOD
 
 
-def test_only_answers_say_how_fast_a_target_is() -> None:
-    speeds = Speeds()
-    speeds.note("a", Outcome(True, 2.0, 1.0), 100, 0.0)
-    speeds.note("a", Outcome(False, 0.1), 100, 1.0)
-    speed = speeds.of("a", 3.0)
-    assert speed is not None
-    assert (speed.first_token, speed.rate, speed.age, speed.samples) == (1.0, 100.0, 3.0, 1)
-    assert speed.success_rate < 1
+def test_whoever_refuses_too_many_calls_is_spared_and_lives() -> None:
+    router, load, came = Planned("fallback", sticky=False), Load(), requests(6, 5.0)
+    first, second = UPSTREAMS[0].name, UPSTREAMS[1].name
+    assert router.choose(came[0], frozenset(), load, 0.0) == first
+    router.end(came[0], first, Outcome(False, 0.1, limited=True), 0.1)
+    assert router.choose(came[1], frozenset(), load, 1.0) == second
+    assert router.traffic.health.standing(f"{first}/m", 1.0) is GOOD
+    assert router.choose(came[2], frozenset(), load, 0.1 + LIMITED) == first
 
 
 def test_the_chart_is_a_drawing(results: dict[str, list[Result]]) -> None:
