@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.providers.provider import Endpoint
 from tests.routing.lines import A, target
 
 
@@ -18,3 +19,13 @@ def test_what_it_denies_is_only_what_is_known() -> None:
     assert target("x", {"tool_limit": 0, "images": False, "reasons": False}).denies == {"tools", "images", "thinking"}
     assert target("x", {"output_schema": False}).denies == frozenset()
     assert target("x", {"output_schema": False, "json_mode": False}).denies == {"structured"}
+
+
+def test_what_a_provider_could_keep_is_kept_here_where_others_may_go_on() -> None:
+    endpoint = Endpoint(protocol="openai-responses", base_url="http://127.0.0.1")
+    native = replace(A, endpoint=endpoint, provider=replace(A.provider, endpoints=(endpoint,), stores=True))
+    assert native.can_keep and native.keeps_responses
+    here = replace(native, kept_here=True)
+    assert here.can_keep and not here.keeps_responses
+    assert not A.can_keep and not A.keeps_responses
+    assert not replace(native, provider=replace(native.provider, stores=False)).can_keep

@@ -231,6 +231,24 @@ def test_an_id_is_given_by_a_provider_and_not_by_whoever_says_it() -> None:
         assert not store.responses.is_given(ALICE, "i3")
 
 
+def test_who_keeps_a_response_and_its_items_is_known_to_whoever_made_it() -> None:
+    clock = Clock()
+    with opened(clock=clock, days=1) as store:
+        store.responses.note(ALICE, "r_far", "second", ["i_far"])
+        store.responses.add(ALICE, kept("r1"), [item("i1")], [item("i2")])
+        store.responses.add(ALICE, kept("r2", status="queued", background=True))
+        assert (store.responses.keeper(ALICE, "r_far"), store.responses.item_keeper(ALICE, "i_far")) == (
+            "second",
+            "second",
+        )
+        # Nobody else keeps what is kept here, or runs here, or is another's.
+        assert not any(store.responses.keeper(ALICE, name) for name in ("r1", "r2", "r9"))
+        assert not any(store.responses.item_keeper(ALICE, name) for name in ("i1", "i2", "i9"))
+        assert not store.responses.keeper(BOB, "r_far") and not store.responses.item_keeper(BOB, "i_far")
+        clock.now += 2 * DAY
+        assert not store.responses.keeper(ALICE, "r_far") and not store.responses.item_keeper(ALICE, "i_far")
+
+
 def test_what_is_another_owners_is_known_as_long_as_it_is_there() -> None:
     clock = Clock()
     with opened(clock=clock, days=1) as store:

@@ -38,9 +38,14 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(sign for sign, can in able.items() if not can)
 
     @property
+    def can_keep(self) -> bool:
+        """Whether the provider keeps responses, unless it is asked not to."""
+        return self.endpoint.protocol == "openai-responses" and self.provider.stores
+
+    @property
     def keeps_responses(self) -> bool:
         """Whether ids of stored responses are the provider's to know."""
-        return self.endpoint.protocol == "openai-responses" and self.provider.stores and not self.kept_here
+        return self.can_keep and not self.kept_here
 
     @property
     def shown(self) -> str:

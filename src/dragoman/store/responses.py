@@ -241,6 +241,24 @@ class Responses:
         ).fetchone()
         return row is not None
 
+    def keeper(self, owner: bytes, response_id: str) -> str:
+        """The provider that keeps a response of this owner's; "" if none is known to."""
+        row = self._db.execute(
+            "SELECT provider FROM responses WHERE id = ? AND owner = ? AND expires > ? AND status = '' AND body = x''",
+            (response_id, owner, self._now()),
+        ).fetchone()
+        return row[0] if row is not None else ""
+
+    def item_keeper(self, owner: bytes, item_id: str) -> str:
+        """The provider that gave the id of an item to this owner; "" if none is known to."""
+        row = self._db.execute(
+            "SELECT responses.provider FROM items JOIN responses ON responses.id = items.holder"
+            " WHERE items.id = ? AND items.owner = ? AND items.body = x''"
+            " AND responses.owner = items.owner AND responses.expires > ? ORDER BY responses.expires DESC LIMIT 1",
+            (item_id, owner, self._now()),
+        ).fetchone()
+        return row[0] if row is not None else ""
+
     def is_anothers_item(self, owner: bytes, item_id: str) -> bool:
         """Whether somebody else has an item of this id."""
         found = self._db.execute("SELECT 1 FROM items WHERE id = ? AND owner <> ? LIMIT 1", (item_id, owner))

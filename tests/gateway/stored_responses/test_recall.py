@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.stored_responses.recall import added, recall
-from dragoman.gateway.stored_responses.references import items_of, named_in
+from dragoman.gateway.stored_responses.recall import added, keeper_of, recall
+from dragoman.gateway.stored_responses.references import items_of, named_in, references_in
 from dragoman.store import Tables
 from dragoman.store.responses import Item, Kept
 from tests.store.opened import ALICE, BOB, opened
@@ -400,3 +400,29 @@ def test_an_id_that_a_client_said_in_its_own_words_was_not_given_by_a_provider(i
         # Where nobody completes anything, these are words like any other, and to whom it was given they are more.
         recall(store, BOB, bodies["chain"], shared=True)
         recall(store, ALICE, bodies[way].replace(b"_b", b"_a"), native=True, shared=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "keeper"),
+    [
+        (b'{"input":"x"}', ""),
+        (b'{"input":"x","previous_response_id":"resp_far"}', "second"),
+        (b'{"input":"x","previous_response_id":"resp_here"}', ""),
+        (b'{"input":"x","previous_response_id":"resp_of_nobody"}', ""),
+        (b'{"input":"x","conversation":"conv_of_nobody"}', ""),
+        (b'{"input":[{"type":"item_reference","id":"msg_far"}]}', "second"),
+        (b'{"input":[{"type":"item_reference","id":"msg_here"}]}', ""),
+        (b'{"input":[{"type":"reasoning","id":"rs_far","summary":[]}]}', "second"),
+        (b'{"input":[{"type":"reasoning","id":"rs_far","summary":[],"encrypted_content":"e"}]}', ""),
+        # What is kept here is said in full, and the rest is looked up there.
+        (b'{"input":[{"id":"msg_here"},{"id":"msg_far"}],"previous_response_id":"resp_here"}', "second"),
+    ],
+)
+def test_who_keeps_what_a_request_refers_to_is_found(said: bytes, keeper: str) -> None:
+    references = references_in(said)
+    assert references is not None
+    with opened() as store:
+        store.responses.note(ALICE, "resp_far", "second", ["msg_far", "rs_far"])
+        store.responses.add(ALICE, _kept("resp_here"), [Item("msg_here", b'{"id":"msg_here"}')])
+        assert keeper_of(store, ALICE, references) == keeper
+        assert keeper_of(store, BOB, references) == ""

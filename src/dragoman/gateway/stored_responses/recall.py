@@ -206,6 +206,19 @@ def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
     )
 
 
+def keeper_of(tables: Tables, owner: bytes, said: References) -> str:
+    """The provider that keeps what a request refers to; "" if all of it is kept here, or nobody knows of it."""
+    responses = tables.responses
+    if said.previous is not None and (found := responses.keeper(owner, said.previous)):
+        return found
+    # What is kept here is said in full, whoever is asked.
+    referred = (name for name in dict.fromkeys(said.referred.values()) if not responses.item(owner, name))
+    for name in (*referred, *said.looked_up):
+        if found := responses.item_keeper(owner, name):
+            return found
+    return ""
+
+
 def check_own(tables: Tables | None, owner: bytes, said: References, *, shared: bool) -> None:
     """Refuse a response or conversation that a provider keeps unless it is known that this owner made it.
 

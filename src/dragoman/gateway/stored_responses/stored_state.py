@@ -19,6 +19,7 @@ from dragoman.gateway.stored_responses.recall import (
     check_given,
     check_own,
     found_of,
+    keeper_of,
     look_up,
     refers,
     relied_on_in,
@@ -129,6 +130,13 @@ def _looked_up(
             check_plain_items(found.bodies, "input")
         check_given(tables, owner, relied_on_in(said, found), shared=shared)
     return found
+
+
+async def located(state: StoredState, key: Key | None, said: References) -> str:
+    """The provider that keeps what a request refers to; "" if all of it is kept here, or nobody knows of it."""
+    if state.store is None:
+        return ""
+    return await state.store.read(partial(keeper_of, owner=owner_of(key), said=said))
 
 
 async def check_references(
