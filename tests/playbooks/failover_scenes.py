@@ -10,8 +10,10 @@ from tests.gateway.says import NAMES
 from tests.playbooks.bodies import brief, error, lossy, overloaded, parts, whole
 from tests.playbooks.kinds import SOME, Kind, Pair, Setup, Steps, streamed, told
 from tests.playbooks.steps import (
+    CLIENT_KEY,
     EVENTS,
     JSON,
+    OTHER_KEY,
     Step,
     answers,
     asks,
@@ -58,6 +60,29 @@ def _after_a_heartbeat(client: str, provider: str) -> Steps:
 def _strictly(client: str, provider: str, *then: Step) -> Steps:
     body = {**lossy(client, provider), "model": f"{NAMES[provider]}-first"}
     return [asks(PATHS[client], body, x_dragoman_strict="1"), *then]
+
+
+def _kept_elsewhere(client: str, provider: str) -> Steps:
+    """A conversation that began with a provider that keeps it goes on there, by another name, until that fails."""
+    mine, others = {"authorization": f"Bearer {CLIENT_KEY}"}, {"authorization": f"Bearer {OTHER_KEY}"}
+
+    def goes_on(previous: str = "$resp", key: dict[str, str] = mine, *, stream: bool = False) -> Step:
+        body = brief(client, provider, stream=stream, previous_response_id=previous)
+        return asks(PATHS[client], {**body, "model": f"{NAMES[provider]}-first"}, **key)
+
+    return [
+        asks(PATHS[client], brief(client, RESPONSES), **mine),
+        *told(whole(RESPONSES)),
+        goes_on(),
+        *told(whole(RESPONSES).replace(b"resp_0123456789", b"resp_9876543210")),
+        goes_on(stream=True),
+        *streamed(RESPONSES),
+        goes_on(),
+        *_overloaded(RESPONSES),
+        # Nobody has heard of these.
+        goes_on(key=others),
+        goes_on("resp_of_nobody"),
+    ]
 
 
 def _failed_answer() -> bytes:
@@ -257,6 +282,12 @@ KINDS: dict[str, Kind] = {
         ],
         pairs=KEEPING,
         setup=KEPT_HERE,
+    ),
+    # What a provider keeps it alone can go on from, wherever it stands on the line.
+    "failover_kept_elsewhere": Kind(
+        steps=_kept_elsewhere,
+        pairs=((RESPONSES, CHAT), (RESPONSES, RESPONSES)),
+        setup=Setup(lines=LINES, own_keys=True, kept=True, stores=True, keyed=True),
     ),
     "failover_run_here": Kind(
         steps=lambda c, p: [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from dragoman.config.settings import Routing
+from dragoman.config.settings import Routing, Settings
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.machine import Machine
@@ -27,7 +27,7 @@ from dragoman.http.flight import HeaderList
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, View, plan
 from dragoman.routing.route import Route
-from tests.gateway.harness import CHAT, PATHS, House, running
+from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
 
 
 class Head:
@@ -109,12 +109,12 @@ class Played:
         return self.said[-1] if self.said else None
 
 
-def played_by(story: Callable[[House], None]) -> None:
+def played_by(story: Callable[[House], None], settings: Callable[[int], Settings] = settings_for) -> None:
     async def told(house: House) -> None:
         await asyncio.sleep(0)
         story(house)
 
-    with running() as house:
+    with running((), settings) as house:
         house.run(told(house))
 
 

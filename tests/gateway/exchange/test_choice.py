@@ -8,7 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
-from dragoman.gateway.exchange.choice import Wants, conversation_of, refers, seen_in, wants_of
+from dragoman.gateway.exchange.choice import (
+    Wants,
+    conversation_of,
+    keepers_of,
+    kept_there,
+    refers,
+    seen_in,
+    wants_of,
+)
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
@@ -16,7 +24,7 @@ from dragoman.gateway.stored_responses.memory import look
 from dragoman.http.flight import HeaderList
 from dragoman.prices.book import Override
 from dragoman.routing.route import Route
-from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+from tests.gateway.harness import CHAT, PATHS, RESPONSES, House, running, settings_for
 from tests.gateway.says import tells
 
 LINES = (
@@ -24,6 +32,7 @@ LINES = (
     Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
     Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
     Line(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest"),
+    Line(pattern="kept", targets=("chat/m", "responses/m", "echo/text", "all/m")),
     Line(pattern="faithful", targets=("messages/m", "chat/m"), policy="least-loss"),
 )
 API_PATH = api_path_of(PATHS[CHAT])
@@ -127,3 +136,17 @@ def test_an_image_is_no_text_that_a_window_must_hold() -> None:
         told = house.post(PATHS[CHAT], _body(messages=[{"role": "user", "content": "word " * 40_000}]))
         assert told.status == 400
         assert b"chat/m: its window is too small; messages/m: its window is too small" in told.body
+
+
+def test_only_providers_that_keep_anything_may_keep_what_a_request_refers_to() -> None:
+    path = api_path_of(PATHS[RESPONSES])
+    referring = look(b'{"model":"kept","input":"x","previous_response_id":"resp_1"}', path)
+    silent = look(b'{"model":"kept","input":"x"}', path)
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        routes = house.app.service.routes
+        kept, two = routes.route("kept", RESPONSES), routes.route("two", RESPONSES)
+        assert keepers_of(kept, referring) == {"responses", "all"}
+        assert not keepers_of(two, referring) and not keepers_of(kept, silent)
+        assert not keepers_of(kept, look(_body(), API_PATH))
+        here = kept.targets[1]
+        assert here.kept_here and kept_there(here).keeps_responses and kept_there(here).id == here.id

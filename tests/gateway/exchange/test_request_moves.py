@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.errors import TimedOut
+from dragoman.config.settings import Line, Settings
+from dragoman.errors import ClientError, TimedOut
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import (
     Begin,
@@ -15,6 +17,8 @@ from dragoman.gateway.exchange.steps import (
     End,
     Failed,
     HangUp,
+    Locate,
+    Recall,
     Respond,
     Settle,
     Start,
@@ -22,7 +26,7 @@ from dragoman.gateway.exchange.steps import (
 )
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Head, Played, kinds, played_by
-from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, House
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, House, settings_for
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["nothing", "the status"])
@@ -197,3 +201,61 @@ def test_of_a_failed_attempt_only_its_failure_is_kept() -> None:
         assert isinstance(told, Respond) and dict(told.headers)[b"x-dragoman-route"].startswith(b"messages/served;")
 
     played_by(story)
+
+
+def _line(port: int) -> Settings:
+    line = Line(pattern="line", targets=("chat/served", "responses/served", "messages/served"))
+    return replace(settings_for(port), routes=(line,))
+
+
+@pytest.mark.parametrize(
+    ("keeper", "targets"),
+    [
+        ("responses", ["responses/served"]),
+        # Here, or nobody knows; and somebody who is not on the line.
+        ("", ["chat/served"]),
+        ("all", ["chat/served"]),
+    ],
+)
+def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str, targets: list[str]) -> None:
+    def story(house: House) -> None:
+        play = Played(house, protocol=RESPONSES)
+        located = play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
+        assert isinstance(located, Locate) and located.said.previous == "resp_1"
+        assert play.machine.state is State.LOCATING
+        recalled = play.say(Done(keeper))
+        assert isinstance(recalled, Recall)
+        assert [recalled.target.id] == targets
+        assert recalled.target.keeps_responses is (keeper == "responses")
+
+    played_by(story, _line)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"line","input":"x"}',
+        b'{"model":"line","input":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}]}',
+        b'{"model":"responses/served","input":"x","previous_response_id":"resp_1"}',
+        b'{"model":"chat/served","input":"x","previous_response_id":"resp_1"}',
+    ],
+)
+def test_nothing_is_located_for_those_who_refer_to_nothing_or_have_no_choice(body: bytes) -> None:
+    def story(house: House) -> None:
+        play = Played(house, protocol=RESPONSES)
+        assert isinstance(play.say(Begin(body)), Recall)
+        assert State.LOCATING not in play.machine.passed
+
+    played_by(story, _line)
+
+
+def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
+    def story(house: House) -> None:
+        play = Played(house, protocol=RESPONSES)
+        play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
+        play.say(Failed(ClientError(500, "what is kept cannot be read")))
+        told = next(command for command in play.said if isinstance(command, Respond))
+        assert (told.status, b"cannot be read" in told.body) == (500, True)
+        assert play.machine.state is State.OVER
+
+    played_by(story, _line)

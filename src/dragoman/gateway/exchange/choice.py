@@ -10,18 +10,21 @@ import re
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.stored_responses.memory import Look
+from dragoman.gateway.stored_responses.recall import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import conversation_key, response_key
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
+from dragoman.routing.target import Target
 
 # Members by which a request refers to what some provider keeps, and nobody knows which.
 _kept_somewhere = re.compile(rb'"(?:file_id|vector_store_ids|container)"').search
@@ -121,6 +124,21 @@ def needs_of(asked: ClientRequest, size: int, seen: Seen, *, program: str, key: 
         refused=seen.refused,
         alone=seen.alone,
     )
+
+
+def keepers_of(route: Route, looked: Look) -> frozenset[str]:
+    """The providers of a line that may keep what a request refers to; nobody, if it refers to nothing.
+
+    Where there is one target alone it does not matter who does.
+    """
+    if looked.said is None or len(route.targets) < 2 or not may_be_kept(looked.said, native=True):
+        return frozenset()
+    return frozenset(target.provider.name for target in route.targets if target.can_keep)
+
+
+def kept_there(target: Target) -> Target:
+    """The same target, as one that goes on from what its provider keeps, and keeps what it answers."""
+    return replace(target, kept_here=False) if target.kept_here else target
 
 
 def refers(body: bytes) -> bool:

@@ -41,6 +41,7 @@ from dragoman.gateway.exchange.steps import (
     Kept,
     Leave,
     Limit,
+    Locate,
     Name,
     Noted,
     Pause,
@@ -65,6 +66,7 @@ from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.memory import Memory
 from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
+from dragoman.gateway.stored_responses.stored_state import located
 from dragoman.http.flight import Flight
 from dragoman.providers.order import Order, Unframer
 from dragoman.store import StoreError
@@ -178,6 +180,9 @@ class Driver:
 
     def _work(self, command: Work) -> Awaitable[object]:
         return beside_loop(command.work, command.size, paid=command.paid)
+
+    def _locate(self, command: Locate) -> Awaitable[object]:
+        return located(self._service.state, self._asked.key, command.said)
 
     def _recall(self, command: Recall) -> Awaitable[object]:
         return self._memory.recall(self._asked.key, command.body, command.looked, command.target)
@@ -427,6 +432,7 @@ class Driver:
 
 _WAITS: dict[type, Callable[..., Awaitable[object]]] = {
     Work: Driver._work,
+    Locate: Driver._locate,
     Recall: Driver._recall,
     Reserve: Driver._reserve,
     Leave: Driver._leave,

@@ -62,6 +62,8 @@ class Moves(ABC):
         self._looked: Look | None = None
         # Whom it may go to, once it is known what it asks for.
         self._route: Route | None = None
+        # The provider that keeps what it refers to, if that is not kept here.
+        self._keeper = ""
         self._course: Course | None = None
         # Whether a key rests because of it.
         self._has_rested = False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import partial
 
+from msgspec.structs import replace
+
 from dragoman.errors import BadAnswer, DragomanError
 from dragoman.gateway.exchange.attempt import (
     Attempt,
@@ -14,7 +16,17 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
-from dragoman.gateway.exchange.choice import NOTHING_SEEN, Seen, conversation_of, needs_of, refers, seen_in, wants_of
+from dragoman.gateway.exchange.choice import (
+    NOTHING_SEEN,
+    Seen,
+    conversation_of,
+    keepers_of,
+    kept_there,
+    needs_of,
+    refers,
+    seen_in,
+    wants_of,
+)
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.failure_moves import FailureMoves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
@@ -27,6 +39,7 @@ from dragoman.gateway.exchange.steps import (
     Follow,
     Hold,
     Leave,
+    Locate,
     ReadError,
     Recall,
     Reserve,
@@ -75,6 +88,23 @@ class RequestMoves(FailureMoves):
             self._set_out(Course((route.only,), routing, route))
             return
         self._route = route
+        if service.state.store is not None and looked.said is not None and keepers_of(route, looked):
+            self._wait(State.LOCATING, Locate(looked.said))
+        else:
+            self._see()
+
+    def _located(self, event: Done) -> None:
+        """What a provider of the line keeps is its own to go on from; of all else the plan need not know."""
+        route, looked = self._route, self._looked
+        assert isinstance(event.value, str) and route is not None and looked is not None
+        if event.value in keepers_of(route, looked):
+            self._keeper = event.value
+        self._see()
+
+    def _see(self) -> None:
+        """See as much of the request as the line asks for."""
+        service, route, looked = self._service, self._route, self._looked
+        assert route is not None and looked is not None
         wants = wants_of(route, len(self._body), pinned=len(service.traffic.pins) > 0, refers=refers(self._body))
         if not wants.any:
             self._choose(NOTHING_SEEN)
@@ -94,12 +124,16 @@ class RequestMoves(FailureMoves):
         conversation = ""
         if route.outline.sticky and (seen.opening is not None or looked.said is not None):
             conversation = conversation_of(self._asked, looked, seen.opening, route.name)
-        needs = needs_of(
-            self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
+        needs = replace(
+            needs_of(
+                self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
+            ),
+            keeper=self._keeper,
         )
         plan = service.plan(route, needs, conversation)
         self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
-        course = Course(plan.order, service.settings.routing, route, plan, service.traffic)
+        order = tuple(map(kept_there, plan.order)) if self._keeper else plan.order
+        course = Course(order, service.settings.routing, route, plan, service.traffic)
         course.conversation = conversation
         course.pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
         self._replies.course = course

@@ -38,6 +38,7 @@ class State(IntEnum):
     OVER = 28
     BACKING_OFF = 29
     CHOOSING = 30
+    LOCATING = 31
 
 
 class Told(Enum):

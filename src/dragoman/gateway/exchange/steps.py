@@ -15,6 +15,7 @@ from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.time_limits import LimitPhase
 from dragoman.gateway.stored_responses.memory import Look
+from dragoman.gateway.stored_responses.references import References
 from dragoman.http.flight import HeaderList
 from dragoman.model.response import Response
 from dragoman.providers.order import Unframer
@@ -95,6 +96,12 @@ class Work(Struct, frozen=True):
     work: Callable[[], object]
     size: int
     paid: bool = False
+
+
+class Locate(Struct, frozen=True):
+    """Look up which provider keeps what a request refers to."""
+
+    said: References
 
 
 class Recall(Struct, frozen=True):
@@ -185,6 +192,7 @@ class AwaitKept(Struct, frozen=True):
 
 Waiting: TypeAlias = (
     Work
+    | Locate
     | Recall
     | Reserve
     | Leave
