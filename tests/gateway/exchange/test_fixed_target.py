@@ -15,7 +15,7 @@ from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.memory import look
 from dragoman.prices.book import Override
 from dragoman.routing.needs import Needs
-from tests.gateway.harness import MESSAGES, House, Received, Reply, running, settings_for, whole
+from tests.gateway.harness import MESSAGES, RESPONSES, Answer, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells, with_provider
 
 TARGETS = ("chat/unknown", "messages/large", "responses/small", "all/tiny")
@@ -72,6 +72,12 @@ def test_what_overflows_goes_to_whoever_it_overflows_least() -> None:
         assert tiny < small < large < unknown == 0.0
 
 
+def _led_to(told: Answer) -> str:
+    """Who answered."""
+    assert told.status == 200, told.body
+    return (told.header("x-dragoman-route") or "").partition(";")[0]
+
+
 def _falls_to(model: str, reply: Reply) -> Callable[[Received], Reply]:
     """Providers of which one alone answers."""
 
@@ -88,9 +94,7 @@ def test_a_conversation_is_counted_where_it_is() -> None:
     with running(script, with_provider(_lined, counts_tokens=True)) as house:
 
         def counted(line: str, **headers: str) -> str:
-            told = house.post(COUNT, {**question(MESSAGES, MESSAGES), "model": line}, **headers)
-            assert told.status == 200, told.body
-            return (told.header("x-dragoman-route") or "").partition(";")[0]
+            return _led_to(house.post(COUNT, {**question(MESSAGES, MESSAGES), "model": line}, **headers))
 
         assert counted("fallback", x_session_id="one") == "all/tiny"
         asked = {**question(MESSAGES, MESSAGES), "model": "fallback"}
@@ -126,3 +130,24 @@ def test_a_conversation_is_compacted_where_it_is() -> None:
         told = house.post("/v1/responses/compact", body)
         assert (told.status, told.json()["object"]) == (200, "response.compaction")
         assert house.provider.received[-1].json()["model"] == "large"
+
+
+@pytest.mark.parametrize("path", ["/v1/responses/input_tokens", "/v1/responses/compact"])
+def test_what_a_provider_keeps_is_counted_and_compacted_there(path: str) -> None:
+    compacted = {"id": "resp_c", "object": "response.compaction", "output": [], "usage": {}, "created_at": 1}
+
+    def script(received: Received) -> Reply:
+        return tells(RESPONSES) if received.target == "/v1/responses" else whole({**compacted, "input_tokens": 7})
+
+    with running(script, with_provider(_lined, counts_tokens=True)) as house:
+        made = house.post("/v1/responses", {"model": "responses/small", "input": "Hello."})
+        assert made.status == 200, made.body
+        body = {"model": "fallback", "input": "And now?"}
+        assert _led_to(house.post(path, body)) == "all/tiny"
+        assert _led_to(house.post(path, {**body, "previous_response_id": made.json()["id"]})) == "responses/small"
+        received = house.provider.received[-1]
+        assert (received.target, received.json()["previous_response_id"]) == (path, made.json()["id"])
+        # What nobody knows is told, and nobody is asked.
+        asked = len(house.provider.received)
+        assert house.post(path, {**body, "previous_response_id": "resp_of_nobody"}).status == 400
+        assert len(house.provider.received) == asked

@@ -1,7 +1,8 @@
 """Fixed target: whom a request goes to that is no turn of its conversation: a count, or a compaction (decision 25).
 
-Where a name has several targets, it is the one that the conversation is with, else the one whose window the request
-fills most. Chance has no part in it, and no turn is taken: who asks twice is answered by the same one.
+Where a name has several targets, it is one of the provider that keeps what the request refers to, else the one that the
+conversation is with, else the one whose window the request fills most. Chance has no part in it, and no turn is taken:
+who asks twice is answered by the same one.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.gateway.exchange.choice import Wants, conversation_of, seen_in
+from dragoman.gateway.exchange.choice import Wants, conversation_of, keepers_of, kept_there, seen_in
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look
+from dragoman.gateway.stored_responses.stored_state import located
 from dragoman.routing.needs import Needs
+from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 
 _WANTS = Wants(signs=True, opening=True)
@@ -29,8 +32,22 @@ async def fixed_target(service: Service, asked: ClientRequest, body: bytes, look
     seen = await beside_loop(partial(seen_in, body, asked, looked, route, _WANTS), len(body))
     conversation = conversation_of(asked, looked, seen.opening) if route.outline.sticky else ""
     pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
+    pinned = None if pin is None else pin.target
     fills = filling(Needs(size=len(body), signs=seen.signs), service.knowledge.window)
-    return service.routes.fixed(looked.model, protocol, None if pin is None else pin.target, fills)
+    keeper = await _keeper(service, asked, looked, route)
+    if keeper:
+        able = [kept_there(target) for target in route.targets if target.can_keep and target.provider.name == keeper]
+        return next((target for target in able if target.id == pinned), max(able, key=fills))
+    return service.routes.fixed(looked.model, protocol, pinned, fills)
+
+
+async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str:
+    """The provider on the line that keeps what a request refers to; "" if none of them does."""
+    keepers = keepers_of(route, looked)
+    if looked.said is None or not keepers:
+        return ""
+    found = await located(service.state, asked.key, looked.said)
+    return found if found in keepers else ""
 
 
 def filling(needs: Needs, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:
