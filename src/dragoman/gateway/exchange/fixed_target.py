@@ -30,7 +30,7 @@ async def fixed_target(service: Service, asked: ClientRequest, body: bytes, look
     if route.only is not None:
         return route.only
     seen = await beside_loop(partial(seen_in, body, asked, looked, route, _WANTS), len(body))
-    conversation = conversation_of(asked, looked, seen.opening) if route.outline.sticky else ""
+    conversation = conversation_of(asked, looked, seen.opening, route.name) if route.outline.sticky else ""
     pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
     pinned = None if pin is None else pin.target
     fills = filling(Needs(size=len(body), signs=seen.signs), service.knowledge.window)
