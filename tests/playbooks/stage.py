@@ -54,6 +54,9 @@ _KEPT = """
 """
 
 
+_TOLD_ELSEWHERE = ("_seconds", "_attempts_total", "_target_standing", "_keys_resting")
+
+
 class Stage:
     """One dialogue as it happens. `lines` is its transcript."""
 
@@ -110,10 +113,10 @@ class Stage:
         assert not under_way, "the dialogue leaves an exchange under way"
 
     def count(self) -> None:
-        """Tell what was counted, but for how long things took: the log has that."""
+        """Tell what was counted, but for times, attempts and standings: the log has the first two, a page the last."""
         for line in render([self.metrics.snapshot()]).decode().splitlines():
             name, _, number = line.rpartition(" ")
-            if not line.startswith("#") and "_seconds" not in name and number != "0":
+            if not line.startswith("#") and number != "0" and not any(word in name for word in _TOLD_ELSEWHERE):
                 self.lines.append(f"# {line}")
 
     def client(self, name: str) -> ClientEnd:
