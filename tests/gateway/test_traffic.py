@@ -8,6 +8,7 @@ from dragoman.config.settings import Line, Settings
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.response import Usage
+from dragoman.routing.health import Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.plan import Why
@@ -44,7 +45,9 @@ class _Line:
     def order(self, conversation: str = "") -> list[Target]:
         return [*self.service.plan(self.route, NEEDS, conversation).order]
 
-    def ended(self, target: Target, kind: Kind, *, seconds: float = 1.0, first: float = 0.0) -> None:
+    def ended(
+        self, target: Target, kind: Kind, *, seconds: float = 1.0, first: float = 0.0, permit: Permit | None = None
+    ) -> None:
         now = self.traffic.clock()
         usage = Usage(input=10, output=100)
         self.traffic.ended(
@@ -56,6 +59,7 @@ class _Line:
             size=100,
             charged=set(),
             slowed=False,
+            permit=permit,
         )
 
 
@@ -112,11 +116,24 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
         assert line.order() == [line.second]
         assert not line.traffic.is_good(line.first)
         assert 0.0 < line.traffic.wakes_in(line.first) <= 5.0
-        assert line.traffic.permits(line.first, 60.0)
-        assert not line.traffic.permits(line.first, 60.0)
-        # A client that leaves has found nothing out, and gives the permit back.
+        permit = line.traffic.permits(line.first, 60.0)
+        assert permit is not None
+        assert line.traffic.permits(line.first, 60.0) is None
+        # Another client that leaves changes nothing.
         line.ended(line.first, Kind.LEFT)
-        assert line.traffic.permits(line.first, 60.0)
+        assert line.traffic.permits(line.first, 60.0) is None
+        # Its own has found nothing out by that, and gives the permit back.
+        line.ended(line.first, Kind.LEFT, permit=permit)
+        permit = line.traffic.permits(line.first, 60.0)
+        assert permit is not None
+        # So does one that made no call at all, and one that could not.
+        line.traffic.give_back(line.first, permit)
+        permit = line.traffic.permits(line.first, 60.0)
+        assert permit is not None
+        line.ended(line.first, Kind.UNRESOLVED, permit=permit)
+        permit = line.traffic.permits(line.first, 60.0)
+        line.ended(line.first, Kind.ANSWERED, permit=permit)
+        assert line.traffic.health.standing(line.first.id, now).level is Level.RAMPING
 
 
 def test_what_is_known_outlives_a_reload() -> None:

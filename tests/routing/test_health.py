@@ -40,6 +40,13 @@ def resting(now: float = 0.0) -> Health:
     return health
 
 
+def probe(health: Health, now: float, kind: Kind, ended: float | None = None) -> None:
+    """Ask as the one who may."""
+    permit = health.take_permit(A, now, 60.0)
+    assert permit is not None
+    health.note(A, kind, now if ended is None else ended, now, permit=permit)
+
+
 def level(health: Health, now: float, target: str = A) -> Level:
     return health.standing(target, now).level
 
@@ -129,10 +136,10 @@ def test_pitfall_352_after_a_rest_one_request_probes_and_then_some_go() -> None:
     end = FIRST_REST
     standing = health.standing(A, end)
     assert (standing.level, standing.until) == (Level.RESTING, end)
-    assert health.take_permit(A, end, 60.0)
-    assert [health.take_permit(A, end, 60.0) for _ in range(3)] == [False] * 3
+    permit = health.take_permit(A, end, 60.0)
+    assert [health.take_permit(A, end, 60.0) for _ in range(3)] == [None] * 3
     assert health.standing(A, end).level is Level.PROBED
-    health.note(A, Kind.ANSWERED, end + 1, end)
+    health.note(A, Kind.ANSWERED, end + 1, end, permit=permit)
     standing = health.standing(A, end + 1)
     assert (standing.level, standing.until) == (Level.RAMPING, end + 1 + RAMP)
     assert standing.share(end + 1) == 0.25
@@ -143,8 +150,7 @@ def test_pitfall_352_after_a_rest_one_request_probes_and_then_some_go() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind in LIVING])
 def test_any_answer_to_a_probe_is_one_of_a_target_that_lives(kind: Kind) -> None:
     health = resting()
-    assert health.take_permit(A, FIRST_REST, 60.0)
-    health.note(A, kind, FIRST_REST + 1, FIRST_REST)
+    probe(health, FIRST_REST, kind, FIRST_REST + 1)
     assert level(health, FIRST_REST + 1) is Level.RAMPING
 
 
@@ -153,8 +159,7 @@ def test_a_probe_that_fails_rests_longer() -> None:
     for _ in range(9):
         lengths.append(health.standing(A, now).until - now)
         now = health.standing(A, now).until
-        assert health.take_permit(A, now, 60.0)
-        fail(health, now)
+        probe(health, now, FAILURE)
     assert lengths == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
 
 
@@ -170,27 +175,60 @@ def test_a_probe_that_is_never_answered_gives_its_permit_back() -> None:
 
 def test_a_probe_whose_client_left_gives_its_permit_back() -> None:
     health = resting()
-    assert health.take_permit(A, FIRST_REST, 60.0)
-    health.note(A, Kind.LEFT, FIRST_REST + 1, FIRST_REST)
+    permit = health.take_permit(A, FIRST_REST, 60.0)
+    health.note(A, Kind.LEFT, FIRST_REST + 1, FIRST_REST, permit=permit)
     assert level(health, FIRST_REST + 1) is Level.PROBED
-    health.give_back(A, FIRST_REST + 1)
+    health.give_back(A, FIRST_REST + 1, permit)
     assert health.take_permit(A, FIRST_REST + 1, 60.0)
+
+
+@pytest.mark.parametrize("level_then", [Level.RESTING, Level.PROBED])
+@pytest.mark.parametrize("kind", [Kind.ANSWERED, Kind.WRONG_REQUEST, *COUNTING])
+def test_pitfall_352_only_whoever_has_the_permit_says_how_a_target_is(kind: Kind, level_then: Level) -> None:
+    health = resting()
+    free = Health().take_permit(A, 0.0, 60.0)
+    permit = health.take_permit(A, FIRST_REST, 60.0) if level_then is Level.PROBED else None
+    before = health.standing(A, FIRST_REST + 1)
+    for theirs in (None, free):
+        for _ in range(20):
+            health.note(A, kind, FIRST_REST + 1, FIRST_REST, permit=theirs)
+            health.give_back(A, FIRST_REST + 1, theirs)
+    assert health.standing(A, FIRST_REST + 1) == before
+    assert before.level is level_then
+    if permit is not None:
+        health.note(A, Kind.ANSWERED, FIRST_REST + 2, FIRST_REST, permit=permit)
+        assert level(health, FIRST_REST + 2) is Level.RAMPING
+
+
+def test_a_permit_that_expired_says_something_until_somebody_else_has_one() -> None:
+    health = resting()
+    first = health.take_permit(A, 5.0, 10.0)
+    second = health.take_permit(A, 20.0, 10.0)
+    health.note(A, Kind.ANSWERED, 21.0, 5.0, permit=first)
+    health.give_back(A, 21.0, first)
+    assert level(health, 21.0) is Level.PROBED
+    health.note(A, Kind.ANSWERED, 40.0, 20.0, permit=second)
+    assert level(health, 40.0) is Level.RAMPING
+    # It is used up.
+    fail(health, 41.0, 2)
+    health.note(A, Kind.ANSWERED, 42.0, 20.0, permit=second)
+    assert level(health, 42.0) is Level.RESTING
 
 
 def test_who_rests_may_be_asked_before_its_time_by_one_at_a_time() -> None:
     health = resting()
-    assert health.take_permit(A, 1.0, 60.0)
-    assert not health.take_permit(A, 1.0, 60.0)
-    health.give_back(A, 2.0)
+    permit = health.take_permit(A, 1.0, 60.0)
+    assert permit is not None
+    assert health.take_permit(A, 1.0, 60.0) is None
+    health.give_back(A, 2.0, permit)
     assert health.standing(A, 2.0).until == FIRST_REST
-    assert health.take_permit(A, 2.0, 60.0)
-    health.note(A, Kind.ANSWERED, 3.0, 2.0)
+    probe(health, 2.0, Kind.ANSWERED, 3.0)
     assert level(health, 3.0) is Level.RAMPING
 
 
 def test_two_failures_in_a_ramp_rest_longer_and_one_does_not() -> None:
     health = resting()
-    health.note(A, Kind.ANSWERED, 6.0, 5.5)
+    probe(health, 5.5, Kind.ANSWERED, 6.0)
     health.note(A, FAILURE, 7.0, 6.5)
     assert level(health, 7.0) is Level.RAMPING
     health.note(A, FAILURE, 7.0, 6.5)
@@ -232,12 +270,11 @@ def test_pitfall_339_whatever_happened_a_target_is_good_again_by_itself(outcomes
     health, now = Health(), 0.0
     for kind, passed in outcomes:
         now += passed
-        health.take_permit(A, now, 30.0)
-        health.note(A, kind, now, now)
+        permit = health.take_permit(A, now, 30.0)
+        health.note(A, kind, now, now, permit=permit)
     # The longest rest or permit is over, one request answers, and a ramp later all is well.
     now += LONGEST_REST + 30.0
-    assert health.take_permit(A, now, 30.0)
-    health.note(A, Kind.ANSWERED, now, now)
+    probe(health, now, Kind.ANSWERED)
     assert health.standing(A, now + RAMP) is GOOD
 
 
@@ -248,12 +285,11 @@ def test_flapping_locks_nobody_out_for_ever() -> None:
         standing = health.standing(A, now)
         if standing.level is Level.RESTING and standing.until > now:
             continue
-        assert health.take_permit(A, now, 10.0)
         asked += 1
         # Half a minute well, half a minute ill.
         well = second % 60 < 30
         answered += well
-        health.note(A, Kind.ANSWERED if well else FAILURE, now, now)
+        probe(health, now, Kind.ANSWERED if well else FAILURE)
     assert answered > 1200
     assert asked - answered < 450
 
@@ -261,9 +297,9 @@ def test_flapping_locks_nobody_out_for_ever() -> None:
 def test_a_target_that_was_good_for_long_rests_shortly_again() -> None:
     health, now = resting(), FIRST_REST
     for _ in range(4):
-        fail(health, now)
+        probe(health, now, FAILURE)
         now = health.standing(A, now).until
-    health.note(A, Kind.ANSWERED, now, now)
+    probe(health, now, Kind.ANSWERED)
     fail(health, now + 3600.0, IN_A_ROW)
     assert health.standing(A, now + 3600.0).until == now + 3600.0 + FIRST_REST
 
@@ -312,10 +348,10 @@ def test_pitfall_343_350_a_rest_is_known_to_others_once_it_is_told() -> None:
     assert there.standing(A, 1.0) == here.standing(A, 1.0)
     assert there.news() == []
     # One of them has the permit, and what it finds out holds for both.
-    assert here.take_permit(A, 6.0, 60.0)
+    permit = here.take_permit(A, 6.0, 60.0)
     shared(here, there)
-    assert not there.take_permit(A, 6.5, 60.0)
-    here.note(A, Kind.ANSWERED, 7.0, 6.0)
+    assert there.take_permit(A, 6.5, 60.0) is None
+    here.note(A, Kind.ANSWERED, 7.0, 6.0, permit=permit)
     shared(here, there)
     assert level(there, 7.0) is Level.RAMPING
     assert level(there, 7.0 + RAMP) is Level.GOOD
@@ -327,12 +363,23 @@ def test_pitfall_343_350_a_rest_is_known_to_others_once_it_is_told() -> None:
 def test_a_probe_that_fails_here_rests_everywhere() -> None:
     here, there = resting(), Health()
     shared(here, there)
-    assert there.take_permit(A, 6.0, 300.0)
+    permit = there.take_permit(A, 6.0, 300.0)
     shared(here, there)
-    there.note(A, FAILURE, 7.0, 6.0)
+    there.note(A, FAILURE, 7.0, 6.0, permit=permit)
     shared(here, there)
     assert here.standing(A, 7.0) == there.standing(A, 7.0)
     assert here.standing(A, 7.0).until == 7.0 + 2 * FIRST_REST
+
+
+def test_of_two_probes_at_once_the_first_that_ends_says_how_it_is() -> None:
+    here, there = resting(), Health()
+    shared(here, there)
+    ours, theirs = here.take_permit(A, 6.0, 60.0), there.take_permit(A, 6.1, 60.0)
+    shared(here, there)
+    here.note(A, FAILURE, 7.0, 6.0, permit=ours)
+    shared(here, there)
+    there.note(A, FAILURE, 8.0, 6.1, permit=theirs)
+    assert there.standing(A, 8.0).until == 7.0 + 2 * FIRST_REST
 
 
 def test_what_is_cleared_here_is_cleared_everywhere() -> None:
@@ -401,8 +448,8 @@ def test_workers_agree_once_they_have_told_each_other(did: list[tuple[int, Kind,
     told: list[Notice] = []
     for who, kind, passed in did:
         now += passed
-        workers[who].take_permit(A, now, 5.0)
-        workers[who].note(A, kind, now, now)
+        permit = workers[who].take_permit(A, now, 5.0)
+        workers[who].note(A, kind, now, now, permit=permit)
         told += workers[who].news()
     for health in workers:
         health.merge(reversed(told))

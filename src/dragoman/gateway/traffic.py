@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.model.response import Usage
 from dragoman.routing.budgets import Budgets
-from dragoman.routing.health import Health
+from dragoman.routing.health import Health, Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind, counts_for_health
 from dragoman.routing.pins import Pins
@@ -38,7 +38,7 @@ _LONGEST = 512
 _USUAL_OUTPUT = 500.0
 _LATEST = 0.1
 # What found nothing out of a target that was being tried.
-_UNDECIDED = frozenset({Kind.LEFT, Kind.OURS})
+_UNDECIDED = frozenset({Kind.LEFT, Kind.OURS, Kind.UNRESOLVED})
 
 
 class Traffic:
@@ -113,13 +113,16 @@ class Traffic:
         now = self.clock()
         return max(self.health.standing(target.id, now).until - now, 0.0)
 
-    def permits(self, target: Target, seconds: float) -> bool:
-        """Whether a target may be asked: of one that rested, one request at a time finds out, within some seconds."""
+    def permits(self, target: Target, seconds: float) -> Permit | None:
+        """Leave to ask a target, if it may be asked: one request at a time finds out whether one that rested is well.
+
+        It has some seconds for that, and says with its permit what became of it; of others nobody hears as long.
+        """
         return self.health.take_permit(target.id, self.clock(), seconds)
 
-    def give_back(self, target: Target) -> None:
-        """Let another request find it out: this one made no call."""
-        self.health.give_back(target.id, self.clock())
+    def give_back(self, target: Target, permit: Permit | None) -> None:
+        """Let somebody else find out: no call was made with a permit."""
+        self.health.give_back(target.id, self.clock(), permit)
 
     def rests(self, target: str) -> bool:
         """Whether a target is not asked by everybody, by its id."""
@@ -138,6 +141,7 @@ class Traffic:
         size: int,
         charged: set[str],
         slowed: bool,
+        permit: Permit | None = None,
     ) -> None:
         """Learn from a call that ended; `charged` are the targets that the same exchange was a failure for.
 
@@ -146,7 +150,7 @@ class Traffic:
         name, now = target.id, self.clock()
         if len(name) > _LONGEST:
             return
-        self.health.note(name, kind, now, began, charged)
+        self.health.note(name, kind, now, began, charged, permit)
         if kind is Kind.ANSWERED:
             self.budgets.fill(name)
             if usage is not None:
@@ -163,7 +167,7 @@ class Traffic:
         elif counts_for_health(kind):
             self.speeds.failed(name, size, now)
         elif kind in _UNDECIDED:
-            self.health.give_back(name, now)
+            self.health.give_back(name, now, permit)
 
     def _learn_output(self, target: str, tokens: int) -> None:
         known = self._outputs.get(target)

@@ -10,9 +10,12 @@ PROBED     an answer, of whatever kind         RAMPING for a while, then GOOD
 RAMPING    two requests failed in a row        RESTING, longer
 
 Only failures of the target itself count, each request once, and any well-formed answer is one of a target that lives.
-An attempt that began before a rest says nothing about what came after it. What is found out here is told to the other
-workers as notices; of two notices the one of the later epoch holds, then that of the higher rank, then that of the
-later end. So they may come in any order and as often as they like. A step down, to a lower rank, begins a new epoch.
+An attempt that began before a rest says nothing about what came after it, and as long as a target rests, only whoever
+has the permit finds anything out: anybody may ask for a target by its own name, as often as he likes.
+
+What is found out here is told to the other workers as notices; of two notices the one of the later epoch holds, then
+that of the higher rank, then that of the later end. So they may come in any order and as often as they like. A step
+down, to a lower rank, begins a new epoch.
 
 How keys stand is another matter: they only rest (`providers/key_rests.py`).
 """
@@ -44,6 +47,7 @@ MOST = 4096
 
 _ANSWERED = Kind.ANSWERED
 _GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = Level.GOOD, Level.SUSPECT, Level.RESTING, Level.PROBED, Level.RAMPING
+_ASLEEP = frozenset({_RESTING, _PROBED})
 _RANKS = {_GOOD: 0, _SUSPECT: 1, _RESTING: 2, _PROBED: 3, _RAMPING: 4, Level.KEYLESS: 0}
 
 
@@ -61,6 +65,12 @@ class Notice(Struct, frozen=True, array_like=True):
     failed: float = 0.0
 
 
+class Permit(Struct, frozen=True):
+    """What somebody has who may ask a target; the number is that of the one who finds out about one that rests."""
+
+    number: int = 0
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """Why a target stands as it does, for whoever asks."""
 
@@ -75,6 +85,10 @@ class Report(Struct, frozen=True, kw_only=True):
     rests: int
 
 
+# Whoever is awake is asked by everybody.
+_FREE = Permit()
+
+
 class _Entry:
     """What is remembered of one target."""
 
@@ -86,6 +100,7 @@ class _Entry:
         "failed",
         "good",
         "good_before",
+        "holder",
         "in_a_row",
         "last",
         "level",
@@ -114,7 +129,13 @@ class _Entry:
         self.last: Kind | None = None
         self.failed = 0.0
         self.in_a_row = 0
+        # The number of the permit that was given last, as long as nothing came of it.
+        self.holder = 0
         self.forget(now)
+
+    def holds(self, permit: Permit | None) -> bool:
+        """Whether somebody may say how a target that rests is."""
+        return permit is not None and permit.number != 0 and permit.number == self.holder
 
     def forget(self, now: float) -> None:
         self.good = self.bad = self.good_before = self.bad_before = 0
@@ -139,11 +160,20 @@ class Health:
         self._entries: dict[str, _Entry] = {}
         self._most = most
         self._dirty: set[str] = set()
+        self._permits = 0
 
     # Outcomes.
 
-    def note(self, target: str, kind: Kind, now: float, began: float, charged: set[str] | None = None) -> None:
-        """Fold in what became of an attempt that began at a time.
+    def note(
+        self,
+        target: str,
+        kind: Kind,
+        now: float,
+        began: float,
+        charged: set[str] | None = None,
+        permit: Permit | None = None,
+    ) -> None:
+        """Fold in what became of an attempt that began at a time, and that was made with a permit, if it took one.
 
         `charged` belongs to one exchange, and holds the targets that it was a failure for: to each once.
         """
@@ -151,8 +181,8 @@ class Health:
         if kind is _ANSWERED:
             if entry is None:
                 entry = self._made(target, now)
-            elif entry.level is not _GOOD:
-                self._answered(target, entry, now, began)
+            elif entry.level in _ASLEEP and not self._wake(target, entry, now, permit):
+                return
             if now >= entry.turn:
                 entry.roll(now)
             entry.good += 1
@@ -162,24 +192,32 @@ class Health:
                 if target in charged:
                     return
                 charged.add(target)
-            self._failed(target, entry or self._made(target, now), kind, now, began)
-        elif entry is not None and kind in LIVING:
-            if entry.level is not _GOOD:
-                self._answered(target, entry, now, began)
+            self._failed(target, entry or self._made(target, now), kind, now, began, permit)
+        elif (
+            entry is not None
+            and kind in LIVING
+            and (entry.level not in _ASLEEP or self._wake(target, entry, now, permit))
+        ):
             entry.in_a_row = 0
 
-    def _answered(self, target: str, entry: _Entry, now: float, began: float) -> None:
-        if entry.level in (_RESTING, _PROBED) and began >= entry.since:
-            entry.in_a_row = 0
-            entry.since = now
-            entry.wakes, entry.calm = 0.0, now + RAMP
-            entry.forget(now)
-            self._enter(target, entry, _RAMPING, now + RAMP, now)
+    def _wake(self, target: str, entry: _Entry, now: float, permit: Permit | None) -> bool:
+        """End a rest, if an answer was that of whoever has the permit."""
+        if not entry.holds(permit):
+            return False
+        entry.since = now
+        entry.wakes, entry.calm = 0.0, now + RAMP
+        entry.forget(now)
+        self._enter(target, entry, _RAMPING, now + RAMP, now)
+        return True
 
-    def _failed(self, target: str, entry: _Entry, kind: Kind, now: float, began: float) -> None:
+    def _failed(self, target: str, entry: _Entry, kind: Kind, now: float, began: float, permit: Permit | None) -> None:
         entry.last, entry.failed = kind, now
         _settle(entry, now)
         level = entry.level
+        if level in _ASLEEP:
+            if entry.holds(permit):
+                self._rest(target, entry, now)
+            return
         if began < entry.since:
             # It was under way before the target rested, or answered again.
             return
@@ -189,10 +227,8 @@ class Health:
         entry.in_a_row += 1
         bad = entry.bad + entry.bad_before
         total = bad + entry.good + entry.good_before
-        if (
-            level in (_RESTING, _PROBED)
-            or entry.in_a_row >= (IN_A_RAMP if level is _RAMPING else IN_A_ROW)
-            or (level is not _RAMPING and total >= SAMPLES and bad * 2 >= total)
+        if entry.in_a_row >= (IN_A_RAMP if level is _RAMPING else IN_A_ROW) or (
+            level is not _RAMPING and total >= SAMPLES and bad * 2 >= total
         ):
             self._rest(target, entry, now)
         elif level is not _RAMPING:
@@ -203,7 +239,7 @@ class Health:
             # It was as good as any since its last rest: for long, or who knows.
             entry.rests = 0 if now - entry.calm > FORGIVEN else entry.rests // 2
         until = now + _rest_time(entry.rests)
-        if entry.level in (_RESTING, _PROBED):
+        if entry.level in _ASLEEP:
             until = max(until, entry.wakes)
         entry.rests = min(entry.rests + 1, 16)
         entry.since, entry.wakes, entry.in_a_row = now, until, 0
@@ -225,26 +261,31 @@ class Health:
         """Whether anything was heard of a target."""
         return target in self._entries
 
-    def take_permit(self, target: str, now: float, seconds: float) -> bool:
-        """Whether a target may be asked; of one that rests one request at a time, for so long at most.
+    def take_permit(self, target: str, now: float, seconds: float) -> Permit | None:
+        """Leave to ask a target, if it may be asked; one that rests by one request at a time, for so long at most.
 
         A rest need not be over: if all rest, whoever wakes first may be asked before its time.
         """
         entry = self._entries.get(target)
         if entry is None or entry.level is _GOOD:
-            return True
+            return _FREE
         _settle(entry, now)
         if entry.level is _PROBED:
-            return False
-        if entry.level is _RESTING:
-            entry.since = min(entry.since, now)
-            self._enter(target, entry, _PROBED, now + seconds, now)
-        return True
+            return None
+        if entry.level is not _RESTING:
+            return _FREE
+        self._permits += 1
+        self._enter(target, entry, _PROBED, now + seconds, now)
+        entry.holder = self._permits
+        return Permit(self._permits)
 
-    def give_back(self, target: str, now: float) -> None:
+    def give_back(self, target: str, now: float, permit: Permit | None = None) -> None:
         """Give a permit back that found nothing out: the client left, or nothing was sent."""
         entry = self._entries.get(target)
-        if entry is not None and entry.level is _PROBED:
+        if entry is None or not entry.holds(permit):
+            return
+        entry.holder = 0
+        if entry.level is _PROBED:
             self._enter(target, entry, _RESTING, entry.wakes, now)
 
     def clear(self, target: str, now: float) -> None:
@@ -299,6 +340,7 @@ class Health:
     def _enter(self, target: str, entry: _Entry, level: Level, until: float, now: float) -> None:
         if _RANKS[level] < _RANKS[entry.level]:
             entry.epoch = _later(entry.epoch, now)
+        entry.holder = 0
         _show(entry, level, until, now)
         self._dirty.add(target)
 
@@ -342,6 +384,9 @@ def _show(entry: _Entry, level: Level, until: float, since: float) -> None:
 
 
 def _adopt(entry: _Entry, notice: Notice) -> None:
+    if notice.level is not _PROBED:
+        # Somebody else was quicker to find out.
+        entry.holder = 0
     _show(entry, notice.level, notice.until, notice.since)
     if notice.last is not None and notice.failed > entry.failed:
         entry.last, entry.failed = notice.last, notice.failed

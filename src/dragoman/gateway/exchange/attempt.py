@@ -19,6 +19,7 @@ from dragoman.providers.key_rests import ANY_MODEL
 from dragoman.providers.order import Unframer
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
+from dragoman.routing.health import Permit
 from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import Rest
@@ -85,6 +86,8 @@ class Attempt:
         self._preferred = preferred
         self._refused: tuple[str, ...] = ()
         self.is_prepared = False
+        # The right to try a target that rested.
+        self.permit: Permit | None = None
         # Whether the client kept it waiting.
         self.is_slowed = False
         # The keys that were not tried yet, and the one that is used.

@@ -47,6 +47,7 @@ class Calls:
             size=len(attempt.body),
             charged=self._charged,
             slowed=attempt.is_slowed,
+            permit=attempt.permit,
         )
         provider = target.provider
         # Whatever a provider calls the exchange is logged, but not if it is a secret.

@@ -18,6 +18,7 @@ from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Filter, Plan
 from dragoman.routing.explanation import reason
+from dragoman.routing.health import Permit
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
 from dragoman.routing.rests import Hint, hint_of
 from dragoman.routing.route import Route
@@ -53,6 +54,7 @@ class Course:
     _asleep: tuple[Target, ...] = ()
     # A target that rested and that this request may try, as long as it was not called.
     _permitted: Target | None = None
+    _permit: Permit | None = None
 
     def __init__(
         self,
@@ -100,20 +102,22 @@ class Course:
             return True
         if self._misses and not traffic.budgets.spend(target.id):
             return False
-        if traffic.permits(target, self.first_byte or _PROBE):
-            self._permitted = target
-            return True
-        return False
+        permit = traffic.permits(target, self.first_byte or _PROBE)
+        if permit is None:
+            return False
+        self._permitted, self._permit = target, permit
+        return True
 
-    def called(self) -> None:
-        """The target is called: what becomes of that is known when it has ended."""
-        self._permitted = None
+    def use_permit(self) -> Permit | None:
+        """The right to try a target that rested, for the call by which that is found out."""
+        permit, self._permit, self._permitted = self._permit, None, None
+        return permit
 
     def give_back(self) -> None:
         """Let another request try a target that this one could not even call."""
         if self._permitted is not None and self._traffic is not None:
-            self._traffic.give_back(self._permitted)
-            self._permitted = None
+            self._traffic.give_back(self._permitted, self._permit)
+            self._permit = self._permitted = None
 
     @property
     def name(self) -> str:

@@ -284,8 +284,8 @@ class RequestMoves(FailureMoves):
         attempt = self.attempt
         attempt.status, attempt.headers = 0, []
         self._calls.begin()
-        if self._course is not None:
-            self._course.called()
+        if self._course is not None and attempt.permit is None:
+            attempt.permit = self._course.use_permit()
         first_byte = None if self._course is None else self._course.first_byte
         self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))
 
