@@ -64,6 +64,29 @@ def test_pitfall_339_one_failure_makes_a_suspect_for_a_while() -> None:
     assert level(health, 1.0, B) is Level.GOOD
 
 
+def test_pitfall_322_a_dead_target_costs_the_first_request_alone() -> None:
+    health = Health()
+    health.note(A, Kind.ANSWERED, 1.0, 1.0)
+    fail(health, 1.0 + SUSPICION)
+    assert level(health, 1.0 + SUSPICION) is Level.SUSPECT
+
+
+def test_pitfall_339_one_that_fails_among_others_that_are_answered_makes_no_suspect() -> None:
+    health = Health()
+    for turn in range(20):
+        now = turn * SUSPICION
+        health.note(A, Kind.ANSWERED, now - 1, now - 1)
+        fail(health, now)
+        assert health.standing(A, now) is GOOD
+        health.note(A, Kind.ANSWERED, now + 1, now)
+    # A second one of another request does.
+    fail(health, now + 2)
+    assert level(health, now + 2) is Level.SUSPECT
+    health.note(A, Kind.ANSWERED, now + 3, now)
+    fail(health, now + 4)
+    assert health.standing(A, now + 4).until == now + 4 + SUSPICION
+
+
 def test_pitfall_339_five_in_a_row_rest_and_an_answer_between_does_not() -> None:
     health = Health()
     fail(health, 1.0, IN_A_ROW - 1)

@@ -1,7 +1,8 @@
 """Health: how each target stands, as a fold over what became of the attempts on it (decision 25).
 
 standing   after                               then
-GOOD       a failure                           SUSPECT for a while: behind the good ones
+GOOD       a failure, and no answer of late,   SUSPECT for a while: behind the good ones
+           or a second failure
 SUSPECT    five requests failed in a row, or   RESTING, longer each time
            half of at least ten
 RESTING    its end                             PROBED: one request has the permit, which expires
@@ -93,6 +94,7 @@ class _Entry:
     """What is remembered of one target."""
 
     __slots__ = (
+        "answered",
         "bad",
         "bad_before",
         "calm",
@@ -104,6 +106,7 @@ class _Entry:
         "in_a_row",
         "last",
         "level",
+        "missed",
         "rests",
         "shown",
         "since",
@@ -129,6 +132,8 @@ class _Entry:
         self.last: Kind | None = None
         self.failed = 0.0
         self.in_a_row = 0
+        # When it answered last, and was last found to fail.
+        self.answered = self.missed = -math.inf
         # The number of the permit that was given last, as long as nothing came of it.
         self.holder = 0
         self.forget(now)
@@ -187,6 +192,7 @@ class Health:
                 entry.roll(now)
             entry.good += 1
             entry.in_a_row = 0
+            entry.answered = now
         elif kind in COUNTING:
             if charged is not None:
                 if target in charged:
@@ -223,6 +229,9 @@ class Health:
             return
         if now >= entry.turn:
             entry.roll(now)
+        # One request that fails among others that are answered may be to blame itself.
+        is_suspect = now - entry.answered >= SUSPICION or now - entry.missed < SUSPICION
+        entry.missed = now
         entry.bad += 1
         entry.in_a_row += 1
         bad = entry.bad + entry.bad_before
@@ -231,7 +240,7 @@ class Health:
             level is not _RAMPING and total >= SAMPLES and bad * 2 >= total
         ):
             self._rest(target, entry, now)
-        elif level is not _RAMPING:
+        elif level is _SUSPECT or (level is _GOOD and is_suspect):
             self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
 
     def _rest(self, target: str, entry: _Entry, now: float) -> None:
@@ -294,7 +303,7 @@ class Health:
         if entry is not None:
             entry.rests = entry.in_a_row = 0
             # What is still under way is not held against it either.
-            entry.since, entry.wakes = now, 0.0
+            entry.since, entry.wakes, entry.missed = now, 0.0, -math.inf
             entry.forget(now)
             entry.epoch = _later(entry.epoch, now)
             self._enter(target, entry, _GOOD, now, now)
