@@ -136,6 +136,23 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
         assert line.traffic.health.standing(line.first.id, now).level is Level.RAMPING
 
 
+def test_pitfall_324_going_on_to_a_target_is_paid_for_only_where_it_rests() -> None:
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, "two")
+        traffic, second = line.traffic, line.second
+        line.ended(second, Kind.NO_ANSWER)
+        assert traffic.health.standing(second.id, traffic.clock()).level is Level.SUSPECT
+        assert all(traffic.may_ask_next(second) for _ in range(30))
+        for _ in range(4):
+            line.ended(second, Kind.NO_ANSWER, seconds=0.0)
+        assert [traffic.may_ask_next(second) for _ in range(11)] == [True] * 10 + [False]
+        permit = traffic.permits(second, 60.0)
+        assert permit is not None
+        assert not traffic.may_ask_next(second)
+        line.ended(second, Kind.ANSWERED, permit=permit)
+        assert all(traffic.may_ask_next(second) for _ in range(30))
+
+
 def test_what_is_known_outlives_a_reload() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         service = house.app.service

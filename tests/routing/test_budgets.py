@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.budgets import FILL, FULL, Budgets
+from dragoman.routing.budgets import EACH, FILL, FULL, Budgets
 
 A = "one/model"
 
@@ -29,6 +29,19 @@ def test_answers_fill_it_up_to_the_brim() -> None:
     assert budgets.has(A)
     for _ in range(1000):
         budgets.fill(A)
+    assert budgets.left(A) == FULL
+
+
+def test_time_fills_it_too() -> None:
+    now = [100.0]
+    budgets = Budgets(lambda: now[0])
+    while budgets.spend(A):
+        pass
+    now[0] += EACH - 0.5
+    assert not budgets.has(A)
+    now[0] += 0.5
+    assert [budgets.spend(A), budgets.spend(A)] == [True, False]
+    now[0] += 1000 * EACH
     assert budgets.left(A) == FULL
 
 

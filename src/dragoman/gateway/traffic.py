@@ -48,7 +48,7 @@ class Traffic:
         self.clock = clock
         self.chance = chance
         self.health = Health()
-        self.budgets = Budgets()
+        self.budgets = Budgets(clock)
         self.speeds = Speeds()
         self.pins = Pins()
         self._turns: dict[str, int] = {}
@@ -112,6 +112,17 @@ class Traffic:
         """After how many seconds a target may be asked."""
         now = self.clock()
         return max(self.health.standing(target.id, now).until - now, 0.0)
+
+    def may_ask_next(self, target: Target) -> bool:
+        """Whether a request that failed elsewhere may go on to a target: to one that rests as its budget allows.
+
+        One that others are answered by takes whoever comes, or two that fail now and then could not help each other.
+        """
+        level = self.health.standing(target.id, self.clock()).level
+        if level is Level.PROBED:
+            # Somebody else is finding out.
+            return False
+        return level is not Level.RESTING or self.budgets.spend(target.id)
 
     def permits(self, target: Target, seconds: float) -> Permit | None:
         """Leave to ask a target, if it may be asked: one request at a time finds out whether one that rested is well.

@@ -1,50 +1,57 @@
 """Budgets: how often a target may be asked again, so that an outage is not multiplied (decision 25).
 
-Each target has a bucket. An answer fills it a little, asking again empties it by one, and so does going on to a target
-that does not stand well. While it is empty neither is done: with a target that always fails there are hardly more calls
-than requests.
+Each target has a bucket. An answer fills it a little, and so does time; asking again empties it by one, and so does
+going on to a target that rests. While it is empty neither is done: with a target that always fails there are hardly
+more calls than requests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 FULL = 10.0
 FILL = 0.2
+# Seconds in which one more comes by itself.
+EACH = 10.0
 # Names may come from clients, where a line says `provider/*`.
 MOST = 4096
 
 
 class Budgets:
-    """The buckets of all targets; those that are full are not remembered."""
+    """The buckets of all targets; those that are full are not remembered. `clock` only grows."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._left: dict[str, float] = {}
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0, most: int = MOST) -> None:
+        self._clock = clock
+        # What was in each, and when.
+        self._held: dict[str, tuple[float, float]] = {}
         self._most = most
 
     def has(self, target: str) -> bool:
         """Whether a target may be asked again."""
-        return self._left.get(target, FULL) >= 1.0
+        return self.left(target) >= 1.0
 
     def spend(self, target: str) -> bool:
         """Take one from a bucket, if there is one."""
-        left = self._left.get(target, FULL)
+        left = self.left(target)
         if left < 1.0:
             return False
-        if target not in self._left and len(self._left) >= self._most:
-            # Whoever has the most left is the first to be as good as full.
-            del self._left[max(self._left, key=self._left.__getitem__)]
-        self._left[target] = left - 1.0
+        if target not in self._held and len(self._held) >= self._most:
+            # Whoever had the most left is the first to be as good as full.
+            del self._held[max(self._held, key=self._held.__getitem__)]
+        self._held[target] = (left - 1.0, self._clock())
         return True
 
     def fill(self, target: str) -> None:
         """A target has answered."""
-        left = self._left.get(target)
-        if left is None:
+        if target not in self._held:
             return
-        if left + FILL >= FULL:
-            del self._left[target]
+        left = self.left(target) + FILL
+        if left >= FULL:
+            del self._held[target]
         else:
-            self._left[target] = left + FILL
+            self._held[target] = (left, self._clock())
 
     def left(self, target: str) -> float:
         """What is in a bucket."""
-        return self._left.get(target, FULL)
+        held = self._held.get(target)
+        return FULL if held is None else min(held[0] + (self._clock() - held[1]) / EACH, FULL)
