@@ -90,7 +90,26 @@ ANSWERS: dict[str, tuple[str, int, object, Kind]] = {
     "a bad key": (C, 401, {"code": "invalid_api_key"}, Kind.BAD_KEY),
     "a bad key with a 400": (C, 400, {"code": "API_KEY_INVALID"}, Kind.BAD_KEY),
     "a bad key, in words": (C, 400, {"code": 400, "message": "API key not valid. Please pass one."}, Kind.BAD_KEY),
-    "a bare 403": (C, 403, {}, Kind.BAD_KEY),
+    "a bare 403": (C, 403, {}, Kind.FORBIDDEN),
+    "a 403 of Messages": (M, 403, {"type": "permission_error", "message": "x"}, Kind.FORBIDDEN),
+    "a 403 that names the key": (C, 403, {"code": "api_key_disabled"}, Kind.BAD_KEY),
+    "a 403 for what was said": (C, 403, {"code": "content_filter"}, Kind.REFUSED),
+    "a 403 for what was said, in words": (
+        C,
+        403,
+        {
+            "code": 403,
+            "message": "some/model requires moderation and your input was flagged for violence",
+            "metadata": {"reasons": ["violence"], "flagged_input": "x"},
+        },
+        Kind.REFUSED,
+    ),
+    "a 403 whose words mean something else": (
+        C,
+        403,
+        {"type": "permission_error", "message": "your input was flagged"},
+        Kind.FORBIDDEN,
+    ),
     "a model that the key may not use": (C, 403, {"code": "model_not_found"}, Kind.UNKNOWN_MODEL),
     "too long": (C, 400, {"code": "context_length_exceeded"}, Kind.TOO_LONG),
     "too long, in words": (
@@ -122,7 +141,9 @@ ANSWERS: dict[str, tuple[str, int, object, Kind]] = {
 @pytest.mark.parametrize("case", ANSWERS)
 def test_pitfall_312_313_314_319_what_a_provider_answers_has_one_kind(case: str) -> None:
     protocol, status, error, kind = ANSWERS[case]
-    assert kind_of(codec_of(protocol).decode_failure(status, json.dumps({"error": error}).encode())) is kind
+    failure = codec_of(protocol).decode_failure(status, json.dumps({"error": error}).encode())
+    assert kind_of(failure, cloud=False) is kind
+    assert kind_of(failure, cloud=True) is (Kind.BAD_KEY if kind is Kind.FORBIDDEN else kind)
 
 
 @pytest.mark.parametrize(

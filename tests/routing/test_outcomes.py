@@ -46,6 +46,7 @@ FOLLOWS: dict[Kind, tuple[Then, Then, Then]] = {
     Kind.OVERLOADED: (AGAIN, AGAIN, NEXT),
     Kind.NO_MONEY: (NEXT, TELL, NEXT),
     Kind.BAD_KEY: (NEXT, TELL, NEXT),
+    Kind.FORBIDDEN: (NEXT, TELL, NEXT),
     Kind.TOO_LONG: (NEXT, TELL, NEXT),
     Kind.REFUSED: (NEXT, TELL, NEXT),
     Kind.WRONG_REQUEST: (TELL, TELL, TELL),

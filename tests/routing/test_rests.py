@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.outcomes import Kind
-from dragoman.routing.rests import LONGEST, NO_HINT, SHORTEST, USUAL, Hint, Rest, hint_of, rest_of
+from dragoman.routing.rests import LONGEST, NO_HINT, SHORTEST, USUAL, Hint, Rest, hint_of, names_the_key, rest_of
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 
@@ -83,11 +83,23 @@ RESTS: dict[str, tuple[Kind, Failure | None, Hint, Rest | None]] = {
         NO_HINT,
         Rest(seconds=LONGEST, every_model=True),
     ),
-    "a key that may not use the model": (
+    "a key that may not be used here": (
         Kind.BAD_KEY,
-        failure(FailureKind.FORBIDDEN, 403, native="permission_error"),
+        failure(FailureKind.FORBIDDEN, 403, code="api_key_disabled"),
         NO_HINT,
         Rest(seconds=LONGEST),
+    ),
+    "no money for so much, says a status twice": (
+        Kind.NO_MONEY,
+        failure(FailureKind.QUOTA, 402, code="402"),
+        NO_HINT,
+        None,
+    ),
+    "what is forbidden to somebody": (
+        Kind.FORBIDDEN,
+        failure(FailureKind.FORBIDDEN, 403, native="permission_error"),
+        NO_HINT,
+        None,
     ),
     "a page that forbids": (Kind.BAD_KEY, failure(FailureKind.FORBIDDEN, 403), NO_HINT, None),
     "no credentials at all": (Kind.BAD_KEY, None, NO_HINT, None),
@@ -103,6 +115,28 @@ def test_pitfall_313_316_345_346_which_key_rests_and_how_long(case: str) -> None
 
 @given(st.sampled_from(Kind), st.floats(min_value=0, allow_infinity=False), st.integers(400, 599))
 def test_pitfall_345_no_rest_is_longer_than_a_quarter_of_an_hour(kind: Kind, wait: float, status: int) -> None:
-    rest = rest_of(kind, failure(FailureKind.OTHER, status, code="x"), Hint(wait=wait))
+    rest = rest_of(kind, failure(FailureKind.OTHER, status, code="invalid_api_key"), Hint(wait=wait))
     assert (rest is None) == (kind not in (Kind.RATE_LIMITED, Kind.NO_MONEY, Kind.BAD_KEY))
     assert rest is None or SHORTEST <= rest.seconds <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "native", "names"),
+    [
+        (401, "invalid_api_key", "invalid_request_error", True),
+        (401, None, "authentication_error", True),
+        (401, None, "", False),
+        (402, "Insufficient_Quota", "", True),
+        (403, "account_deactivated", "", True),
+        (403, "403", "", False),
+        (403, None, "permission_error", False),
+        (400, "context_length_exceeded", "invalid_request_error", False),
+        # A request may be over a limit all by itself, whatever that is called.
+        (429, "rate_limit_exceeded", "tokens", False),
+        (429, "insufficient_quota", "insufficient_quota", False),
+    ],
+)
+def test_pitfall_316_one_request_rests_more_than_one_key_only_for_what_names_the_key(
+    status: int, code: str | None, native: str, names: bool
+) -> None:
+    assert names_the_key(failure(FailureKind.OTHER, status, code=code, native=native)) is names

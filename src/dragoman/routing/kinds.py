@@ -51,7 +51,7 @@ _KINDS: dict[FailureKind, Kind] = {
     FailureKind.UNSUPPORTED: Kind.WRONG_REQUEST,
     FailureKind.UNAUTHENTICATED: Kind.BAD_KEY,
     FailureKind.QUOTA: Kind.NO_MONEY,
-    FailureKind.FORBIDDEN: Kind.BAD_KEY,
+    FailureKind.FORBIDDEN: Kind.FORBIDDEN,
     FailureKind.NOT_FOUND: Kind.WRONG_REQUEST,
     FailureKind.CONFLICT: Kind.WRONG_REQUEST,
     FailureKind.TOO_LARGE: Kind.WRONG_REQUEST,
@@ -96,6 +96,39 @@ _CODES: dict[str, Kind] = {
     # Azure has deployments in the place of models.
     "deploymentnotfound": Kind.UNKNOWN_MODEL,
 }
+# Codes and types, in small letters, that speak of the key or of whose it is, and never of what was asked with it.
+_OF_KEYS = frozenset(
+    {
+        "account_deactivated",
+        "api_key_disabled",
+        "api_key_expired",
+        "api_key_invalid",
+        "arrearage",
+        "authentication_error",
+        "billing_error",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "exceeded_current_quota_error",
+        "expiredtokenexception",
+        "incorrect_api_key",
+        "insufficient_balance",
+        "insufficient_credits",
+        "insufficient_quota",
+        "insufficient_user_quota",
+        "invalid_api_key",
+        "invalid_authentication_error",
+        "invalidsignatureexception",
+        "key_disabled",
+        "organization_deactivated",
+        "organization_disabled",
+        "token_expired",
+        "unrecognizedclientexception",
+        "usage_limit_reached",
+        "usage_not_included",
+    }
+)
+# How OpenRouter says that its own check stopped the content, for which its code is the status once more.
+_FLAGGED = "input was flagged"
 _OVERLOADED = "overloaded"
 # The statuses of which a code may say that it is overload.
 _LIMITS = frozenset({429, 500, 502, 503, 529})
@@ -110,14 +143,22 @@ _WORDS: tuple[tuple[int, str, str, Kind], ...] = (
 _VAGUE = frozenset({"", "error", "api_error", "invalid_request_error", "server_error"})
 
 
-def kind_of(what: DragomanError | Failure, *, stream: bool = False, content: bool = False, cut: bool = False) -> Kind:
+def kind_of(
+    what: DragomanError | Failure,
+    *,
+    stream: bool = False,
+    content: bool = False,
+    cut: bool = False,
+    cloud: bool = True,
+) -> Kind:
     """What became of an attempt that broke, or that a provider answered with a failure.
 
     `stream` says that its stream had begun, `content` that something of an answer had come, and `cut` that there was
-    less time left for it than its target is due.
+    less time left for it than its target is due. A `cloud` forbids by its credentials alone, never for what was said.
     """
     if isinstance(what, Failure):
-        return _kind_of_failure(what, stream=stream, content=content)
+        kind = _kind_of_failure(what, stream=stream, content=content)
+        return Kind.BAD_KEY if cloud and kind is Kind.FORBIDDEN else kind
     if cut and isinstance(what, Overdue):
         return Kind.OURS
     kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), Kind.OURS)
@@ -135,6 +176,8 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Kind:
     if failure.status in _LIMITS and (_OVERLOADED in code or _OVERLOADED in native):
         return Kind.OVERLOADED
     kind = _KINDS.get(failure.kind)
+    if kind is Kind.FORBIDDEN:
+        return _kind_of_ban(failure, native, code)
     if kind is Kind.WRONG_REQUEST:
         return _kind_of_refusal(failure, native)
     if stream and failure.kind is FailureKind.BAD_GATEWAY and not native and not code:
@@ -156,6 +199,19 @@ def _kind_of_refusal(failure: Failure, native: str) -> Kind:
     if failure.kind is FailureKind.NOT_FOUND and failure.param is None and failure.code is None:
         return Kind.UNKNOWN_MODEL
     return Kind.WRONG_REQUEST
+
+
+def _kind_of_ban(failure: Failure, native: str, code: str) -> Kind:
+    if speaks_of_key(failure):
+        return Kind.BAD_KEY
+    if not native and code in ("", str(failure.status)) and _FLAGGED in failure.message[:200].lower():
+        return Kind.REFUSED
+    return Kind.FORBIDDEN
+
+
+def speaks_of_key(failure: Failure) -> bool:
+    """Whether a code or a type says that it is the key, or its account, that was refused."""
+    return (failure.code or "").lower() in _OF_KEYS or failure.native.lower() in _OF_KEYS
 
 
 def names_its_cause(failure: Failure) -> bool:

@@ -25,6 +25,8 @@ class Kind(Enum):
     OVERLOADED = "overloaded"
     NO_MONEY = "no_money"
     BAD_KEY = "bad_key"
+    # Not allowed, and nobody says whether that is for the key, the model or the content.
+    FORBIDDEN = "forbidden"
     TOO_LONG = "too_long"
     REFUSED = "refused"
     WRONG_REQUEST = "wrong_request"
@@ -97,6 +99,8 @@ TABLE: dict[Kind, Row] = {
     Kind.OVERLOADED: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
     Kind.NO_MONEY: Row(then=(Then.NEXT,), keys=True, lives=True),
     Kind.BAD_KEY: Row(then=(Then.NEXT,), keys=True, lives=True),
+    # Other keys would be asked the same, and whoever asks could wear them all out.
+    Kind.FORBIDDEN: Row(then=(Then.NEXT,), lives=True),
     # Next is one with a larger window.
     Kind.TOO_LONG: Row(then=(Then.NEXT,), lives=True),
     # Next only if the line says so.

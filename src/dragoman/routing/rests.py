@@ -10,7 +10,7 @@ from email.utils import parsedate
 from msgspec import Struct
 
 from dragoman.model.failure import Failure
-from dragoman.routing.kinds import names_its_cause
+from dragoman.routing.kinds import speaks_of_key
 from dragoman.routing.outcomes import Kind
 
 # Seconds: a limit that does not say how long it holds, the shortest and the longest rest. Providers name days, and
@@ -67,12 +67,20 @@ def rest_of(kind: Kind, failure: Failure | None, hint: Hint = NO_HINT) -> Rest |
         return Rest(seconds=_bounded(hint.wait, USUAL), every_model=wide)
     if failure is None:
         return None
-    if kind is Kind.NO_MONEY and names_its_cause(failure):
+    if kind is Kind.NO_MONEY and speaks_of_key(failure):
         return Rest(seconds=_bounded(hint.wait, LONGEST), every_model=True)
-    if kind is Kind.BAD_KEY and (failure.status == 401 or names_its_cause(failure)):
+    if kind is Kind.BAD_KEY and (failure.status == 401 or speaks_of_key(failure)):
         # What is forbidden may be this model alone.
         return Rest(seconds=LONGEST, every_model=failure.status != 403)
     return None
+
+
+def names_the_key(failure: Failure) -> bool:
+    """Whether every key that a request tries may rest for it: the key is named, and no limit that the request is over.
+
+    Any other failure rests one key for each request, or one request could wear them all out.
+    """
+    return failure.status != 429 and speaks_of_key(failure)
 
 
 def _bounded(wait: float | None, usual: float) -> float:
