@@ -223,6 +223,15 @@ def test_pitfall_352_only_whoever_has_the_permit_says_how_a_target_is(kind: Kind
         assert level(health, FIRST_REST + 2) is Level.RAMPING
 
 
+def test_a_probe_that_is_only_slow_rests_once_more_as_long_as_before() -> None:
+    health, now = resting(), FIRST_REST
+    for _ in range(4):
+        probe(health, now, Kind.SLOW, now + 60.0)
+        now += 60.0
+        assert health.standing(A, now).until == now + FIRST_REST
+        now += FIRST_REST
+
+
 def test_a_permit_that_expired_says_something_until_somebody_else_has_one() -> None:
     health = resting()
     first = health.take_permit(A, 5.0, 10.0)

@@ -23,7 +23,7 @@ ERRORS: dict[str, tuple[errors.DragomanError, Kind]] = {
     "the end of all patience": (errors.Overdue("x"), Kind.SILENT),
     "an answer that stands still": (errors.Stalled("x"), Kind.BROKEN),
     "half an answer": (errors.Truncated("x"), Kind.BROKEN),
-    "no answer that can be read": (errors.BadAnswer("x"), Kind.NO_ANSWER),
+    "no answer that can be read": (errors.BadAnswer("x"), Kind.UNREADABLE),
     "an answer beyond our limit": (errors.Oversized("x"), Kind.OURS),
     "no descriptor": (errors.Exhausted("x"), Kind.OURS),
     "silent name servers": (errors.Unresolved("x"), Kind.UNRESOLVED),
@@ -66,6 +66,16 @@ def test_what_breaks_after_content_is_broken() -> None:
 def test_pitfall_326_a_target_that_got_less_time_than_it_is_due_did_not_fail() -> None:
     assert kind_of(errors.Overdue("x"), cut=True) is Kind.OURS
     assert kind_of(errors.TimedOut("x"), cut=True) is Kind.SILENT
+
+
+def test_pitfall_307_silence_of_a_whole_answer_is_not_held_against_its_target() -> None:
+    slow = Failure(kind=FailureKind.TIMEOUT, status=504, message="x")
+    for what in (errors.TimedOut("x"), errors.Overdue("x"), slow):
+        assert kind_of(what) is Kind.SILENT
+        assert kind_of(what, whole=True) is Kind.SLOW
+    assert kind_of(errors.Overdue("x"), cut=True, whole=True) is Kind.OURS
+    assert kind_of(errors.Unconnected("x"), whole=True) is Kind.UNREACHABLE
+    assert Kind.SLOW not in COUNTING
 
 
 # What a provider answers: its status and its error.
@@ -132,7 +142,9 @@ ANSWERS: dict[str, tuple[str, int, object, Kind]] = {
     "an unknown response": (C, 404, {"code": "response_not_found", "param": "id"}, Kind.WRONG_REQUEST),
     "a broken server": (C, 500, {}, Kind.NO_ANSWER),
     "a broken way": (C, 502, {"message": "x"}, Kind.NO_ANSWER),
-    "a slow server": (C, 504, {}, Kind.NO_ANSWER),
+    "a slow server": (C, 504, {}, Kind.SILENT),
+    "a slow server of Messages": (M, 504, {"type": "timeout_error"}, Kind.SILENT),
+    "a slow server behind a proxy": (C, 524, {}, Kind.SILENT),
     "a slow request": (C, 408, {}, Kind.NO_ANSWER),
     "a status of a proxy": (C, 520, {}, Kind.NO_ANSWER),
 }

@@ -54,6 +54,8 @@ FOLLOWS: dict[Kind, tuple[Then, Then, Then]] = {
     Kind.UNREACHABLE: (AGAIN, AGAIN, NEXT),
     Kind.UNRESOLVED: (AGAIN, AGAIN, NEXT),
     Kind.SILENT: (NEXT, AGAIN, NEXT),
+    Kind.SLOW: (NEXT, AGAIN, NEXT),
+    Kind.UNREADABLE: (NEXT, AGAIN, NEXT),
     Kind.NO_ANSWER: (AGAIN, AGAIN, NEXT),
     Kind.BROKEN: (NEXT, TELL, NEXT),
     Kind.OURS: (TELL, TELL, TELL),
@@ -87,7 +89,7 @@ def test_pitfall_320_a_refusal_is_told_unless_the_line_says_otherwise() -> None:
 
 def test_pitfall_307_what_may_have_been_billed_is_replayed_as_often_as_is_left() -> None:
     billed = {kind for kind in Kind if maybe_billed(kind)}
-    assert billed == {Kind.SILENT, Kind.BROKEN}
+    assert billed == {Kind.SILENT, Kind.SLOW, Kind.UNREADABLE, Kind.BROKEN}
     none = replace(ALL, replays=0)
     assert {after(kind, NOTHING, none) for kind in billed} == {TELL}
     assert after(Kind.UNREACHABLE, NOTHING, none) is AGAIN
@@ -169,7 +171,7 @@ def test_pitfall_315_what_fails_here_or_by_its_own_words_goes_nowhere(kind: Kind
 
 
 def test_pitfall_338_only_the_targets_own_failures_count() -> None:
-    counting = {Kind.OVERLOADED, Kind.UNREACHABLE, Kind.SILENT, Kind.NO_ANSWER, Kind.BROKEN}
+    counting = {Kind.OVERLOADED, Kind.UNREACHABLE, Kind.SILENT, Kind.UNREADABLE, Kind.NO_ANSWER, Kind.BROKEN}
     assert counting == {kind for kind in Kind if counts_for_health(kind)} == COUNTING
     assert not COUNTING & LIVING
 

@@ -175,7 +175,7 @@ class Traffic:
                 tokens=float(usage.output) if usage is not None else 0.0,
                 first=first - began if first else None,
             )
-        elif counts_for_health(kind):
+        elif counts_for_health(kind) or kind is Kind.SLOW:
             self.speeds.failed(name, size, now)
         elif kind in _UNDECIDED:
             self.health.give_back(name, now, permit)

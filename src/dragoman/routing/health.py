@@ -205,6 +205,10 @@ class Health:
             and (entry.level not in _ASLEEP or self._wake(target, entry, now, permit))
         ):
             entry.in_a_row = 0
+        elif entry is not None and kind is Kind.SLOW and entry.level in _ASLEEP and entry.holds(permit):
+            # Nothing was found out, but it took long: it rests once more, and no longer than before.
+            entry.rests = max(entry.rests - 1, 0)
+            self._rest(target, entry, now)
 
     def _wake(self, target: str, entry: _Entry, now: float, permit: Permit | None) -> bool:
         """End a rest, if an answer was that of whoever has the permit."""

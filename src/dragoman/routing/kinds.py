@@ -40,7 +40,8 @@ _ERRORS: tuple[tuple[type[DragomanError], Kind], ...] = (
     (Truncated, Kind.BROKEN),
     # Our limit, and the next one would answer as much.
     (Oversized, Kind.OURS),
-    (BadAnswer, Kind.NO_ANSWER),
+    # What was answered was worked for, whether anybody can read it or not.
+    (BadAnswer, Kind.UNREADABLE),
     (UpstreamError, Kind.NO_ANSWER),
 )
 
@@ -62,10 +63,18 @@ _KINDS: dict[FailureKind, Kind] = {
     FailureKind.UPSTREAM_AUTH: Kind.BAD_KEY,
     FailureKind.BAD_CODING: Kind.WRONG_REQUEST,
     FailureKind.OVERLOADED: Kind.OVERLOADED,
-    FailureKind.TIMEOUT: Kind.NO_ANSWER,
+    FailureKind.TIMEOUT: Kind.SILENT,
 }
 # Statuses that mean something else than those around them.
-_STATUSES: dict[int, Kind] = {408: Kind.NO_ANSWER, 425: Kind.NO_ANSWER, 503: Kind.OVERLOADED, 529: Kind.OVERLOADED}
+_STATUSES: dict[int, Kind] = {
+    408: Kind.NO_ANSWER,
+    425: Kind.NO_ANSWER,
+    503: Kind.OVERLOADED,
+    # Whoever stands before the server lost patience with it; it may be at work still.
+    504: Kind.SILENT,
+    524: Kind.SILENT,
+    529: Kind.OVERLOADED,
+}
 
 # Codes and types, in small letters, that say more than their status does.
 _CODES: dict[str, Kind] = {
@@ -150,15 +159,23 @@ def kind_of(
     content: bool = False,
     cut: bool = False,
     cloud: bool = True,
+    whole: bool = False,
 ) -> Kind:
     """What became of an attempt that broke, or that a provider answered with a failure.
 
     `stream` says that its stream had begun, `content` that something of an answer had come, and `cut` that there was
     less time left for it than its target is due. A `cloud` forbids by its credentials alone, never for what was said.
+    `whole` says that no stream was asked for, so that silence means little.
     """
+    kind = _kind(what, stream=stream, content=content, cut=cut)
+    if whole and kind is Kind.SILENT:
+        return Kind.SLOW
+    return Kind.BAD_KEY if cloud and kind is Kind.FORBIDDEN else kind
+
+
+def _kind(what: DragomanError | Failure, *, stream: bool, content: bool, cut: bool) -> Kind:
     if isinstance(what, Failure):
-        kind = _kind_of_failure(what, stream=stream, content=content)
-        return Kind.BAD_KEY if cloud and kind is Kind.FORBIDDEN else kind
+        return _kind_of_failure(what, stream=stream, content=content)
     if cut and isinstance(what, Overdue):
         return Kind.OURS
     kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), Kind.OURS)
@@ -183,7 +200,7 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Kind:
     if stream and failure.kind is FailureKind.BAD_GATEWAY and not native and not code:
         # What decoders say of a stream that broke off, or that nobody can read.
         return Kind.BROKEN
-    if kind in (None, Kind.NO_ANSWER):
+    if kind in (None, Kind.NO_ANSWER, Kind.SILENT):
         kind = _STATUSES.get(failure.status, kind)
     return kind or (Kind.WRONG_REQUEST if 400 <= failure.status < 500 else Kind.NO_ANSWER)
 

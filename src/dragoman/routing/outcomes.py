@@ -35,6 +35,10 @@ class Kind(Enum):
     # Name servers did not answer: not sent, and nothing is known of the target.
     UNRESOLVED = "unresolved"
     SILENT = "silent"
+    # Silent, but asked for a whole answer, which may simply be long: nobody knows whether it works.
+    SLOW = "slow"
+    # An answer that nobody can read.
+    UNREADABLE = "unreadable"
     NO_ANSWER = "no_answer"
     BROKEN = "broken"
     OURS = "ours"
@@ -110,6 +114,8 @@ TABLE: dict[Kind, Row] = {
     Kind.UNREACHABLE: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
     Kind.UNRESOLVED: Row(then=(Then.AGAIN, Then.NEXT)),
     Kind.SILENT: Row(then=(Then.NEXT, Then.AGAIN), counts=True, billed=True),
+    Kind.SLOW: Row(then=(Then.NEXT, Then.AGAIN), billed=True),
+    Kind.UNREADABLE: Row(then=(Then.NEXT, Then.AGAIN), counts=True, billed=True),
     Kind.NO_ANSWER: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
     Kind.BROKEN: Row(then=(Then.NEXT,), counts=True, billed=True),
     Kind.OURS: Row(),
