@@ -100,7 +100,7 @@ class Course:
         traffic = self._traffic
         if traffic is None or traffic.is_good(target):
             return True
-        if self._misses and not traffic.budgets.spend(target.id):
+        if self._misses and not traffic.may_ask_next(target):
             return False
         permit = traffic.permits(target, self.first_byte or _PROBE)
         if permit is None:

@@ -52,9 +52,8 @@ from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
-from dragoman.routing.kinds import names_its_cause
 from dragoman.routing.outcomes import TABLE, Kind
-from dragoman.routing.rests import USUAL, Rest, hint_of, rest_of
+from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
 
 
@@ -343,7 +342,7 @@ class RequestMoves(FailureMoves):
         if rest is None and missed.kind is Kind.BAD_KEY and self.attempt.target.provider.transport != "http":
             # A cloud forbids by its credentials alone, never for what was said.
             rest = Rest(seconds=USUAL)
-        if rest is not None and (not self._has_rested or names_its_cause(failure)):
+        if rest is not None and (not self._has_rested or names_the_key(failure)):
             self._has_rested = True
             self.attempt.rest_key(rest, missed.kind, hint.wait)
 
