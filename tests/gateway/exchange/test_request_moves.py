@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
-from dragoman.errors import ClientError, TimedOut
+from dragoman.config.settings import Line, Settings, Storage
+from dragoman.errors import ClientError, TimedOut, Unreachable
 from dragoman.gateway.exchange.states import State
 from dragoman.gateway.exchange.steps import (
     Begin,
@@ -247,6 +247,29 @@ def test_nothing_is_located_for_those_who_refer_to_nothing_or_have_no_choice(bod
         assert State.LOCATING not in play.machine.passed
 
     played_by(story, _line)
+
+
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [(b"", ["chat", "responses"]), (b',"previous_response_id":"resp_1"', ["responses"])],
+    ids=["refers to nothing", "refers"],
+)
+def test_without_a_store_one_that_keeps_responses_is_asked_alone(more: bytes, asked: list[str]) -> None:
+    line = Line(pattern="line", targets=("chat/served", "responses/served", "all/served"))
+
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port), routes=(line,), storage=Storage(keep=False))
+
+    def story(house: House) -> None:
+        play = Played(house, protocol=RESPONSES)
+        call = play.until_called(Begin(b'{"model":"line","input":"x"%b}' % more))
+        called = [call.prepared.target.provider.name]
+        play.say(Failed(Unreachable("nobody is there")))
+        if play.machine.state is not State.OVER:
+            called.append(play.machine.attempt.target.provider.name)
+        assert called == asked
+
+    played_by(story, settings)
 
 
 def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:

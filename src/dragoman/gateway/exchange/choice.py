@@ -136,6 +136,11 @@ def keepers_of(route: Route, looked: Look) -> frozenset[str]:
     return frozenset(target.provider.name for target in route.targets if target.can_keep)
 
 
+def unable_to_go_on(route: Route) -> dict[str, str]:
+    """The targets of a line that keep nothing, by their ids: where nothing is kept here, they cannot go on from it."""
+    return {target.id: "keeps no responses" for target in route.targets if not target.can_keep}
+
+
 def kept_there(target: Target) -> Target:
     """The same target, as one that goes on from what its provider keeps, and keeps what it answers."""
     return replace(target, kept_here=False) if target.kept_here else target

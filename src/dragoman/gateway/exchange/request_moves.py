@@ -25,6 +25,7 @@ from dragoman.gateway.exchange.choice import (
     needs_of,
     refers,
     seen_in,
+    unable_to_go_on,
     wants_of,
 )
 from dragoman.gateway.exchange.course import Course
@@ -123,6 +124,9 @@ class RequestMoves(FailureMoves):
         conversation = ""
         if route.outline.sticky and (seen.opening is not None or looked.said is not None):
             conversation = conversation_of(self._asked, looked, seen.opening, route.name)
+        if service.state.store is None and keepers_of(route, looked):
+            # Only whoever keeps it can go on from what was said, and nobody knows who that is.
+            seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
         needs = replace(
             needs_of(
                 self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
