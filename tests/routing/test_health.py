@@ -258,6 +258,15 @@ def test_who_rests_may_be_asked_before_its_time_by_one_at_a_time() -> None:
     assert level(health, 3.0) is Level.RAMPING
 
 
+def test_pitfall_347_whoever_comes_while_somebody_finds_out_knows_when_that_was_due() -> None:
+    health = resting()
+    assert health.take_permit(A, 2.0, 60.0)
+    assert health.wakes(A, 2.0) == FIRST_REST
+    # What is overdue is worth another try at once, and so is whoever nobody knows.
+    assert health.wakes(A, 20.0) == 20.0
+    assert health.wakes(B, 20.0) == 20.0
+
+
 def test_two_failures_in_a_ramp_rest_longer_and_one_does_not() -> None:
     health = resting()
     probe(health, 5.5, Kind.ANSWERED, 6.0)

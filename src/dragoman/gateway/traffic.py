@@ -109,9 +109,9 @@ class Traffic:
         return self.health.standing(target.id, self.clock()) is GOOD
 
     def wakes_in(self, target: Target) -> float:
-        """After how many seconds a target may be asked."""
+        """After how many seconds a target may be asked that rests."""
         now = self.clock()
-        return max(self.health.standing(target.id, now).until - now, 0.0)
+        return self.health.wakes(target.id, now) - now
 
     def may_ask_next(self, target: Target) -> bool:
         """Whether a request that failed elsewhere may go on to a target: to one that rests as its budget allows.

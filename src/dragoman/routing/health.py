@@ -274,6 +274,11 @@ class Health:
         """Whether anything was heard of a target."""
         return target in self._entries
 
+    def wakes(self, target: str, now: float) -> float:
+        """When a target that rests may be asked; where somebody finds out at this moment, when that was due."""
+        entry = self._entries.get(target)
+        return max(now, entry.wakes) if entry is not None else now
+
     def take_permit(self, target: str, now: float, seconds: float) -> Permit | None:
         """Leave to ask a target, if it may be asked; one that rests by one request at a time, for so long at most.
 
