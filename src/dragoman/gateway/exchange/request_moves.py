@@ -76,7 +76,7 @@ class RequestMoves(FailureMoves):
         self._looked = looked = event.value
         service, routing = self._service, self._service.settings.routing
         if self._asked.target is not None:
-            self._set_out(Course((self._asked.target,), routing))
+            self._set_out(Course((self._asked.target,), routing, traffic=service.traffic))
             return
         try:
             route = service.routes.route(looked.model, self._asked.api_path.protocol)
@@ -85,7 +85,7 @@ class RequestMoves(FailureMoves):
             raise
         if route.only is not None:
             # Where there is no choice, none is made.
-            self._set_out(Course((route.only,), routing, route))
+            self._set_out(Course((route.only,), routing, route, traffic=service.traffic))
             return
         self._route = route
         if service.state.store is not None and looked.said is not None and keepers_of(route, looked):
