@@ -139,6 +139,16 @@ def test_pitfall_348_a_pin_is_no_reason_to_ask_the_dead() -> None:
     assert names(plan(route, NEEDS, seen(pin="b"), DICE)) == "b a c"
 
 
+def test_pitfall_357_where_all_have_failed_a_moment_ago_a_conversation_stays() -> None:
+    standings = {"a": SUSPECT, "b": SUSPECT, "c": RESTING}
+    made = plan(line(A, B, C), NEEDS, seen(standings=standings, pin="b"), DICE)
+    assert names(made) == "b a"
+    assert made.why is Why.PINNED
+    # But not at one that has no place, or that rests.
+    assert names(plan(line(A, B), NEEDS, seen(standings={"a": SUSPECT}, pin="b", busy="b"), DICE)) == "a b"
+    assert names(plan(line(A, B, C), NEEDS, seen(standings=standings, pin="c"), DICE)) == "a b"
+
+
 def test_pitfall_363_at_the_limit_of_calls_stickiness_yields() -> None:
     made = plan(line(A, B), NEEDS, seen(pin="a", busy="a"), DICE)
     assert names(made) == "b a"

@@ -51,6 +51,8 @@ class Outline(Struct, frozen=True, kw_only=True):
     denies: bool
     strict: bool
     sticky: bool
+    # Whether the keys of any take turns.
+    keys: bool
 
 
 def outline_of(route: Route) -> Outline:
@@ -73,6 +75,7 @@ def outline_of(route: Route) -> Outline:
         denies=any(target.denies for _, target, _, _ in found),
         strict=any(target.strict for _, target, _, _ in found),
         sticky=any(stays for _, _, _, stays in found),
+        keys=any(len(target.provider.keys) > 1 for _, target, _, _ in found),
     )
 
 

@@ -51,7 +51,7 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     pin = view.pin
     if pin is not None and (place := outline.places.get(pin.target)) is not None and outline.leaves[place][3]:
         pinned = looked_at[place]
-        if pinned.left_out is None and _keeps(pinned):
+        if pinned.left_out is None and _keeps(pinned, able):
             ordered = [pinned, *(found for found in ordered if found is not pinned)]
             why = Why.PINNED
     if needs.alone and len(ordered) > 1:
@@ -187,11 +187,16 @@ def _anybody(member: int | Node, able: Mapping[int, Candidate]) -> bool:
     return any(_anybody(inner, able) for inner in member.members)
 
 
-def _keeps(found: Candidate) -> bool:
-    """Whether a conversation stays with it: it is well, and one that is tried after a rest is not yet."""
-    if found.behind is not None and found.behind is not Behind.TIGHT:
+def _keeps(found: Candidate, able: list[Candidate]) -> bool:
+    """Whether a conversation stays with it: it is well, and one that is tried after a rest is not yet.
+
+    Where nobody is better off than one that failed a moment ago, nothing is gained by a move.
+    """
+    if found.standing.level in (Level.RESTING, Level.PROBED):
         return False
-    return found.standing.level not in (Level.RESTING, Level.PROBED)
+    if found.behind in (Behind.SUSPECT, Behind.RAMPING):
+        return _depth(found) == min(map(_depth, able))
+    return found.behind is None or found.behind is Behind.TIGHT
 
 
 def _depth(found: Candidate) -> int:

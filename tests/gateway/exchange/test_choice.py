@@ -75,6 +75,13 @@ def test_where_conversations_were_moved_each_is_looked_for() -> None:
         assert not wants_of(_route(house, "turns"), INLINE + 1, pinned=True).opening
 
 
+def test_pitfall_357_where_keys_take_turns_each_conversation_is_looked_for() -> None:
+    keys = ("sk-1-0123456789abcdef", "sk-2-0123456789abcdef")
+    with running((), lambda port: _lined(settings_for(port, provider_keys=keys))) as house:
+        assert wants_of(_route(house, "two"), 100, pinned=False) == Wants(opening=True)
+        assert wants_of(_route(house, "turns"), 100, pinned=False) == Wants()
+
+
 def test_losses_are_counted_for_each_target() -> None:
     body = _body(seed=7, logit_bias={"1": 2})
     with running((), lambda port: _lined(settings_for(port))) as house:
