@@ -1,0 +1,69 @@
+"""What clients are told of attempts, and what the record has of them, is the same, and is what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.failover.sayings import OFTEN, refuses
+from tests.failover.town import WAYS, Ask, Heard, MoodyProvider, Town, down, town
+from tests.gateway.harness import CHAT, PROTOCOLS
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture
+def house() -> Iterator[Town]:
+    providers = [MoodyProvider(name, dialect) for name, dialect in zip(NAMES, PROTOCOLS, strict=True)]
+    chains = [f'"{place}" = ["a/{place}", "b/{place}", "c/{place}"]\n' for place in range(len(WAYS))]
+    again = [f'"again-{place}" = {{ targets = ["a/a{place}", "b/a{place}"], retries = 1 }}\n' for place in range(6)]
+    nested = [f'"nested-{place}" = ["{place}", "again-{place}"]\n' for place in range(len(WAYS))]
+    keys = MoodyProvider("keys", keys=3)
+    with town([*providers, keys], "".join([*chains, *again, *nested, '"keys" = ["keys/served", "b/served"]'])) as house:
+        yield house
+
+
+def _agreed(house: Town, told: list[Heard]) -> list[int]:
+    """Assert that headers and records agree; give how many attempts there were."""
+    for heard, line in zip(told, house.recorded(told), strict=True):
+        assert (line["attempts"], line["status"]) == (heard.attempts, heard.answer.status), line
+        assert heard.route == "/".join((str(line["provider"]), str(line["model"])))
+    return [heard.attempts for heard in told]
+
+
+def _in_every_way(prefix: str = "") -> list[Ask]:
+    """A line of its own for each, so that nobody knows what the others found out."""
+    return [Ask(model=f"{prefix}{place}", client=client, stream=stream) for place, (client, stream) in enumerate(WAYS)]
+
+
+def _calls(house: Town) -> int:
+    return sum(provider.calls for provider in house.providers.values())
+
+
+@pytest.mark.parametrize("failing", range(len(NAMES) + 1))
+@pytest.mark.parametrize("prefix", ["", "nested-"])
+def test_pitfall_327_attempts_are_counted_exactly(house: Town, failing: int, prefix: str) -> None:
+    for name in NAMES[:failing]:
+        house.providers[name].mood = down
+    told = house.ask_all(_in_every_way(prefix))
+    counted = _agreed(house, told)
+    assert sum(counted) == _calls(house)
+    if failing < len(NAMES):
+        assert counted == [failing + 1] * len(told)
+        assert all(heard.right for heard in told)
+
+
+def test_pitfall_327_what_is_asked_again_is_counted(house: Town) -> None:
+    house.providers["a"].mood = down
+    assert _agreed(house, house.ask_all(_in_every_way("again-"))) == [3] * len(WAYS)
+    assert house.providers["a"].calls == 2 * len(WAYS)
+
+
+def test_pitfall_327_another_key_is_no_attempt_of_its_own(house: Town) -> None:
+    keys = house.providers["keys"]
+    keys.mood = lambda asked: (refuses(429, OFTEN) if asked.count < 2 else keys.well)(asked)
+    told = house.ask_one(Ask(model="keys", client=CHAT))
+    assert (told.route, told.attempts, keys.calls) == ("keys/served", 1, 3)
+    # The record has every call.
+    assert house.recorded([told])[0]["attempts"] == 3
