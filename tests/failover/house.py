@@ -109,7 +109,8 @@ class FailingHouse(Served):
         for name, provider in self.providers.items():
             table = {"protocol": provider.dialect, "base_url": provider.base_url, "api_key": provider.key}
             members = "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
-            tables.append(f'[providers."{name}"]\n{members}models = "served"\n')
+            # A limit that nobody reaches, so that calls are counted.
+            tables.append(f'[providers."{name}"]\n{members}models = "served"\nconcurrency = 10_000\n')
         return "\n".join([*tables, f"[models]\n{lines}"])
 
     def ask_all(self, cases: Sequence[Case], beside: Callable[[], None] | None = None) -> list[Told]:
@@ -195,7 +196,10 @@ class FailingHouse(Served):
 
     def _is_idle(self) -> bool:
         metrics = self.get("/metrics", x_api_key=GATEWAY_KEY).body.decode().splitlines()
-        return "dragoman_in_flight 0" in metrics and not any(provider.open for provider in self.providers.values())
+        counted = ("dragoman_in_flight ", "dragoman_provider_calls{", "dragoman_provider_waiting{")
+        found = [line.rsplit(" ", 1)[1] for line in metrics if line.startswith(counted)]
+        assert len(found) == 1 + 2 * len(self.providers)
+        return set(found) == {"0"} and not any(provider.open for provider in self.providers.values())
 
 
 @contextmanager
