@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.failover.town import WAYS, Ask, Heard, MoodyProvider, Town, is_told_to_come_back, town
-from tests.gateway.harness import CHAT, MESSAGES
+from tests.gateway.harness import MESSAGES
 from tests.gateway.says import comes_true
 from tests.server.process import PATIENCE, Gate
 
@@ -30,13 +30,14 @@ def gate() -> Gate:
 
 @pytest.fixture
 def house(gate: Gate) -> Iterator[Town]:
-    """A provider that takes its time, two that hold everybody, and one without limits."""
+    """A provider that takes its time, three that hold everybody, and one without limits."""
     impatient = f'{LIMITS}queue_time = "{QUEUE_TIME:g} s"'
     slow = MoodyProvider("slow", MESSAGES, before=TAKES, more=impatient)
     brief = MoodyProvider("brief", before=gate, more=impatient)
     # Where nobody's time is over, whatever else the machine does.
     held = MoodyProvider("held", before=gate, more=f'{LIMITS}queue_time = "{PATIENCE:g} s"')
-    with town([slow, brief, held, MoodyProvider("free")], LINES) as house:
+    single = MoodyProvider("single", before=gate, more=held.more.replace(f"concurrency = {CALLS}", "concurrency = 1"))
+    with town([slow, brief, held, single, MoodyProvider("free")], LINES) as house:
         yield house
 
 
@@ -151,20 +152,19 @@ def test_a_place_is_free_as_soon_as_its_client_has_left(house: Town) -> None:
 
 
 def test_one_keys_crowd_does_not_keep_another_key_waiting(house: Town, gate: Gate) -> None:
-    held = house.providers["held"]
-    waits = house.begin([Ask(model="held/served", words="at once")] * CALLS)
-    gate.reached(CALLS)
-    crowd = house.begin([Ask(model="held/served", words="of the crowd")] * QUEUE)
-    assert house.comes_to("held", CALLS, QUEUE)
+    single = house.providers["single"]
+    waits = house.begin([Ask(model="single/served", words="at once")])
+    gate.reached()
+    crowd = house.begin([Ask(model="single/served", words="of the crowd")] * QUEUE)
+    assert house.comes_to("single", 1, QUEUE)
     # A full queue is that of the crowd, of which some have to leave it.
-    others = house.begin([Ask(model="held/served", words="of another", key="two", client=CHAT)] * 2)
+    others = house.begin([Ask(model="single/served", words="of another", key="two")] * 2)
     assert comes_true(lambda: sum('"status":503' in line for line in house.process.log.all()) == 2, PATIENCE)
     gate.open()
     assert all(heard.right for heard in [*waits.result(PATIENCE), *others.result(PATIENCE)])
     assert len([is_told_to_come_back(heard) for heard in crowd.result(PATIENCE) if not heard.right]) == 2
     # They take turns.
-    assert {"of another", "of the crowd"} == set(held.words()[CALLS : CALLS + 2])
-    assert held.words()[CALLS : CALLS + 4].count("of another") == 2
+    assert single.words()[:5] == ["at once", "of the crowd", "of another", "of the crowd", "of another"]
 
 
 def test_a_burst_goes_on_to_the_next_target_where_the_first_is_full(house: Town, gate: Gate) -> None:
