@@ -20,7 +20,7 @@ CONVERSATIONS = 3
 def house() -> Iterator[Town]:
     """A line for each policy, over the same three providers; each has a model of its own, and so standings."""
     providers = [MoodyProvider(name, dialect, keys=KEYS) for name, dialect in zip("abc", PROTOCOLS, strict=True)]
-    kinds = ("kept", *PROTOCOLS)
+    kinds = ("kept", "tired", *PROTOCOLS)
     lines = [_line(kind, policy) for kind in kinds for policy in (*POLICIES, "round-robin")]
     with town(providers, "".join(lines)) as house:
         yield house
@@ -83,3 +83,23 @@ def test_pitfall_348_a_conversation_moves_once_and_stays_there(house: Town, poli
     assert {_named(heard) for heard in told} == {_named(moved)}
     used = _used(house) - before
     assert list(used.values()) == [TURNS - 5], used
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_pitfall_348_a_key_that_is_refused_moves_a_conversation_to_another_of_the_same_target(
+    house: Town, policy: str
+) -> None:
+    model, words = f"tired-{policy}", f"{policy} with another key"
+    before = _used(house)
+    first = _turns(house, model, CHAT, words, range(4))
+    was = house.providers[_named(first[0])]
+    (used,) = _used(house) - before
+    was.tired = {used[1]}
+    before = _used(house)
+    moved = _turns(house, model, CHAT, words, range(4, 5))
+    assert [(_named(heard), heard.attempts) for heard in moved] == [(was.name, 1)]
+    (now,) = [key for key in _used(house) - before if key != used]
+    was.tired = set()
+    before = _used(house)
+    _turns(house, model, CHAT, words, range(5, TURNS))
+    assert _used(house) - before == {now: TURNS - 5}

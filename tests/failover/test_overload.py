@@ -14,7 +14,7 @@ from tests.server.process import PATIENCE, Gate
 
 CALLS, QUEUE, QUEUE_TIME, TAKES = 4, 8, 1.0, 0.05
 LIMITS = f"concurrency = {CALLS}\nqueue = {QUEUE}\n"
-LINES = '"both" = ["held/served", "free/served"]\n'
+LINES = '"both" = ["held/served", "free/served"]\n"full" = ["held/served", "single/served"]\n'
 ASKED = 80
 TIMES = 3
 # Of the rate without a crowd. The machine may be busy with other things, now more and now less.
@@ -105,6 +105,8 @@ def test_a_full_queue_refuses_in_every_dialect_and_hinders_nobody_else(house: To
     # Another provider is asked as if nothing were, and so is one that stands behind the full one.
     for model in ("free/served", "both"):
         assert {heard.route for heard in house.ask_all(_in_every_way(model, 4 * len(WAYS)))} == {"free/served"}
+    # That there is no room is nothing that the target did.
+    assert house.standings() == {}
     gate.open()
     assert all(heard.right for heard in [*waits.result(PATIENCE), *waits_longer.result(PATIENCE)])
     assert house.providers["held"].calls == CALLS + QUEUE
@@ -174,3 +176,13 @@ def test_a_burst_goes_on_to_the_next_target_where_the_first_is_full(house: Town,
     gate.open()
     assert all(heard.right for heard in told.result(PATIENCE))
     assert house.providers["held"].calls == CALLS
+
+
+def test_a_line_whose_targets_are_all_full_refuses_at_once(house: Town, gate: Gate) -> None:
+    waits = house.begin([*_in_every_way("held/served", CALLS + QUEUE), *_in_every_way("single/served", 1 + QUEUE)])
+    assert house.comes_to("held", CALLS, QUEUE) and house.comes_to("single", 1, QUEUE)
+    for heard in house.ask_all(_in_every_way("full", len(WAYS))):
+        assert is_told_to_come_back(heard)
+    assert house.standings() == {}
+    gate.open()
+    assert all(heard.right for heard in waits.result(PATIENCE))

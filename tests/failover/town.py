@@ -54,6 +54,8 @@ class MoodyProvider(Provider):
         self.keys = [f"sk-{place}-of-{name}-0123456789abcdef" for place in range(keys)]
         self.mood: Says = self.well
         self.before = before
+        # Those of its keys of which it says that they were used too often.
+        self.tired: set[str] = set()
         # More members of its table in the configuration.
         self.more = more
 
@@ -69,8 +71,7 @@ class MoodyProvider(Provider):
     @property
     def used(self) -> Counter[str]:
         """How often each key was used."""
-        sent = (request.header("authorization") or request.header("x-api-key") or "" for request in self.received)
-        return Counter(key.removeprefix("Bearer ") for key in sent)
+        return Counter(map(_key_in, self.received))
 
     def words(self) -> list[str]:
         """What it was asked, in the order in which that came."""
@@ -85,8 +86,13 @@ class MoodyProvider(Provider):
 
     def _reply(self, received: Received) -> Reply:
         stream = received.json().get("stream") is True
-        said = self.mood(Asked(dialect=self.dialect, stream=stream, count=self.calls - 1))
+        mood = sayings.refuses(429, sayings.OFTEN, retry_after="1") if _key_in(received) in self.tired else self.mood
+        said = mood(Asked(dialect=self.dialect, stream=stream, count=self.calls - 1))
         return said if self.before == b"" else replace(said, steps=(self.before, *said.steps))
+
+
+def _key_in(received: Received) -> str:
+    return (received.header("authorization") or received.header("x-api-key") or "").removeprefix("Bearer ")
 
 
 def _words_in(body: Mapping[str, object]) -> str:
