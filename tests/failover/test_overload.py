@@ -178,6 +178,17 @@ def test_a_burst_goes_on_to_the_next_target_where_the_first_is_full(house: Town,
     assert house.providers["held"].calls == CALLS
 
 
+def test_where_one_queue_is_full_whoever_has_room_in_another_waits_there(house: Town, gate: Gate) -> None:
+    waits = house.begin([*_in_every_way("held/served", CALLS + QUEUE), *_in_every_way("single/served", 1)])
+    assert house.comes_to("held", CALLS, QUEUE) and house.comes_to("single", 1, 0)
+    others = house.begin(_in_every_way("full", len(WAYS)))
+    assert house.comes_to("single", 1, len(WAYS))
+    gate.open()
+    assert all(heard.right for heard in waits.result(PATIENCE))
+    assert {(heard.route, heard.attempts) for heard in others.result(PATIENCE)} == {("single/served", 2)}
+    assert house.standings() == {}
+
+
 def test_a_line_whose_targets_are_all_full_refuses_at_once(house: Town, gate: Gate) -> None:
     waits = house.begin([*_in_every_way("held/served", CALLS + QUEUE), *_in_every_way("single/served", 1 + QUEUE)])
     assert house.comes_to("held", CALLS, QUEUE) and house.comes_to("single", 1, QUEUE)

@@ -25,6 +25,8 @@ ERRORS: dict[str, tuple[errors.DragomanError, Kind]] = {
     "half an answer": (errors.Truncated("x"), Kind.BROKEN),
     "no answer that can be read": (errors.BadAnswer("x"), Kind.UNREADABLE),
     "an answer beyond our limit": (errors.Oversized("x"), Kind.OURS),
+    "a full queue": (errors.Overloaded("x", waited=0.0, retry_after=1), Kind.FULL),
+    "no place in time": (errors.Overloaded("x", waited=1.0, retry_after=1), Kind.OURS),
     "no descriptor": (errors.Exhausted("x"), Kind.OURS),
     "silent name servers": (errors.Unresolved("x"), Kind.UNRESOLVED),
     "no credentials": (errors.Unconfigured("x"), Kind.BAD_KEY),

@@ -11,6 +11,7 @@ from dragoman.routing.outcomes import (
     COUNTING,
     LIVING,
     LONGEST_PAUSE,
+    OUR_OWN,
     TABLE,
     Chances,
     Heard,
@@ -58,6 +59,7 @@ FOLLOWS: dict[Kind, tuple[Then, Then, Then]] = {
     Kind.UNREADABLE: (NEXT, AGAIN, NEXT),
     Kind.NO_ANSWER: (AGAIN, AGAIN, NEXT),
     Kind.BROKEN: (NEXT, TELL, NEXT),
+    Kind.FULL: (NEXT, TELL, NEXT),
     Kind.OURS: (TELL, TELL, TELL),
     Kind.LEFT: (TELL, TELL, TELL),
 }
@@ -200,6 +202,7 @@ DECISIVE: dict[str, tuple[list[Verdict], int | None]] = {
     "nobody was asked": ([LEFT_OUT, LEFT_OUT], None),
     "nothing": ([], None),
     "a provider's before our own": ([miss(Kind.OURS), miss(Kind.NO_ANSWER)], 1),
+    "a provider's before a full queue": ([miss(Kind.FULL), miss(Kind.NO_ANSWER)], 1),
     "our own if there is no other": ([LEFT_OUT, miss(Kind.OURS)], 1),
     "a limit, then too long for a smaller one": ([miss(Kind.RATE_LIMITED, 200), miss(Kind.TOO_LONG, 100)], 0),
     "a limit, then too long for a larger one": ([miss(Kind.RATE_LIMITED, 100), miss(Kind.TOO_LONG, 200)], 1),
@@ -224,5 +227,5 @@ def test_pitfall_323_something_is_told_if_anybody_was_asked(verdicts: list[Verdi
         assert all(verdict.left_out for verdict in verdicts)
     else:
         assert not verdicts[told].left_out
-        real = [verdict for verdict in verdicts if not verdict.left_out and verdict.kind not in (Kind.OURS, Kind.LEFT)]
+        real = [verdict for verdict in verdicts if not verdict.left_out and verdict.kind not in OUR_OWN]
         assert not real or verdicts[told] in real

@@ -21,7 +21,7 @@ from dragoman.model.response import Usage
 from dragoman.routing.budgets import Budgets
 from dragoman.routing.health import Health, Permit
 from dragoman.routing.needs import Needs
-from dragoman.routing.outcomes import Kind, counts_for_health
+from dragoman.routing.outcomes import OUR_OWN, Kind, counts_for_health
 from dragoman.routing.pins import Pins
 from dragoman.routing.plan import Dice, Pin, Plan, View, plan
 from dragoman.routing.route import Route
@@ -37,8 +37,6 @@ _LONGEST = 512
 # Tokens of an answer as long as nobody has heard one, and the share of the latest in what is usual.
 _USUAL_OUTPUT = 500.0
 _LATEST = 0.1
-# What found nothing out of a target that was being tried.
-_UNDECIDED = frozenset({Kind.LEFT, Kind.OURS, Kind.UNRESOLVED})
 
 
 class Traffic:
@@ -177,7 +175,8 @@ class Traffic:
             )
         elif counts_for_health(kind) or kind is Kind.SLOW:
             self.speeds.failed(name, size, now)
-        elif kind in _UNDECIDED:
+        elif kind in OUR_OWN or kind is Kind.UNRESOLVED:
+            # It found nothing out of a target that was being tried.
             self.health.give_back(name, now, permit)
 
     def _learn_output(self, target: str, tokens: int) -> None:

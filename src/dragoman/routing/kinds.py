@@ -11,6 +11,7 @@ from dragoman.errors import (
     DragomanError,
     Exhausted,
     Overdue,
+    Overloaded,
     Oversized,
     Stalled,
     TimedOut,
@@ -178,6 +179,9 @@ def _kind(what: DragomanError | Failure, *, stream: bool, content: bool, cut: bo
         return _kind_of_failure(what, stream=stream, content=content)
     if cut and isinstance(what, Overdue):
         return Kind.OURS
+    if isinstance(what, Overloaded):
+        # Who has waited as long as anybody may does not begin to wait elsewhere.
+        return Kind.OURS if what.waited else Kind.FULL
     kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), Kind.OURS)
     return Kind.BROKEN if content and kind is not Kind.OURS else kind
 

@@ -41,6 +41,8 @@ class Kind(Enum):
     UNREADABLE = "unreadable"
     NO_ANSWER = "no_answer"
     BROKEN = "broken"
+    # So many wait for the target already that nobody else may: not sent.
+    FULL = "full"
     OURS = "ours"
     # The client went away first.
     LEFT = "left"
@@ -118,11 +120,13 @@ TABLE: dict[Kind, Row] = {
     Kind.UNREADABLE: Row(then=(Then.NEXT, Then.AGAIN), counts=True, billed=True),
     Kind.NO_ANSWER: Row(then=(Then.AGAIN, Then.NEXT), counts=True),
     Kind.BROKEN: Row(then=(Then.NEXT,), counts=True, billed=True),
+    Kind.FULL: Row(then=(Then.NEXT,)),
     Kind.OURS: Row(),
     Kind.LEFT: Row(),
 }
 # The same as sets, which are asked for every attempt.
 COUNTING = frozenset(kind for kind, row in TABLE.items() if row.counts)
+OUR_OWN = frozenset({Kind.FULL, Kind.OURS, Kind.LEFT})
 LIVING = frozenset(kind for kind, row in TABLE.items() if row.lives)
 
 # Seconds: the first pause, the longest one, and which part of it is left to the dice.
@@ -196,7 +200,7 @@ def decisive(verdicts: Sequence[Verdict]) -> int | None:
     failed in another way, since agents then shorten their conversation. None if nobody was asked.
     """
     asked = [(place, verdict) for place, verdict in enumerate(verdicts) if not verdict.left_out]
-    asked = [pair for pair in asked if pair[1].kind not in (Kind.OURS, Kind.LEFT)] or asked
+    asked = [pair for pair in asked if pair[1].kind not in OUR_OWN] or asked
     other = [pair for pair in asked if pair[1].kind is not Kind.TOO_LONG]
     for place, verdict in asked:
         if verdict.kind is Kind.TOO_LONG and not any(_may_hold_more(rival, verdict) for _, rival in other):
