@@ -206,7 +206,7 @@ def test_a_probe_whose_client_left_gives_its_permit_back() -> None:
 
 
 @pytest.mark.parametrize("level_then", [Level.RESTING, Level.PROBED])
-@pytest.mark.parametrize("kind", [Kind.ANSWERED, Kind.WRONG_REQUEST, *COUNTING])
+@pytest.mark.parametrize("kind", [Kind.ANSWERED, Kind.WRONG_REQUEST, *(kind for kind in Kind if kind in COUNTING)])
 def test_pitfall_352_only_whoever_has_the_permit_says_how_a_target_is(kind: Kind, level_then: Level) -> None:
     health = resting()
     free = Health().take_permit(A, 0.0, 60.0)
