@@ -29,6 +29,9 @@ def test_a_price_is_that_of_this_request() -> None:
         capped = replace(needs, signs=Signs(most_output=10))
         assert known.cost(target, capped, 100.0) == 1000 * 1000 + 10 * 10_000
         assert known.cost(target, replace(needs, warm=target.id), 100.0) == 1000 * 100 + 100 * 10_000
+        # Media are no text, and not for nothing.
+        shown = Needs(size=4000 + 300_000, signs=Signs(media=300_000))
+        assert known.cost(target, shown, 100.0) == 1300 * 1000 + 100 * 10_000
         assert known.window(target) == 1000
 
 

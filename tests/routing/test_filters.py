@@ -11,6 +11,7 @@ from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Behind, Filter, View, explain, plan
 from dragoman.routing.route import Route
 from dragoman.routing.standing import GOOD, RAMP, Level, Standing
+from dragoman.routing.target import Target
 from tests.routing.lines import DICE, NOW, RESTING, SUSPECT, A, B, C, D, line, names, seen, target
 
 BOTH = line(A, B)
@@ -81,6 +82,18 @@ def test_pitfall_318_no_hop_leads_into_a_smaller_window() -> None:
     assert names(made) == "a c"
     # For what follows "too long", each candidate tells its window.
     assert [found.window for found in made.candidates] == [200_000, 8_000, 200_000]
+
+
+def test_a_warm_cache_ranks_but_never_passes_a_limit_of_cost() -> None:
+    def cost(found: Target, needs: Needs) -> int:
+        return {"a": 60, "b": 40, "c": 30}[found.provider.name] // (10 if needs.warm == found.id else 1)
+
+    route, view = line(A, B, C, policy="cheapest"), replace(seen(), cost=cost)
+    limited = replace(route, max_cost=50)
+    assert names(plan(route, Needs(size=100, warm=A.id), view, DICE)) == "a c b"
+    made = plan(limited, Needs(size=100, warm=A.id), view, DICE)
+    assert (names(made), made.candidates[0].cost) == ("c b", 60)
+    assert names(plan(limited, Needs(size=100, warm=B.id), view, DICE)) == "b c"
 
 
 def test_a_limit_of_cost_leaves_out_the_dear_and_the_unknown() -> None:

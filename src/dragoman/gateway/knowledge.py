@@ -61,8 +61,8 @@ class Knowledge:
         if facts is None:
             return None
         answered = min(int(output), needs.signs.most_output or int(output))
-        cached = needs.tokens if needs.warm == target.id else 0
-        return estimate(facts, needs.tokens, cached, answered).total
+        cached = needs.paid if needs.warm == target.id else 0
+        return estimate(facts, needs.paid, cached, answered).total
 
     def price(self, target: Target) -> Price | None:
         """What a target costs, for whoever lists it."""

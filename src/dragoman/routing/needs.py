@@ -11,6 +11,8 @@ from dragoman.model.signs import Signs
 # Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
 USUAL_BYTES = 4
 MOST_BYTES = 8
+# Bytes of media that come to a token at the most, whatever they show.
+MEDIA_BYTES = 1000
 
 
 class Needs(Struct, frozen=True, kw_only=True):
@@ -43,3 +45,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     def tokens(self) -> int:
         """About how many tokens it comes to."""
         return max(self.size - self.signs.media, 0) // USUAL_BYTES
+
+    @property
+    def paid(self) -> int:
+        """About how many tokens are paid for: media come to some, and to how many only their provider knows."""
+        return self.tokens + self.signs.media // MEDIA_BYTES

@@ -69,6 +69,8 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
     losses_of = needs.losses if outline.losses else None
     text = needs.size - needs.signs.media
     special = picky(needs, outline)
+    # What a cache holds may be gone: it makes a target cheaper than others, but never cheap enough for a limit.
+    cold = replace(needs, warm="") if needs.warm and cost_of is not None else needs
     able: list[Candidate] = []
     looked_at: list[Candidate] = []
     for place, target, limit, _ in outline.leaves:
@@ -83,7 +85,9 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
         if cost_of is not None:
             cost = cost_of(target, needs)
             if limit is not None and left_out is None:
-                left_out = too_dear(cost, limit)
+                full = cost if needs.warm != target.id else cost_of(target, cold)
+                left_out = too_dear(full, limit)
+                cost = full if left_out is not None else cost
         standing = standing_of(target)
         if standing is not GOOD:
             if left_out is None and rests(standing, now):
