@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,6 +113,25 @@ def test_a_rule_that_is_no_more_is_decided_afresh(rule: str) -> None:
     assert names(plan(BIG, SHORT, seen(pin=Pin("b/m", "", rule)), DICE)) == "a"
 
 
+def test_pitfall_361_a_pin_holds_what_a_rule_says_and_not_where_it_stands() -> None:
+    rules = [Rule(when=When(images=True), to=line(B)), Rule(when=When(tools=True), to=line(C))]
+    route = Route(name="line", members=(A,), rules=tuple(rules))
+    made = plan(route, Needs(size=1, signs=Signs(tools=True)), seen(), DICE)
+    assert (names(made), made.rule) == ("c", "line#1")
+    pin = Pin("c/m", "", made.held)
+    after_reload = [
+        ((*rules[::-1],), "c"),
+        ((Rule(when=When(documents=True), to=line(D)), *rules), "c"),
+        # It is no more, or says something else.
+        ((rules[0], Rule(when=When(tools=False, images=True), to=line(C))), "a"),
+        ((rules[0], Rule(when=When(tools=True), to=line(D))), "a"),
+        ((rules[0],), "a"),
+    ]
+    for changed, led in after_reload:
+        assert names(plan(replace(route, rules=changed), Needs(size=1), seen(pin=pin), DICE)) == led
+
+
+NUMBERS = itertools.count()
 WHENS = st.builds(
     When,
     input_over=st.none() | st.integers(0, 3),
@@ -129,7 +150,8 @@ def ruled_routes(draw: st.DrawFn, depth: int = 2) -> Route:
     members = draw(st.lists(inner, min_size=1, max_size=3))
     to = draw(st.lists(inner, min_size=1, max_size=2))
     whens = draw(st.lists(WHENS, max_size=2))
-    name = f"{depth}{draw(st.integers(0, 99))}"
+    # Of two routes with one name a pin could not tell whose rule it holds.
+    name = f"{depth} {next(NUMBERS)}"
     rules = tuple(Rule(when=when, to=line(*to, name=f"{name} {place}")) for place, when in enumerate(whens))
     return Route(name=name, members=tuple(members), policy=draw(POLICY_NAMES), rules=rules)
 
@@ -141,11 +163,11 @@ def test_a_conversation_never_loses_a_rule(route: Route, turns: list[Needs], dic
         made = plan(route, needs, replace(seen(), pin=pin), dice)
         before = set(pin.rule.splitlines()) if pin is not None else set()
         # A rule that leads elsewhere may hide others, but none that decided is replaced by another of its route.
-        now = dict(rule.split("#") for rule in made.rule.splitlines())
+        now = dict(rule.split("#") for rule in made.held.splitlines())
         assert all(now.get(held.split("#")[0], held.split("#")[1]) == held.split("#")[1] for held in before)
-        assert {rule for rule in before if rule.startswith(f"{route.name}#")} <= set(made.rule.splitlines())
+        assert {rule for rule in before if rule.startswith(f"{route.name}#")} <= set(made.held.splitlines())
         assert {found.id for found in made.order} <= {found.id for found in route.targets}
-        pin = Pin(made.order[0].id, "", made.rule)
+        pin = Pin(made.order[0].id, "", made.held)
 
 
 def test_what_was_decided_is_worked_out_once() -> None:

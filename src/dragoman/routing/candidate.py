@@ -83,9 +83,11 @@ class Plan(Struct, frozen=True):
     # The policy that chose, and why its choice leads.
     policy: str
     why: Why
-    # Which rules decided, for the pin.
+    # Which rules decided, as they are shown.
     rule: str
     needs: Needs
     now: float
     # All that were looked at, in the line's order.
     candidates: tuple[Candidate, ...]
+    # Which rules decided, as a pin holds them.
+    held: str = ""

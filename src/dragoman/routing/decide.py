@@ -17,11 +17,17 @@ from dragoman.routing.view import Pin
 # How many choices of one route are remembered; there are as many as its rules allow.
 _REMEMBERED = 256
 _NONE = -1
+# What stands before the mark of a rule, where a place among the rules may stand as well.
+_MARK = "="
+_NOTHING: frozenset[str] = frozenset()
 
 
-def decide(route: Route, needs: Needs, pin: Pin | None) -> tuple[Route, str]:
-    """The route without rules that this request has, and the rules that made it, as pins hold them."""
-    held = _held(pin.rule) if pin is not None and pin.rule else {}
+def decide(route: Route, needs: Needs, pin: Pin | None) -> tuple[Route, str, str]:
+    """The route without rules that this request has, and the rules that made it, as shown and as held by pins.
+
+    They are shown by their places, and held by their marks: after a reload other rules may stand in those places.
+    """
+    held = frozenset(pin.rule.split("\n")) if pin is not None and pin.rule else _NOTHING
     choices: list[int] = []
     _choose(route, needs, held, choices)
     key = tuple(choices)
@@ -29,8 +35,10 @@ def decide(route: Route, needs: Needs, pin: Pin | None) -> tuple[Route, str]:
     if found is None:
         if len(route.decided) >= _REMEMBERED:
             route.decided.clear()
-        names: list[str] = []
-        found = _without_rules(route, iter(key).__next__, names), "\n".join(dict.fromkeys(names))
+        names: list[tuple[str, str]] = []
+        bare = _without_rules(route, iter(key).__next__, names)
+        shown, marks = ("\n".join(dict.fromkeys(pair[which] for pair in names)) for which in (0, 1))
+        found = bare, shown, marks
         route.decided[key] = found
     return found
 
@@ -50,11 +58,11 @@ def fits(when: When, needs: Needs) -> bool:
     )
 
 
-def _choose(route: Route, needs: Needs, held: dict[str, int], choices: list[int]) -> None:
+def _choose(route: Route, needs: Needs, held: frozenset[str], choices: list[int]) -> None:
     """Note, for each route that is met and has rules, the one that decides."""
     if route.rules:
-        choice = held.get(route.name, _NONE)
-        if not 0 <= choice < len(route.rules):
+        choice = _kept(route, held) if held else _NONE
+        if choice == _NONE:
             choice = next((index for index, rule in enumerate(route.rules) if fits(rule.when, needs)), _NONE)
         choices.append(choice)
         if choice != _NONE:
@@ -65,10 +73,10 @@ def _choose(route: Route, needs: Needs, held: dict[str, int], choices: list[int]
             _choose(member, needs, held, choices)
 
 
-def _without_rules(route: Route, choice: Callable[[], int], names: list[str]) -> Route:
+def _without_rules(route: Route, choice: Callable[[], int], names: list[tuple[str, str]]) -> Route:
     """The same walk, with the choices at hand."""
     if route.rules and (index := choice()) != _NONE:
-        names.append(f"{route.name}#{index}")
+        names.append((f"{route.name}#{index}", _marked(route, index)))
         to = _without_rules(route.rules[index].to, choice, names)
         return replace(route, members=(to,), weights=(), rules=(), policy=FALLBACK)
     members = tuple(
@@ -78,11 +86,13 @@ def _without_rules(route: Route, choice: Callable[[], int], names: list[str]) ->
     return replace(route, members=members, rules=())
 
 
-def _held(rule: str) -> dict[str, int]:
-    """The rules of a pin, by their routes' names."""
-    found = {}
-    for line in rule.split("\n"):
-        name, _, index = line.rpartition("#")
-        if index.isdecimal():
-            found[name] = int(index[:9])
-    return found
+def _kept(route: Route, held: frozenset[str]) -> int:
+    """The rule of a route that a pin holds, by its mark or by its place."""
+    for index in range(len(route.rules)):
+        if _marked(route, index) in held or f"{route.name}#{index}" in held:
+            return index
+    return _NONE
+
+
+def _marked(route: Route, index: int) -> str:
+    return f"{route.name}#{_MARK}{route.rules[index].mark}"

@@ -34,9 +34,9 @@ _DIGITS = 1024
 
 def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     """The targets of a route in the order in which this request tries them."""
-    rule = ""
+    rule = held = ""
     if route.ruled:
-        route, rule = decide(route, needs, view.pin)
+        route, rule, held = decide(route, needs, view.pin)
     outline = route.outline
     able, looked_at = _looked_at(outline, needs, view, dice)
     policy = outline.policy.name
@@ -58,7 +58,8 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
         first = ordered[0]
         looked_at = [found if found is first or found.left_out else _left(found, Filter.ALONE) for found in looked_at]
         ordered = [first]
-    return Plan(tuple([found.target for found in ordered]), policy, why, rule, needs, view.now, tuple(looked_at))
+    order = tuple([found.target for found in ordered])
+    return Plan(order, policy, why, rule, needs, view.now, tuple(looked_at), held)
 
 
 def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[list[Candidate], list[Candidate]]:

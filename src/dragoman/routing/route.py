@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from hashlib import blake2s
 
 from msgspec import Struct
 
@@ -36,11 +37,17 @@ class When(Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class Rule(Struct, frozen=True, kw_only=True, dict=True):
     """Where a request goes in place of the line's own members, when it fits."""
 
     when: When
     to: Route
+
+    @cached_property
+    def mark(self) -> str:
+        """What pins know it by: the same wherever it stands among others, and no longer once it says anything else."""
+        said = "\n".join([repr(self.when), *(target.id for target in self.to.targets)])
+        return blake2s(said.encode(), digest_size=8).hexdigest()
 
 
 class Route(Struct, frozen=True, kw_only=True, dict=True):
@@ -90,8 +97,8 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return outline_of(self)
 
     @cached_property
-    def decided(self) -> dict[tuple[int, ...], tuple[Route, str]]:
-        """The routes without rules that its rules made of it so far, by the choices that were made."""
+    def decided(self) -> dict[tuple[int, ...], tuple[Route, str, str]]:
+        """The routes without rules that its rules made of it so far, by the choices that were made; see `decide`."""
         return {}
 
     def around(self, target: Target) -> Route:
