@@ -206,7 +206,7 @@ def test_a_probe_whose_client_left_gives_its_permit_back() -> None:
 
 
 @pytest.mark.parametrize("level_then", [Level.RESTING, Level.PROBED])
-@pytest.mark.parametrize("kind", [Kind.ANSWERED, Kind.WRONG_REQUEST, *(kind for kind in Kind if kind in COUNTING)])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind in COUNTING | LIVING])
 def test_pitfall_352_only_whoever_has_the_permit_says_how_a_target_is(kind: Kind, level_then: Level) -> None:
     health = resting()
     free = Health().take_permit(A, 0.0, 60.0)
@@ -230,6 +230,16 @@ def test_a_probe_that_is_only_slow_rests_once_more_as_long_as_before() -> None:
         now += 60.0
         assert health.standing(A, now).until == now + FIRST_REST
         now += FIRST_REST
+
+
+def test_a_probe_that_asks_again_and_is_answered_ends_the_rest() -> None:
+    health, charged = resting(), set[str]()
+    permit = health.take_permit(A, FIRST_REST, 60.0)
+    for _ in range(3):
+        health.note(A, FAILURE, FIRST_REST + 1, FIRST_REST, charged, permit)
+        assert health.standing(A, FIRST_REST + 1).until == FIRST_REST + 1 + 2 * FIRST_REST
+    health.note(A, Kind.ANSWERED, FIRST_REST + 2, FIRST_REST + 1, charged, permit)
+    assert level(health, FIRST_REST + 2) is Level.RAMPING
 
 
 def test_a_permit_that_expired_says_something_until_somebody_else_has_one() -> None:

@@ -226,7 +226,10 @@ class Health:
         level = entry.level
         if level in _ASLEEP:
             if entry.holds(permit):
+                holder = entry.holder
                 self._rest(target, entry, now)
+                # The same request may ask once more, and be answered, before anybody else asks.
+                entry.holder = holder
             return
         if began < entry.since:
             # It was under way before the target rested, or answered again.
