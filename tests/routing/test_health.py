@@ -521,3 +521,15 @@ def test_pitfall_351_a_clock_that_only_grows_is_all_that_is_asked(outcomes: list
 
     # Only differences count: no time of day comes into it.
     assert after(0.0) == after(1_048_576.0)
+
+
+def test_pitfall_322_a_target_that_only_dawdles_stands_behind_for_a_while_and_does_not_rest() -> None:
+    health = Health()
+    for begun in range(20):
+        health.note(A, Kind.SLOW, 100.0 + begun, 90.0 + begun)
+        assert health.standing(A, 100.0 + begun).level is Level.SUSPECT
+    assert health.standing(A, 130.0).level is Level.GOOD
+    # One request is nobody else's business.
+    health.note(A, Kind.ANSWERED, 130.0, 129.0)
+    health.note(A, Kind.SLOW, 131.0, 121.0)
+    assert health.standing(A, 131.0).level is Level.GOOD

@@ -205,10 +205,20 @@ class Health:
             and (entry.level not in _ASLEEP or self._wake(target, entry, now, permit))
         ):
             entry.in_a_row = 0
-        elif entry is not None and kind is Kind.SLOW and entry.level in _ASLEEP and entry.holds(permit):
-            # Nothing was found out, but it took long: it rests once more, and no longer than before.
-            entry.rests = max(entry.rests - 1, 0)
-            self._rest(target, entry, now)
+        elif kind is Kind.SLOW:
+            self._dawdled(target, entry or self._made(target, now), now, permit)
+
+    def _dawdled(self, target: str, entry: _Entry, now: float, permit: Permit | None) -> None:
+        """A whole answer took longer than the first byte of a stream may, which may be the request's own affair."""
+        if entry.level in _ASLEEP:
+            if entry.holds(permit):
+                # Nothing was found out: it rests once more, and no longer than before.
+                entry.rests = max(entry.rests - 1, 0)
+                self._rest(target, entry, now)
+        elif now - entry.answered >= SUSPICION and entry.level is not _RAMPING:
+            # Where nobody else is answered either, others had better be asked first; but it does not rest for that.
+            _settle(entry, now)
+            self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
 
     def _wake(self, target: str, entry: _Entry, now: float, permit: Permit | None) -> bool:
         """End a rest, if an answer was that of whoever has the permit."""

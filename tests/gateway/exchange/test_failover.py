@@ -153,7 +153,7 @@ def test_pitfall_306_a_silent_target_is_not_asked_again(tmp_path: Path, monkeypa
     setup = Setup(lines=LINES, timeouts=Timeouts(first_byte=8.0))
     steps = [asked(CHAT, CHAT, line="chat-both"), passes(9), *told(whole(RESPONSES))]
     course = play(steps, tmp_path, monkeypatch, setup)
-    assert (course.targets, course.kinds) == (["chat/served", "responses/served"], ["silent", "answered"])
+    assert (course.targets, course.kinds) == (["chat/served", "responses/served"], ["slow", "answered"])
 
 
 def test_pitfall_308_310_one_cap_holds_over_all_targets_and_none_is_tried_twice(
@@ -185,8 +185,8 @@ def test_pitfall_308_326_one_deadline_holds_and_nobody_gets_less_than_it_is_due(
     assert (record.status, record.ended - record.started) == (504, 20.0)
     # The last one was cut by the whole, which is not held against it.
     assert [(each.kind, each.ended - each.started) for each in record.attempts] == [
-        ("silent", 8.0),
-        ("silent", 8.0),
+        ("slow", 8.0),
+        ("slow", 8.0),
         ("ours", 4.0),
     ]
 
@@ -280,7 +280,7 @@ def test_pitfall_333_no_text_is_told_twice_wherever_a_stream_is_cut(
 def test_what_may_have_been_billed_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup(lines=(Line(pattern="many", targets=MANY),), timeouts=Timeouts(first_byte=8.0))
     course = play([asked(CHAT, CHAT, line="many"), passes(30)], tmp_path, monkeypatch, setup)
-    assert (course.calls, course.kinds) == (2, ["silent", "silent"])
+    assert (course.calls, course.kinds) == (2, ["slow", "slow"])
     assert all(each.maybe_billed for record in course.records for each in record.attempts)
 
 

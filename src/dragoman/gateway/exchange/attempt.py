@@ -156,7 +156,10 @@ class Attempt:
         """What became of it, if this is how it failed; `cut` if there was less time for it than a target is due."""
         began = bool(self.held_size or self.size)
         content = self.is_heard and self.translator.answered
-        return kind_of(what, stream=self.is_heard and began, content=content, cut=cut)
+        # Nothing is heard of a whole answer before it is there.
+        whole = self.is_prepared and not self.prepared.streams
+        cloud = self.target.provider.transport not in ("http", "echo")
+        return kind_of(what, stream=self.is_heard and began, content=content, cut=cut, whole=whole, cloud=cloud)
 
     @property
     def cost(self) -> Usage | None:
@@ -189,7 +192,8 @@ class Attempt:
         """Whether a failure speaks of the key, by its status, within a stream or by its code, and there is another."""
         # What an answer says in spite of its status counts as the status that it names.
         status = self.status if self.status >= 400 else failure.status
-        return (status in _KEY_STATUSES or TABLE[kind].keys) and self.key is not None and self._others > 0
+        speaks = kind is not Kind.FORBIDDEN and (status in _KEY_STATUSES or TABLE[kind].keys)
+        return speaks and self.key is not None and self._others > 0
 
     def change_key(self) -> None:
         """Take the next key in place of the one that was refused."""

@@ -76,7 +76,7 @@ class Course:
         if plan is not None and route is not None:
             # Whether the line has several targets, of whom this request may have one alone.
             self.several = len(route.targets) > 1
-            self.policy, self.rule = plan.policy, plan.rule
+            self.policy, self.rule = plan.policy, plan.held
             self.stays = route.outline.sticky
 
     # Targets.
