@@ -67,9 +67,9 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     stores: bool | None = None
     # How calls are addressed and framed.
     transport: str | None = None
-    # How many calls it may have at a time, over all workers; left out, any number.
+    # How many calls it may have at a time, divided among the workers, at least one for each; left out, any number.
     concurrency: int | None = None
-    # How many requests may wait for one of them, over all workers; one more is answered at once as overloaded.
+    # How many requests may wait for one of them, divided among the workers; one more is answered at once as overloaded.
     queue: int | None = None
     # How long a request may wait for one of them.
     queue_time: float | None = None
@@ -117,8 +117,8 @@ class LineTable(Struct, frozen=True, kw_only=True):
     max_cost: int | None = None
     # Refuse whatever would lose something, on this line; of several targets, leave out those that would.
     strict: bool = False
-    # Whether the next target is asked when one refuses the request for its content. Left out, it is not: the refusal is
-    # the answer.
+    # Whether the next target is asked when one refuses the request for its content, with an error. Left out, it is not:
+    # the refusal is told, as is one that comes as an answer.
     refusals: bool | None = None
 
 

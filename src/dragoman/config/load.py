@@ -57,7 +57,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     # A provider whose table cannot be used is told of there, not once more at each of its routes.
     own = root.table("keys")
     named = (*own.values, COMMAND_LINE_KEY)
-    routes = read_lines(root.table("models"), (*providers, *section.values), catalogue, named)
+    routes = read_lines(root.table("models"), tuple(dict.fromkeys((*providers, *section.values))), catalogue, named)
     prices = read_overrides(root.table("prices"))
     keys, short = read_keys(own, environ)
     problems.settle()

@@ -23,7 +23,7 @@ from dragoman.routing.health import Health, Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import OUR_OWN, Kind, counts_for_health
 from dragoman.routing.pins import Pins
-from dragoman.routing.plan import Dice, Pin, Plan, View, plan
+from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
 from dragoman.routing.speeds import Speeds
 from dragoman.routing.standing import GOOD, Level, Standing
@@ -58,16 +58,17 @@ class Traffic:
     def plan(
         self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "", exploring: float = 0.0
     ) -> Plan:
-        """In which order the targets of a route are tried for a request, which takes its turn by that."""
+        """In which order the targets of a route are tried for a request, which takes its turn unless it stays."""
         now, chance = self.clock(), self.chance
         pin = self.pins.pin(conversation, now) if conversation else None
         if pin is not None:
             needs = replace(needs, warm=pin.target)
         turn = self._turns.get(route.name, 0)
-        if turn or len(self._turns) < _MOST_LINES:
-            self._turns[route.name] = turn + 1
         dice = Dice(chance(), chance(), chance(), exploring=exploring)
-        return plan(route, needs, self._view(known, now, pin, turn), dice)
+        made = plan(route, needs, self._view(known, now, pin, turn), dice)
+        if made.why is not Why.PINNED and (turn or len(self._turns) < _MOST_LINES):
+            self._turns[route.name] = turn + 1
+        return made
 
     def glance(self, route: Route, needs: Needs, known: Knowledge, *, conversation: str = "") -> Plan:
         """The plan as it would be, without dice, and without taking a turn."""
