@@ -30,6 +30,7 @@ from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.routing.facts import Facts
+from dragoman.routing.health import Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.policies import POLICIES
@@ -125,6 +126,8 @@ class _Open(Struct):
     order: list[Target]
     charged: set[str]
     began: float = 0.0
+    # The right to try a target that rested.
+    permit: Permit | None = None
 
 
 class Planned:
@@ -154,7 +157,8 @@ class Planned:
         while found.order:
             target = found.order.pop(0)
             # Where there is no choice, nobody is spared.
-            if self._route.only is not None or self._may_ask(target, again=bool(tried)):
+            found.permit = None
+            if self._route.only is not None or self._may_ask(found, target, again=bool(tried)):
                 found.began = now
                 return target.provider.name
         del self._open[id(request)]
@@ -171,12 +175,15 @@ class Planned:
         made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORING)
         return [*made.order]
 
-    def _may_ask(self, target: Target, *, again: bool) -> bool:
+    def _may_ask(self, found: _Open, target: Target, *, again: bool) -> bool:
         """As an exchange decides it: no outage is multiplied, and of one that rests one request finds out."""
         traffic = self.traffic
         if traffic.is_good(target):
             return True
-        return (not again or traffic.budgets.spend(target.id)) and traffic.permits(target, FIRST_BYTE)
+        if again and not traffic.may_ask_next(target):
+            return False
+        found.permit = traffic.permits(target, FIRST_BYTE)
+        return found.permit is not None
 
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
         self._now = now
@@ -190,6 +197,7 @@ class Planned:
             size=request.input * BYTES_A_TOKEN,
             charged=found.charged,
             slowed=False,
+            permit=found.permit,
         )
         if outcome.limited:
             self._known.rotations[name].cool(KEY, LIMITED, MODEL)
