@@ -103,7 +103,9 @@ def test_pitfall_345_what_was_cleared_or_answered_does_not_come_back(tmp_path: P
             before.news.tell()
             before.now += 1.0
             before.service.clear("chat/m")
-            before.service.traffic.health.note(TARGET, Kind.ANSWERED, before.now, before.now)
+            permit = before.service.traffic.health.take_permit(TARGET, before.now, 60.0)
+            assert permit is not None
+            before.service.traffic.health.note(TARGET, Kind.ANSWERED, before.now, before.now, None, permit)
             assert before.level is Level.RAMPING
         async with life(file, clock=100.0, wall=wall + 1.0) as after:
             assert (after.level, after.key_rests_for) == (Level.GOOD, 0.0)
