@@ -13,10 +13,12 @@ import types
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+import dragoman
 from dragoman.errors import TimedOut, UpstreamError
 from dragoman.http import dial
 from dragoman.http.client import Client
@@ -28,6 +30,8 @@ from dragoman.http.server import Server
 from tests.http.raw import LIMITS, House, Run, echo, on_both_loops, refuse, serving, until
 from tests.http.scripted import Provider, hear, provider_apart
 
+# A clone may be called as the package is.
+HOME = f"{Path(dragoman.__file__).parent}/"
 ROUNDS = 60
 MEBIBYTE = 1024 * 1024
 RESET = struct.pack("ii", 1, 0)
@@ -52,7 +56,7 @@ def name_of(found: object) -> str:
     if kind.__module__.startswith(("dragoman", "httptools")):
         return f"{kind.__module__}.{kind.__qualname__}"
     code = code_of(found)
-    if code is not None and "/dragoman/" in code.co_filename:
+    if code is not None and code.co_filename.startswith(HOME):
         return f"{kind.__name__} of {code.co_qualname}"
     return ""
 

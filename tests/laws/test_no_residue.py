@@ -16,10 +16,12 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+import dragoman
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import (
@@ -54,6 +56,7 @@ from tests.gateway.test_pauses import ASKED, FIRST, LAST, events, message
 
 # What may leave nothing behind.
 OURS = "dragoman"
+HOME = Path(dragoman.__file__).parent
 TIMES = 12
 LARGE = "x" * 300_000
 FLOOD = "0123456789abcdef" * 4096
@@ -71,9 +74,14 @@ def _home(found: object) -> str:
     elif isinstance(found, types.FunctionType):
         return found.__module__ or ""
     if isinstance(code, types.CodeType):
-        inside = re.search(r"/(dragoman/.*)\.py$", code.co_filename)
-        return inside[1].replace("/", ".") if inside is not None else ""
+        return _module_of(code.co_filename)
     return type(found).__module__
+
+
+def _module_of(file: str) -> str:
+    """The module in a file of the package; "" for any other, also in a clone that is called as the package is."""
+    path = Path(file)
+    return ".".join(path.relative_to(HOME.parent).with_suffix("").parts) if path.is_relative_to(HOME) else ""
 
 
 def _named(found: object) -> str:
