@@ -12,7 +12,7 @@ from dragoman import errors
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.routing.kinds import kind_of, names_its_cause
+from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import COUNTING, Kind
 
 ERRORS: dict[str, tuple[errors.DragomanError, Kind]] = {
@@ -198,10 +198,3 @@ IN_STREAMS: dict[str, tuple[Failure, Kind]] = {
 def test_pitfall_301_329_an_error_event_counts_as_the_status_that_it_names(case: str) -> None:
     failure, kind = IN_STREAMS[case]
     assert kind_of(failure, stream=True) is kind
-
-
-def test_a_cause_is_named_by_codes_and_types_that_say_something() -> None:
-    bare = Failure(kind=FailureKind.QUOTA, status=402, message="pay", native="invalid_request_error")
-    assert not names_its_cause(bare)
-    assert names_its_cause(Failure(kind=FailureKind.QUOTA, status=402, message="", native="billing_error"))
-    assert names_its_cause(Failure(kind=FailureKind.QUOTA, status=402, message="", code="no_credits"))

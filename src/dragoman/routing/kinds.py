@@ -149,8 +149,6 @@ _WORDS: tuple[tuple[int, str, str, Kind], ...] = (
     # Google's servers, whose reason stands in a list beside.
     (400, "", "api key not valid", Kind.BAD_KEY),
 )
-# Types that are said of everything.
-_VAGUE = frozenset({"", "error", "api_error", "invalid_request_error", "server_error"})
 
 
 def kind_of(
@@ -233,8 +231,3 @@ def _kind_of_ban(failure: Failure, native: str, code: str) -> Kind:
 def speaks_of_key(failure: Failure) -> bool:
     """Whether a code or a type says that it is the key, or its account, that was refused."""
     return (failure.code or "").lower() in _OF_KEYS or failure.native.lower() in _OF_KEYS
-
-
-def names_its_cause(failure: Failure) -> bool:
-    """Whether a code or a type says what is meant, and not the status or the words alone."""
-    return bool(failure.code) or failure.native.lower() not in _VAGUE
