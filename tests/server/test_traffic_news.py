@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.routing.health import SUSPICION
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROVIDER_KEY, Received, Reply, whole
 from tests.gateway.says import question, tells
 from tests.server.process import PATIENCE, Process, Served, serving
@@ -46,11 +47,22 @@ def statuses(house: Served) -> list[JsonObject]:
     return [json.loads(house.get("/status").body) for _ in range(MANY)]
 
 
-def agreed(house: Served) -> None:
-    """Wait until everybody knows that something is wrong."""
+def agreed(house: Served, workers: int = 2) -> None:
+    """Wait until everybody knows that something is wrong.
+
+    One worker may be the one that answers every time. So the second passes in which the others are told, and after it
+    all of them are asked for their counters again and again: whoever gives them has read what came before.
+    """
+    told_by = time.monotonic() + 1.0
     deadline = time.monotonic() + PATIENCE
-    while not all(standings(told) == ["suspect"] or resting(told) for told in statuses(house)):
-        assert time.monotonic() < deadline, statuses(house)
+    while True:
+        late = time.monotonic() >= told_by
+        found = statuses(house)
+        if late and all(
+            told["workers"] == workers and (standings(told) == ["suspect"] or resting(told)) for told in found
+        ):
+            return
+        assert time.monotonic() < deadline, found
 
 
 def test_pitfall_343_a_target_that_fails_in_one_worker_is_behind_in_the_other() -> None:
@@ -59,13 +71,17 @@ def test_pitfall_343_a_target_that_fails_in_one_worker_is_behind_in_the_other() 
 
     with serving(script, PAIR, arguments=TWO) as house:
         running_workers(house.process.pid, 2)
+        serves_again(house)
         body = question(CHAT, CHAT, model="pair")
+        began = time.monotonic()
         assert house.post(PATHS[CHAT], body).status == 200
         agreed(house)
         for _ in range(MANY):
             assert house.post(PATHS[CHAT], body).status == 200
         asked = [received.target for received in house.provider.received]
-        assert asked.count(PATHS[CHAT]) == 1
+        # Whenever a suspicion is over, on a slow machine, each worker may find out anew.
+        suspicions = int((time.monotonic() - began) / SUSPICION)
+        assert 1 <= asked.count(PATHS[CHAT]) <= 1 + 2 * suspicions
         assert asked.count(PATHS[MESSAGES]) == 1 + MANY
 
 
@@ -98,7 +114,7 @@ def test_pitfall_350_rests_outlive_a_restart_where_there_is_a_file(keep: bool, w
         give_two_keys(house)
         house.process.log.wait("the configuration was changed", workers)
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-        agreed(house)
+        agreed(house, workers)
         assert house.stop() == 0
         again = Process(["--config", str(house.file), "--port", "0", *arguments], house.directory)
         try:
