@@ -19,6 +19,7 @@ from bench.simulation.play import Result, play
 from bench.simulation.router import Blind, Oracle, Planned, Router
 from bench.simulation.world import MINUTE, UPSTREAMS, requests
 from dragoman.routing.policies import POLICIES
+from dragoman.routing.policies.policy import Policy
 
 PAGE = Path(__file__).parents[2] / "docs/routing.md"
 CHART = PAGE.with_suffix(".svg")
@@ -45,15 +46,16 @@ SECONDS = Measure("seconds", lambda result: result.seconds, 2)
 DOLLARS = Measure("$ per 1,000", lambda result: result.cost / _DOLLAR, 2)
 LOSSES = Measure("losses", lambda result: float(result.losses), 2)
 LOST = Measure("seconds lost", lambda result: result.lost, 3)
-# What each policy is for, and which oracle is best at it. One that knows who will answer loses no time at all.
-GOALS = {
-    "fallback": (LOST, "speed"),
-    "weighted": (LOST, "speed"),
-    "round-robin": (LOST, "speed"),
-    "cheapest": (DOLLARS, "cost"),
-    "fastest": (SECONDS, "speed"),
-    "least-loss": (LOSSES, "loss"),
-}
+
+
+def goal(policy: Policy) -> tuple[Measure, str]:
+    """What a policy is for, by what it asks for, and which oracle is best at it."""
+    if policy.losses:
+        return LOSSES, "loss"
+    if policy.prices:
+        return DOLLARS, "cost"
+    # One that knows who will answer loses no time at all.
+    return (SECONDS if policy.speed else LOST), "speed"
 
 
 def routers() -> dict[str, Router]:
@@ -88,7 +90,7 @@ def average(results: Sequence[Result], measure: Measure) -> float:
 
 def regret(results: Mapping[str, Sequence[Result]], policy: str) -> tuple[float, float]:
     """What a policy came to in what it is for, and what its oracle did."""
-    measure, oracle = GOALS[policy]
+    measure, oracle = goal(POLICIES[policy])
     return average(results[policy], measure), average(results[ORACLES[oracle]], measure)
 
 
@@ -98,7 +100,8 @@ def figures(results: Mapping[str, Sequence[Result]]) -> str:
         "| policy | is for the least | oracle | policy | regret | chance alone |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for policy, (measure, _) in GOALS.items():
+    for policy in POLICIES:
+        measure, _ = goal(POLICIES[policy])
         came, best = regret(results, policy)
         chance = average(results[CHANCE], measure)
         told = " | ".join(f"{value:.{measure.digits}f}" for value in (best, came, came - best, chance))

@@ -29,7 +29,7 @@ def results() -> dict[str, list[Result]]:
 def test_everybody_is_answered_and_little_is_regretted(policy: str, results: dict[str, list[Result]]) -> None:
     assert all(result.answered_by for result in results[policy])
     came, best = run.regret(results, policy)
-    measure, _ = run.GOALS[policy]
+    measure, _ = run.goal(POLICIES[policy])
     chance = run.average(results[run.CHANCE], measure)
     assert came - best < (chance - best) / 4
 

@@ -35,8 +35,8 @@ A, B, C, D = (target(name) for name in "abcd")
 def line(
     *members: Target | Route, policy: str = "fallback", name: str = "line", weights: tuple[int, ...] = ()
 ) -> Route:
-    """A line as it is read where it says no more: only those who take turns keep no conversation."""
-    return Route(name=name, members=members, policy=policy, weights=weights, sticky=not POLICIES[policy].turns)
+    """A line as it is read where it says no more: it is sticky as its policy is."""
+    return Route(name=name, members=members, policy=policy, weights=weights, sticky=POLICIES[policy].sticky)
 
 
 def seen(

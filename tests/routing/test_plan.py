@@ -47,7 +47,7 @@ ANY_NEEDS = st.builds(
     keeper=st.sampled_from(["", "", "", "c", "x"]),
     alone=st.booleans(),
 )
-STICKY = [name for name, policy in POLICIES.items() if not policy.turns]
+STICKY = [name for name, policy in POLICIES.items() if policy.sticky]
 
 
 @given(routes(), ANY_NEEDS, worlds(), ALL_DICE)

@@ -15,10 +15,10 @@ from dragoman.config.tables import Table, meant, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import found, shown
 from dragoman.providers.catalogue import Listing
+from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import When
 
 _EXAMPLE = f"for example {file_schema.LINE['to'].example}"
-_WEIGHTED = "weighted"
 _OPTIONS = {name: kind for name, kind in file_schema.LINE.items() if name not in ("to", "targets")}
 # Where each target is written, with its text.
 _Places: TypeAlias = dict[KeyPath, str]
@@ -233,11 +233,11 @@ def _check_weights(table: Table, said: _Said, policy: str) -> None:
     if not policy:
         # It cannot be used, which is noted.
         return
-    if said.weights and policy != _WEIGHTED:
-        table.complain(
-            "targets", f"has weights, which {policy} does not ask for", 'write a list, or policy = "weighted"'
-        )
-    elif policy == _WEIGHTED and not said.weights:
+    asks = POLICIES[policy].weights
+    if said.weights and not asks:
+        others = " or ".join(f'policy = "{name}"' for name, other in POLICIES.items() if other.weights)
+        table.complain("targets", f"has weights, which {policy} does not ask for", f"write a list, or {others}")
+    elif asks and not said.weights:
         table.complain("targets", "has no weights", f"for example targets = {file_schema.WEIGHTS}")
 
 

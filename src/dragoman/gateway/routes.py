@@ -17,7 +17,8 @@ from dragoman.config.settings import Line, Settings
 from dragoman.errors import DragomanError
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.route import ROUND_ROBIN, Route, Rule
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.route import Route, Rule
 from dragoman.routing.target import Target
 
 # How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
@@ -131,7 +132,7 @@ class Routes:
             members=(),
             policy=line.policy,
             strict=line.strict,
-            sticky=line.policy != ROUND_ROBIN if line.sticky is None else line.sticky,
+            sticky=POLICIES[line.policy].sticky if line.sticky is None else line.sticky,
             retries=line.retries or 0,
             first_byte=line.first_byte,
             max_cost=line.max_cost,

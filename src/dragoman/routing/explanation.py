@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
+from dragoman.routing.policies import POLICIES
+from dragoman.routing.policies.policy import Policy
 from dragoman.routing.speed import Speed
 from dragoman.routing.standing import Level, Standing
 
-# Why the first leads, by policy.
-CHOSEN = {
-    "fallback": "it is the first of the line",
-    "weighted": "chance chose it, by weight",
-    "round-robin": "it is its turn",
-    "cheapest": "it is the cheapest for this request",
-    "fastest": "its answer is expected first",
-    "least-loss": "the least is lost there",
-}
-# The same of policies that roll dice, where none are.
-UNROLLED = {"weighted": "chance chooses by weight, and no dice are rolled for this"}
 LEADS = {
     Why.ONLY: "nobody else is left",
     Why.PINNED: "the conversation is there",
@@ -76,11 +67,11 @@ def because(plan: Plan, *, rolled: bool = True) -> str:
         return "nobody can be asked"
     if plan.why is not Why.POLICY:
         return LEADS[plan.why]
-    if not rolled and plan.policy in UNROLLED:
-        return UNROLLED[plan.policy]
-    chosen = CHOSEN[plan.policy]
-    is_first = plan.policy != "fallback" or plan.order[0].id == plan.candidates[0].target.id
-    return chosen if is_first else f"{chosen} that is neither left out nor behind"
+    policy = POLICIES[plan.policy]
+    if not rolled and policy.unrolled:
+        return policy.unrolled
+    moved = policy.as_written and plan.order[0].id != plan.candidates[0].target.id
+    return f"{policy.chosen} that is neither left out nor behind" if moved else policy.chosen
 
 
 def _first(plan: Plan) -> str:
@@ -95,7 +86,7 @@ def _described(candidate: Candidate, plan: Plan) -> str:
         reason(candidate, plan),
         f"behind, {BEHIND[candidate.behind]}" if candidate.behind is not None and candidate.left_out is None else "",
         _standing(candidate.standing, plan.now),
-        *_figures(candidate, plan.policy),
+        *_figures(candidate, POLICIES[plan.policy]),
     ]
     return f"{candidate.target.id}: {'; '.join(word for word in said if word)}"
 
@@ -107,19 +98,19 @@ def _standing(standing: Standing, now: float) -> str:
     return f"{standing.level.value} for {left:.3g} s"
 
 
-def _figures(candidate: Candidate, policy: str) -> list[str]:
+def _figures(candidate: Candidate, policy: Policy) -> list[str]:
     said = []
     if candidate.cost is not None:
         said.append(f"costs about {dollars(candidate.cost)}")
-    elif policy in ("cheapest", "least-loss") or candidate.left_out is Filter.UNKNOWN_COST:
+    elif policy.prices or candidate.left_out is Filter.UNKNOWN_COST:
         said.append("price unknown")
     if candidate.speed is not None and candidate.speed.samples > 0:
         said.append(_speed(candidate.speed))
-    elif policy == "fastest":
+    elif policy.speed:
         said.append("speed unknown")
     if candidate.losses is not None:
         said.append(f"losses: {candidate.losses}")
-    elif policy == "least-loss":
+    elif policy.losses:
         said.append("losses unknown")
     if candidate.window is not None:
         said.append(f"window of {candidate.window} tokens")

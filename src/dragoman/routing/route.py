@@ -11,9 +11,8 @@ from msgspec import Struct
 from dragoman.routing.outline import Outline, outline_of
 from dragoman.routing.target import Target
 
-# What is done where a line says nothing, and the one policy that keeps no conversation where it is.
+# The policy of a line that names none.
 FALLBACK = "fallback"
-ROUND_ROBIN = "round-robin"
 
 
 class When(Struct, frozen=True, kw_only=True):

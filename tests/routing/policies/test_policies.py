@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from bench.simulation.run import goal
+from dragoman.gateway.routes import Routes
+from dragoman.routing.needs import Needs
+from dragoman.routing.plan import View, explain, plan
 from dragoman.routing.policies import POLICIES
+from dragoman.routing.policies.policy import Policy
+from tests.config.support import problems_of, settings_of
+from tests.routing.lines import DICE
 
 
 def test_they_are_named_as_in_the_configuration() -> None:
@@ -12,3 +23,27 @@ def test_they_are_named_as_in_the_configuration() -> None:
 def test_each_has_one_way_to_order() -> None:
     assert all((policy.order is None) is not (policy.rank is None) for policy in POLICIES.values())
     assert {name for name, policy in POLICIES.items() if policy.losses} == {"least-loss"}
+
+
+def test_a_new_one_is_one_record_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    latest = Policy(
+        name="latest",
+        chosen="it was written last",
+        order=lambda weights, turn, chance: range(len(weights) - 1, -1, -1),
+        weights=True,
+        sticky=False,
+        prices=True,
+    )
+    monkeypatch.setitem(POLICIES, latest.name, latest)
+    text = '[models]\na = { policy = "latest", targets = { "echo/x" = 1, "echo/y" = 2 } }\n'
+    route = Routes(settings_of(tmp_path, text)).route("a", "openai-chat")
+    assert not route.sticky
+    assert explain(plan(route, Needs(size=10), View(), DICE)) == (
+        "echo/y leads: it was written last (latest)",
+        "1. echo/y: good; price unknown",
+        "2. echo/x: good; price unknown",
+    )
+    plain = '[models]\na = { policy = "latest", targets = ["echo/x", "echo/y"] }\n'
+    assert "models.a.targets: has no weights" in problems_of(tmp_path, plain)[0]
+    measure, oracle = goal(latest)
+    assert (measure.words, oracle) == ("$ per 1,000", "cost")

@@ -67,9 +67,9 @@ def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False) -> 
     `refers` says that the request may refer to what some provider keeps.
     """
     outline = route.outline
-    # In a fallback the first target is where a conversation is, unless it was moved or its key may be another; but what
+    # As written, the first target is where a conversation is, unless it was moved or its key may be another; but what
     # is large is looked at beside the loop now, or never.
-    moves = pinned or size > INLINE or outline.keys or route.ruled or outline.policy.name != "fallback"
+    moves = pinned or size > INLINE or outline.keys or route.ruled or not outline.policy.as_written
     return Wants(
         # An image is far longer in bytes than in tokens, and a window is of tokens.
         signs=outline.denies or outline.prices or route.ruled or refers or size > _FITS_ALL,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dragoman.routing.policies import cheapest, fallback, fastest, least_loss, round_robin, weighted
-from dragoman.routing.policies.policy import Policy
 
 POLICIES = {
     policy.name: policy
     for policy in (
-        Policy(name="fallback", order=fallback.order),
-        Policy(name="weighted", order=weighted.order),
-        Policy(name="round-robin", order=round_robin.order, turns=True),
-        Policy(name="cheapest", rank=cheapest.rank, prices=True),
-        Policy(name="fastest", rank=fastest.rank, speed=True),
-        Policy(name="least-loss", rank=least_loss.rank, prices=True, losses=True),
+        fallback.POLICY,
+        weighted.POLICY,
+        round_robin.POLICY,
+        cheapest.POLICY,
+        fastest.POLICY,
+        least_loss.POLICY,
     )
 }

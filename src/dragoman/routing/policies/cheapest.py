@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Needs
+from dragoman.routing.policies.policy import Policy
 from dragoman.routing.view import Dice
 
 
@@ -16,3 +17,6 @@ def price(candidate: Candidate) -> tuple[bool, int]:
     """What sorts by price, with the unknown behind."""
     cost = candidate.cost
     return (True, 0) if cost is None else (False, cost)
+
+
+POLICY = Policy(name="cheapest", chosen="it is the cheapest for this request", rank=rank, prices=True)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dragoman.routing.policies.policy import Policy
+
 
 def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
     """As written."""
     return range(len(weights))
+
+
+POLICY = Policy(name="fallback", chosen="it is the first of the line", order=order, as_written=True)

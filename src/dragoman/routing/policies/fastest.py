@@ -11,6 +11,7 @@ from math import inf
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Needs
+from dragoman.routing.policies.policy import Policy
 from dragoman.routing.speed import Speed
 from dragoman.routing.view import Dice
 
@@ -59,3 +60,6 @@ def expected(speed: Speed, output: int) -> float:
 def _age(candidate: Candidate) -> float:
     speed = candidate.speed
     return inf if speed is None or speed.samples <= 0 else speed.age
+
+
+POLICY = Policy(name="fastest", chosen="its answer is expected first", rank=rank, speed=True)

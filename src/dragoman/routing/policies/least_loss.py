@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Needs
 from dragoman.routing.policies.cheapest import price
+from dragoman.routing.policies.policy import Policy
 from dragoman.routing.view import Dice
 
 
@@ -16,3 +17,6 @@ def rank(candidates: list[Candidate], needs: Needs, dice: Dice) -> tuple[list[Ca
 def _losses(candidate: Candidate) -> tuple[bool, int, bool, int]:
     losses = candidate.losses
     return (losses is None, losses or 0, *price(candidate))
+
+
+POLICY = Policy(name="least-loss", chosen="the least is lost there", rank=rank, prices=True, losses=True)

@@ -1,4 +1,8 @@
-"""Policy: how a route's targets are ordered, and what must be known for that."""
+"""Policy: how a route's targets are ordered, and all that others must know of that.
+
+Each policy is one file with one such record, named as in the configuration; whoever asks for anything that depends on
+a policy finds it here.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     """One policy, under its name in the configuration. It has either `order` or `rank`."""
 
     name: str
+    # Why the first leads, as a sentence goes on after "leads:"; and the same where no dice are rolled, if it rolls any.
+    chosen: str
+    unrolled: str = ""
     # Orders members, nested routes among them, by their weights, the line's turn and chance; gives their indexes.
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
     # Ranks all targets below it; those that are equal stay in the line's order.
@@ -25,3 +32,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     losses: bool = False
     # Whether it takes turns, so that routes in it see each of their own turns once.
     turns: bool = False
+    # Whether its targets are written with their weights.
+    weights: bool = False
+    # Whether a conversation stays on its target where the line says nothing about it.
+    sticky: bool = True
+    # Whether the targets are in the order in which they are written, whatever the request.
+    as_written: bool = False

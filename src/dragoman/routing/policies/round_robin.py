@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dragoman.routing.policies.policy import Policy
+
 
 def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
     """From the one whose turn it is, around to the one before it."""
     count = len(weights)
     first = turn % count if count else 0
     return [*range(first, count), *range(first)]
+
+
+POLICY = Policy(name="round-robin", chosen="it is its turn", order=order, turns=True, sticky=False)

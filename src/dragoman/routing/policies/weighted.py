@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dragoman.routing.policies.policy import Policy
+
+_BELOW_ONE = 1 - 2**-53
+
 
 def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
     """Drawn by weight; those without any come last, as written."""
@@ -28,4 +32,10 @@ def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
     return drawn + left + idle
 
 
-_BELOW_ONE = 1 - 2**-53
+POLICY = Policy(
+    name="weighted",
+    chosen="chance chose it, by weight",
+    unrolled="chance chooses by weight, and no dice are rolled for this",
+    order=order,
+    weights=True,
+)
