@@ -122,7 +122,7 @@ ANSWERS: dict[str, tuple[str, int, object, Kind]] = {
         {"type": "permission_error", "message": "your input was flagged"},
         Kind.FORBIDDEN,
     ),
-    "a model that the key may not use": (C, 403, {"code": "model_not_found"}, Kind.UNKNOWN_MODEL),
+    "a model that the key may not use": (C, 403, {"code": "model_not_found"}, Kind.BAD_KEY),
     "too long": (C, 400, {"code": "context_length_exceeded"}, Kind.TOO_LONG),
     "too long, in words": (
         M,

@@ -19,7 +19,6 @@ from dragoman.routing.outcomes import (
     Then,
     Verdict,
     after,
-    changes_key,
     counts_for_health,
     decisive,
     maybe_billed,
@@ -75,7 +74,6 @@ def test_pitfall_301_306_327_what_follows_is_one_table(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_after_content_nothing_is_tried(kind: Kind) -> None:
     assert after(kind, CONTENT, ALL) is TELL
-    assert not changes_key(kind, CONTENT, ALL)
 
 
 def test_pitfall_319_too_long_goes_to_a_larger_window_only() -> None:
@@ -133,16 +131,8 @@ def test_pitfall_308_309_an_exchange_ends_whatever_fails(
     assert replays >= 0
 
 
-def test_pitfall_311_a_change_of_keys_is_neither_a_retry_nor_an_attempt() -> None:
-    poor = Chances(calls=1, seconds=1.0)
-    keys = {kind for kind in Kind if changes_key(kind, NOTHING, poor)}
-    assert keys == {Kind.RATE_LIMITED, Kind.NO_MONEY, Kind.BAD_KEY}
-    assert not changes_key(Kind.BAD_KEY, NOTHING, replace(poor, calls=0))
-    assert not changes_key(Kind.BAD_KEY, NOTHING, replace(poor, seconds=0.0))
-
-
-def test_pitfall_316_overload_is_not_the_keys() -> None:
-    assert not changes_key(Kind.OVERLOADED, NOTHING, ALL)
+def test_pitfall_316_other_keys_are_tried_for_what_is_the_keys_alone() -> None:
+    assert {kind for kind in Kind if TABLE[kind].keys} == {Kind.RATE_LIMITED, Kind.NO_MONEY, Kind.BAD_KEY}
 
 
 @pytest.mark.parametrize(

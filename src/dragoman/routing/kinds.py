@@ -190,6 +190,9 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Kind:
     native = failure.native.lower()
     code = (failure.code or "").lower()
     named = _CODES.get(code) or _CODES.get(native)
+    if named is Kind.UNKNOWN_MODEL and failure.status == 403:
+        # It is there, but not for this key.
+        return Kind.BAD_KEY
     if named is not None:
         return named
     if failure.status in _LIMITS and (_OVERLOADED in code or _OVERLOADED in native):

@@ -89,7 +89,7 @@ class Row(Struct, frozen=True, kw_only=True):
     """One line of the table: what may follow, in the order in which it is preferred."""
 
     then: tuple[Then, ...] = ()
-    # Whether another key of the provider is tried first, at once.
+    # Whether another key of the provider is tried first, if it has one: at once, and as no retry.
     keys: bool = False
     # Whether it is a failure of the target, and an answer of one that lives.
     counts: bool = False
@@ -146,11 +146,6 @@ def after(kind: Kind, heard: Heard, chances: Chances) -> Then:
     return Then.TELL
 
 
-def changes_key(kind: Kind, heard: Heard, chances: Chances) -> bool:
-    """Whether another key of the same provider is tried first, if it has one: without a pause, and as no retry."""
-    return TABLE[kind].keys and _may_go_on(heard, chances, keys=True)
-
-
 def counts_for_health(kind: Kind) -> bool:
     """Whether it is the target's failure: never what depends on the client's words, on a key or on ourselves."""
     return kind in COUNTING
@@ -167,9 +162,8 @@ def pause(number: int, wait: float | None, dice: float) -> float:
     return usual if wait is None else min(max(usual, wait), LONGEST_PAUSE)
 
 
-def _may_go_on(heard: Heard, chances: Chances, *, keys: bool = False) -> bool:
-    attempts = keys or chances.attempts > 0
-    return heard is not Heard.CONTENT and attempts and chances.calls > 0 and chances.seconds > 0
+def _may_go_on(heard: Heard, chances: Chances) -> bool:
+    return heard is not Heard.CONTENT and chances.attempts > 0 and chances.calls > 0 and chances.seconds > 0
 
 
 def _may_ask_again(chances: Chances) -> bool:

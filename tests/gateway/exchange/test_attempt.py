@@ -123,6 +123,25 @@ def test_pitfall_312_a_code_speaks_of_the_key_whatever_the_status() -> None:
         assert house.post("/v1/chat/completions", question(CHAT, CHAT)).status == 200
 
 
+def test_a_model_that_one_key_may_not_use_is_asked_for_with_the_next() -> None:
+    body = error_body(CHAT, "invalid_request_error", "no access to this model", "model_not_found")
+    with running([whole(body, 403), tells(CHAT)], pool(FIRST, SECOND)) as house:
+        assert house.post("/v1/chat/completions", question(CHAT, CHAT)).status == 200
+        assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(429, "model_overloaded"), (403, "content_filter")],
+    ids=["pitfall 316: overload", "what was said"],
+)
+def test_a_code_says_that_it_is_not_the_key_whatever_the_status(status: int, code: str) -> None:
+    body = error_body(CHAT, "server_error", "not now", code)
+    with running([whole(body, status)], pool(FIRST, SECOND)) as house:
+        assert house.post("/v1/chat/completions", question(CHAT, CHAT)).status == status
+        assert len(house.provider.received) == 1
+
+
 @pytest.mark.parametrize("status", [400, 404, 413, 500, 503, 529])
 def test_an_error_that_is_not_about_the_key_is_not_tried_with_another(status: int) -> None:
     with running([refused(CHAT, status)], pool(FIRST, SECOND)) as house:

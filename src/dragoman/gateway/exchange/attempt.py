@@ -21,15 +21,13 @@ from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.routing.health import Permit
 from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import TABLE, Kind
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.rests import Rest
 from dragoman.routing.target import Target
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine
 
-# Statuses that speak of the key that was used: another one may do better.
-_KEY_STATUSES = frozenset({401, 402, 403, 429})
 # Types of answers that no transport frames in its own way.
 _UNFRAMED = (b"application/json", b"text/event-stream")
 # A longer name comes from outside, and nothing is remembered of it.
@@ -188,12 +186,10 @@ class Attempt:
         self.body = body
         self.key = self._rotation.next(preferred=self._preferred, model=self.target.model, without=self._refused)
 
-    def has_another_key(self, failure: Failure, kind: Kind) -> bool:
-        """Whether a failure speaks of the key, by its status, within a stream or by its code, and there is another."""
-        # What an answer says in spite of its status counts as the status that it names.
-        status = self.status if self.status >= 400 else failure.status
-        speaks = kind is not Kind.FORBIDDEN and (status in _KEY_STATUSES or TABLE[kind].keys)
-        return speaks and self.key is not None and self._others > 0
+    @property
+    def has_another_key(self) -> bool:
+        """Whether the provider has a key that was not tried."""
+        return self.key is not None and self._others > 0
 
     def change_key(self) -> None:
         """Take the next key in place of the one that was refused."""

@@ -33,7 +33,7 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.kinds import kind_of
-from dragoman.routing.outcomes import Heard, Kind, Then, pause
+from dragoman.routing.outcomes import TABLE, Heard, Kind, Then, pause
 from dragoman.routing.target import Target
 from dragoman.translate import translate_failure
 
@@ -117,13 +117,13 @@ class FailureMoves(Moves):
     def _may_go_on(self, failure: Failure) -> bool:
         """Whether anything but to tell it may follow a failure of which nobody has heard."""
         missed = self._missed(failure)
-        return self._changes_key(missed, failure) or self._then(missed) is not Then.TELL
+        return self._changes_key(missed) or self._then(missed) is not Then.TELL
 
-    def _changes_key(self, missed: Missed, failure: Failure) -> bool:
+    def _changes_key(self, missed: Missed) -> bool:
         """Whether another key is tried: at once, and as no attempt of its own."""
         # Each of the other targets is left one call.
         most = MOST_CALLS if self._course is None else max(MOST_CALLS - self._course.others, 1)
-        return self._calls.count < most and self.attempt.has_another_key(failure, missed.kind)
+        return TABLE[missed.kind].keys and self._calls.count < most and self.attempt.has_another_key
 
     def _then(self, missed: Missed) -> Then:
         """What follows a failure: decided by its kind, by what the client was told, and by what is left."""

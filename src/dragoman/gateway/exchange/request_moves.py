@@ -322,7 +322,7 @@ class RequestMoves(FailureMoves):
         """Ask with another key, or without what was refused, if that is what a failure says; else it has failed."""
         attempt = self.attempt
         self._rest_key(missed, failure)
-        if self._changes_key(missed, failure):
+        if self._changes_key(missed):
             self._end_call(missed.kind)
             if attempt.status < 400:
                 self._forget_answer()
