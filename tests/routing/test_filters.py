@@ -136,14 +136,6 @@ def test_embeddings_never_change_the_model() -> None:
     assert names(plan(line(A, other, same), Needs(size=1, same_model=True), seen(), DICE)) == "a y"
 
 
-def test_pitfall_310_whoever_failed_is_no_candidate_any_more() -> None:
-    first = plan(line(A, B, C), Needs(size=1), seen(), DICE)
-    again = plan(line(A, B, C), Needs(size=1, tried=frozenset({first.order[0].id})), seen(), DICE)
-    assert names(again) == "b c"
-    last = plan(line(A, B, C), Needs(size=1, tried=frozenset({"a/m", "b/m"})), seen(standings={"b": RESTING}), DICE)
-    assert names(last) == "c"
-
-
 def test_a_translation_that_refuses_is_told_with_its_reason() -> None:
     needs = Needs(size=1, refused={"a/m": "audio cannot be said"})
     made = plan(BOTH, needs, seen(), DICE)

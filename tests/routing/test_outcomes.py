@@ -180,20 +180,17 @@ def test_pauses_double_less_a_jitter() -> None:
     assert pause(1, None, 0.8) == pytest.approx(0.8)
 
 
-def miss(kind: Kind, window: int | None = None, *, left_out: bool = False) -> Verdict:
-    return Verdict(kind=kind, window=window, left_out=left_out)
+def miss(kind: Kind, window: int | None = None) -> Verdict:
+    return Verdict(kind=kind, window=window)
 
 
-LEFT_OUT = miss(Kind.OURS, left_out=True)
 DECISIVE: dict[str, tuple[list[Verdict], int | None]] = {
     "one": ([miss(Kind.NO_ANSWER)], 0),
     "the first": ([miss(Kind.RATE_LIMITED), miss(Kind.NO_ANSWER)], 0),
-    "the first that was asked": ([LEFT_OUT, miss(Kind.NO_ANSWER)], 1),
-    "nobody was asked": ([LEFT_OUT, LEFT_OUT], None),
-    "nothing": ([], None),
+    "nobody was asked": ([], None),
     "a provider's before our own": ([miss(Kind.OURS), miss(Kind.NO_ANSWER)], 1),
     "a provider's before a full queue": ([miss(Kind.FULL), miss(Kind.NO_ANSWER)], 1),
-    "our own if there is no other": ([LEFT_OUT, miss(Kind.OURS)], 1),
+    "our own if there is no other": ([miss(Kind.OURS)], 0),
     "a limit, then too long for a smaller one": ([miss(Kind.RATE_LIMITED, 200), miss(Kind.TOO_LONG, 100)], 0),
     "a limit, then too long for a larger one": ([miss(Kind.RATE_LIMITED, 100), miss(Kind.TOO_LONG, 200)], 1),
     "a limit of who knows how large a one": ([miss(Kind.RATE_LIMITED), miss(Kind.TOO_LONG, 200)], 0),
@@ -210,12 +207,10 @@ def test_pitfall_318_319_323_which_failure_is_told(case: str) -> None:
     assert decisive(verdicts) == told
 
 
-@given(st.lists(st.builds(miss, st.sampled_from(Kind), st.none() | st.integers(1, 9), left_out=st.booleans())))
+@given(st.lists(st.builds(miss, st.sampled_from(Kind), st.none() | st.integers(1, 9))))
 def test_pitfall_323_something_is_told_if_anybody_was_asked(verdicts: list[Verdict]) -> None:
     told = decisive(verdicts)
-    if told is None:
-        assert all(verdict.left_out for verdict in verdicts)
-    else:
-        assert not verdicts[told].left_out
-        real = [verdict for verdict in verdicts if not verdict.left_out and verdict.kind not in OUR_OWN]
+    assert (told is None) is not bool(verdicts)
+    if told is not None:
+        real = [verdict for verdict in verdicts if verdict.kind not in OUR_OWN]
         assert not real or verdicts[told] in real

@@ -29,8 +29,6 @@ class Filter(Enum):
     # Somebody else keeps what the request refers to.
     KEPT_ELSEWHERE = "kept_elsewhere"
     OTHER_MODEL = "other_model"
-    # It was asked already.
-    TRIED = "tried"
     RESTING = "resting"
     # One target alone is asked, and it is another one.
     ALONE = "alone"

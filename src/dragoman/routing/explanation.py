@@ -27,7 +27,6 @@ LEFT_OUT = {
     Filter.STRICT: "something would be lost, and strict forbids that",
     Filter.KEPT_ELSEWHERE: "another provider keeps what the request refers to",
     Filter.OTHER_MODEL: "its model is another one",
-    Filter.TRIED: "it was asked already",
     Filter.RESTING: "it rests",
     Filter.ALONE: "only one target is asked for what nobody knows the keeper of",
 }

@@ -31,7 +31,6 @@ def picky(needs: Needs, outline: Outline) -> bool:
         outline.denies
         or needs.keeper
         or needs.same_model
-        or needs.tried
         or needs.refused
         or ((needs.strict or outline.strict) and needs.losses)
     )
@@ -43,8 +42,6 @@ def unfit(target: Target, needs: Needs, first: Target) -> Filter | None:
         return Filter.KEPT_ELSEWHERE
     if needs.same_model and target.model != first.model:
         return Filter.OTHER_MODEL
-    if target.id in needs.tried:
-        return Filter.TRIED
     if target.denies and (found := denied(target, needs.signs)) is not None:
         return found
     if target.id in needs.refused:

@@ -38,8 +38,6 @@ class Needs(Struct, frozen=True, kw_only=True):
     same_model: bool = False
     # The id of the target whose cache holds what was said so far.
     warm: str = ""
-    # The ids of targets that were asked already.
-    tried: frozenset[str] = frozenset()
 
     @property
     def tokens(self) -> int:

@@ -180,11 +180,10 @@ def _has_other(kind: Kind, chances: Chances) -> bool:
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """How one target of an exchange fared; `left_out` is one that was never asked."""
+    """How one target that was asked fared, and how many tokens it takes in, if that is known."""
 
     kind: Kind
     window: int | None = None
-    left_out: bool = False
 
 
 def decisive(verdicts: Sequence[Verdict]) -> int | None:
@@ -193,7 +192,7 @@ def decisive(verdicts: Sequence[Verdict]) -> int | None:
     A refusal of our own hides no failure of a provider. "Too long" is told if no target with a larger or unknown window
     failed in another way, since agents then shorten their conversation. None if nobody was asked.
     """
-    asked = [(place, verdict) for place, verdict in enumerate(verdicts) if not verdict.left_out]
+    asked = list(enumerate(verdicts))
     asked = [pair for pair in asked if pair[1].kind not in OUR_OWN] or asked
     other = [pair for pair in asked if pair[1].kind is not Kind.TOO_LONG]
     for place, verdict in asked:

@@ -53,7 +53,7 @@ def then(course: Course, found: Missed, *, calls: int = 1, seconds: float = 100.
     return decided
 
 
-def test_targets_are_taken_in_their_order_and_once() -> None:
+def test_pitfall_310_targets_are_taken_in_their_order_and_once() -> None:
     course = course_of("a", "b")
     assert [found.model for found in iter(course.next, None)] == ["a", "b"]
 
