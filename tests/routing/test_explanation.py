@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, dollars, explain
+from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, explain
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Behind, Filter, Why, plan
 from tests.routing.lines import DICE, RESTING, SUSPECT, A, B, C, fast, line, seen
@@ -36,19 +34,3 @@ def test_speed_is_told_with_its_age() -> None:
         "1. b/m: good; first token after 0.25 s, 100 tokens/s, 100% succeed, measured 12 s ago (20 samples)",
         "2. a/m: good; speed unknown",
     )
-
-
-@pytest.mark.parametrize(
-    ("nano", "told"),
-    [
-        (0, "$0.00"),
-        (1, "$0.000000001"),
-        (10**7, "$0.01"),
-        (5 * 10**8, "$0.50"),
-        (1_234_500_000, "$1.2345"),
-        (-1, "-$0.000000001"),
-        (10**400, f"${10**391}.00"),
-    ],
-)
-def test_money(nano: int, told: str) -> None:
-    assert dollars(nano) == told

@@ -15,8 +15,8 @@ from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running, is_running, route_of
 from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.prices.money import dollars
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.routing.explanation import dollars
 from dragoman.translate import translate_request
 from dragoman.wire.json import encode, encode_text
 

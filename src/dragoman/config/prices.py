@@ -16,6 +16,7 @@ from dragoman.config.values import Kind
 from dragoman.errors import DragomanError
 from dragoman.prices import table
 from dragoman.prices.book import Book, Override
+from dragoman.prices.money import PER_MILLION, PER_PIECE, in_units
 from dragoman.prices.table import Rates, check_table, own_table, read_table
 from dragoman.providers.model_facts import facts_of
 
@@ -23,8 +24,6 @@ BOOK_NAME = "prices.json"
 LARGEST_BOOK = 8 * 10**6
 # How far an override may be from the book before it is taken for a slip: a price per token is a million off.
 _FAR = 50
-# Pico-dollars in a dollar for a million tokens, and in one for a single piece.
-PER_MILLION, PER_PIECE = 10**6, 10**12
 _DEAREST = 10**6
 _LONGEST = 10**9
 
@@ -234,4 +233,4 @@ def _by_name(rates: Rates) -> dict[str, int | None]:
 def dollars(member: str, amount: int) -> str:
     """An amount of pico-dollars as it is written in an override."""
     unit = PER_PIECE if member.startswith("per_") else PER_MILLION
-    return f"{Decimal(amount) / unit:f}"
+    return in_units(amount, unit)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
+from dragoman.prices.money import NANO
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -148,7 +149,6 @@ def read_size(value: object) -> int:
     return int(size)
 
 
-NANO = 10**9
 _MOST_MONEY = 1_000_000
 
 

@@ -12,6 +12,7 @@ from dragoman.gateway.admission import Admission
 from dragoman.gateway.kept_lists import facts_of_rules
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.cost import estimate
+from dragoman.prices.money import PER_MILLION, in_units
 from dragoman.providers import model_facts
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
@@ -19,9 +20,6 @@ from dragoman.routing.described import Price
 from dragoman.routing.facts import Facts, FactsOf, first_known, first_window
 from dragoman.routing.needs import Needs
 from dragoman.routing.target import Target
-
-# Rates are in pico-dollars for a token, and told in dollars for a million.
-_MILLION_TOKENS = 1_000_000
 
 
 class Knowledge:
@@ -70,7 +68,7 @@ class Knowledge:
         rates = None if facts is None else facts.rates
         if rates is None or rates.input is None or rates.output is None:
             return None
-        return Price(input=_dollars(rates.input), output=_dollars(rates.output))
+        return Price(input=in_units(rates.input, PER_MILLION), output=in_units(rates.output, PER_MILLION))
 
     def free(self, target: Target) -> bool:
         """Whether a call could be made at once."""
@@ -79,9 +77,3 @@ class Knowledge:
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""
         return self._rotation(target.provider).wakes(target.model)
-
-
-def _dollars(rate: int) -> str:
-    """Dollars for a million tokens, of pico-dollars for one: a millionth of them."""
-    whole, rest = divmod(rate, _MILLION_TOKENS)
-    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")

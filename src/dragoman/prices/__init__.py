@@ -5,6 +5,7 @@
     book        which entry a model of a provider is, and what holds of it now
     classes     the disjoint classes of tokens that a usage comes to
     cost        what they cost: the one function for records, budgets and routing
+    money       amounts as dollars in text
     changes     in what one book differs from another
 
 Rates are whole pico-dollars, costs whole nano-dollars; there is no fraction anywhere. What is not known is None and

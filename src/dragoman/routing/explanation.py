@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.prices.money import dollars
 from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
@@ -37,7 +38,6 @@ BEHIND = {
     Behind.BUSY: "all its slots are taken",
     Behind.KEYLESS: "all its keys rest",
 }
-_NANO = 10**9
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
@@ -122,10 +122,3 @@ def _speed(speed: Speed) -> str:
         f"first token after {speed.first_token:.3g} s, {rate}, {speed.success_rate:.0%} succeed, "
         f"measured {speed.age:.3g} s ago ({speed.samples} samples)"
     )
-
-
-def dollars(nano: int) -> str:
-    """Nano-dollars as dollars, without the noughts that say nothing."""
-    whole, part = divmod(abs(nano), _NANO)
-    cents = f"{part:09d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if nano < 0 else ''}${whole}.{cents}"

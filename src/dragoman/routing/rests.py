@@ -10,14 +10,14 @@ from email.utils import parsedate
 from msgspec import Struct
 
 from dragoman.model.failure import Failure
+from dragoman.providers.key_rests import LONGEST
 from dragoman.routing.kinds import speaks_of_key
 from dragoman.routing.outcomes import Kind
 
-# Seconds: a limit that does not say how long it holds, the shortest and the longest rest. Providers name days, and
-# renew what they counted long before; a key that is still refused rests again.
+# Seconds: a limit that does not say how long it holds, and the shortest rest. The longest is that of all keys:
+# providers name days, and renew what they counted long before; a key that is still refused rests again.
 USUAL = 60.0
 SHORTEST = 1.0
-LONGEST = 900.0
 
 # Codes of limits that hold for a whole account.
 _ACCOUNT = ("account", "organization", "usage_limit")

@@ -1,0 +1,21 @@
+"""Money: whole amounts as dollars in text, exactly."""
+
+from __future__ import annotations
+
+# Nano-dollars in a dollar.
+NANO = 10**9
+# Pico-dollars in a dollar for a million tokens, and in one for a single piece.
+PER_MILLION, PER_PIECE = 10**6, 10**12
+
+
+def in_units(amount: int, unit: int) -> str:
+    """An amount in units that are a power of ten, without the noughts that say nothing."""
+    whole, part = divmod(abs(amount), unit)
+    decimals = f"{part:0{len(str(unit)) - 1}d}".rstrip("0")
+    return f"{'-' if amount < 0 else ''}{whole}{'.' if decimals else ''}{decimals}"
+
+
+def dollars(nano: int) -> str:
+    """A cost as it is shown: at least to the cent."""
+    whole, _, decimals = in_units(abs(nano), NANO).partition(".")
+    return f"{'-' if nano < 0 else ''}${whole}.{decimals.ljust(2, '0')}"
