@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
+from dragoman.model.signs import Opening
+from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
 
 TEXTS = msgspec.json.Decoder(list[str])
 
@@ -44,3 +45,11 @@ def test_texts_stand_alone_or_in_parts() -> None:
     assert text_in(Raw(b'"a\\nb"')) == "a\nb"
     assert text_in(Raw(b'[{"type":"text","text":"a","cache_control":{}},{"type":"image"},{"text":"b"}]')) == "ab"
     assert text_in(NULL) == text_in(Raw(b"7")) == text_in(Raw(b'[{"text":1}]')) == ""
+
+
+def test_a_conversation_opens_with_the_users_first_words() -> None:
+    rules, hello, more = (Raw(text) for text in (b'"Be brief."', b'"Hello!"', b'"And now?"'))
+    said = [Spoken("system", rules), Spoken("system", more), Spoken("user", hello), Spoken("user", more)]
+    assert opening_in(said) == Opening(instructions="Be brief.", text="Hello!")
+    assert opening_in(said, "Be kind.") == Opening(instructions="Be kind.", text="Hello!")
+    assert opening_in(said[:2]) == Opening()

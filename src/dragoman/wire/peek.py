@@ -8,6 +8,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman.model.signs import Opening
+
 T = TypeVar("T")
 
 NULL = Raw(b"null")
@@ -65,3 +67,22 @@ def text_in(raw: Raw) -> str:
     if view.nbytes and view[0] == _QUOTE:
         return peeked(raw, _STRING) or ""
     return "".join([part.text for part in listed(raw, _TEXTS)])
+
+
+class Spoken(Struct):
+    """One message of a conversation, as far as its opening is concerned."""
+
+    role: str = ""
+    content: Raw = NULL
+
+
+def opening_in(said: Sequence[Spoken], instructions: str = "") -> Opening:
+    """How a conversation began; without instructions of its own, what stands before the user's words is taken for them.
+
+    Nothing, if the user said nothing.
+    """
+    for message in said:
+        if message.role == "user":
+            return Opening(instructions=instructions, text=text_in(message.content))
+        instructions = instructions or text_in(message.content)
+    return Opening()

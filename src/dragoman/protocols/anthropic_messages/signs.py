@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.signs import Opening, Signs
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
+from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
 
 
 class _Source(Struct):
@@ -88,13 +88,8 @@ def _within(blocks: Sequence[_Block]) -> list[_Block]:
     return [inner for block in blocks if block.kind == "tool_result" for inner in listed(block.content, _BLOCKS)]
 
 
-class _Spoken(Struct):
-    role: str = ""
-    content: Raw = NULL
-
-
 class _Begun(Struct):
-    messages: list[_Spoken] = []
+    messages: list[Spoken] = []
     system: Raw = NULL
 
 
@@ -104,9 +99,4 @@ _BEGUN = msgspec.json.Decoder(_Begun)
 def opening_of(body: bytes) -> Opening:
     """How the conversation of a request began."""
     request = peeked(body, _BEGUN)
-    if request is None:
-        return Opening()
-    for message in request.messages:
-        if message.role == "user":
-            return Opening(instructions=text_in(request.system), text=text_in(message.content))
-    return Opening()
+    return Opening() if request is None else opening_in(request.messages, text_in(request.system))

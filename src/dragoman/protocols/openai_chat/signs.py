@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.signs import Opening, Signs
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
+from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
 
 _NO_EFFORT = (b"null", b'"none"')
 
@@ -69,13 +69,8 @@ def signs_of(body: bytes) -> Signs:
     )
 
 
-class _Spoken(Struct):
-    role: str = ""
-    content: Raw = NULL
-
-
 class _Begun(Struct):
-    messages: list[_Spoken] = []
+    messages: list[Spoken] = []
     prompt_cache_key: Raw = NULL
 
 
@@ -87,11 +82,6 @@ def opening_of(body: bytes) -> Opening:
     request = peeked(body, _BEGUN)
     if request is None:
         return Opening()
-    if request.prompt_cache_key is not NULL and says(request.prompt_cache_key):
+    if says(request.prompt_cache_key):
         return Opening(cache_key=text_in(request.prompt_cache_key))
-    instructions = ""
-    for message in request.messages:
-        if message.role == "user":
-            return Opening(instructions=instructions, text=text_in(message.content))
-        instructions = instructions or text_in(message.content)
-    return Opening()
+    return opening_in(request.messages)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.signs import Opening, Signs
-from dragoman.wire.peek import NULL, length, listed, number, peeked, says, text_in
+from dragoman.wire.peek import NULL, Spoken, length, listed, number, opening_in, peeked, says, text_in
 
 
 class _Part(Struct):
@@ -93,11 +93,6 @@ def signs_of(body: bytes) -> Signs:
     )
 
 
-class _Spoken(Struct):
-    role: str = ""
-    content: Raw = NULL
-
-
 class _Begun(Struct):
     input: Raw = NULL
     instructions: Raw = NULL
@@ -105,7 +100,7 @@ class _Begun(Struct):
 
 
 _BEGUN = msgspec.json.Decoder(_Begun)
-_SPOKEN = msgspec.json.Decoder(list[_Spoken])
+_SPOKEN = msgspec.json.Decoder(list[Spoken])
 
 
 def opening_of(body: bytes) -> Opening:
@@ -119,8 +114,4 @@ def opening_of(body: bytes) -> Opening:
     said = listed(request.input, _SPOKEN)
     if not said:
         return Opening(instructions=instructions, text=text_in(request.input))
-    for item in said:
-        if item.role == "user":
-            return Opening(instructions=instructions, text=text_in(item.content))
-        instructions = instructions or text_in(item.content)
-    return Opening()
+    return opening_in(said, instructions)
