@@ -64,6 +64,17 @@ def test_a_part_of_a_name_chooses(capfd: pytest.CaptureFixture[str]) -> None:
     assert told["abilities"]["tools"] is True
 
 
+def test_a_pattern_that_nothing_fits_is_said_to(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "nobody-*"]) == 1
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err.splitlines()[-1]) == (
+        "",
+        "dragoman: no name fits 'nobody-*'; without a pattern all of them are listed",
+    )
+    assert main(["models", "nobody-*", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out) == []
+
+
 def listing(received: Received) -> Reply:
     """A provider that lists one model."""
     return whole({"data": [{"id": "m", "context_length": 131072, "max_output_tokens": 8192}]})
@@ -97,7 +108,7 @@ def test_the_providers_are_asked_themselves_if_that_is_wished(capfd: pytest.Capt
         address = f"http://127.0.0.1:{house.provider.port}/v1"
         more = f'[providers.b]\nprotocol = "openai-chat"\nbase_url = "{address}"\n'
         configure(free_port(), more + '[providers.c]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:1/v1"\n')
-        assert main(["models", "b/*"]) == 0
+        assert main(["models", "b/*"]) == 1
         assert "what the providers list is told with --live" in capfd.readouterr().err
         assert main(["models", "b/*", "--live"]) == 0
         captured = capfd.readouterr()

@@ -7,12 +7,13 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import Line, LineRule, Settings
 from dragoman.gateway.name_table import fits, look_up, names_table, search
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.described import DescribedName, DescribedTarget, Price
+from dragoman.routing.route import When
 from dragoman.rules.abilities import Row
 from tests.gateway.harness import CHAT, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
@@ -77,6 +78,20 @@ def test_patterns_come_last_with_what_they_lead_to() -> None:
     assert names["gpt-*"] == DescribedName(
         name="gpt-*", policy="fallback", targets=(DescribedTarget(target="responses/*"),)
     )
+
+
+def test_a_pattern_is_told_once_with_what_its_rules_lead_to() -> None:
+    rule = LineRule(when=When(tools=True), targets=("chat/small", "messages/*"))
+    own = Line(pattern="gpt-*", targets=("messages/*",), rules=(rule,))
+
+    def ruled(port: int) -> Settings:
+        made = lines(port)
+        return replace(made, routes=(own, *made.routes))
+
+    with running((), ruled) as house:
+        names = search(house.app.service, CHAT, "gpt-*")
+    assert [name.name for name in names] == ["gpt-*"]
+    assert [target.target for target in names[0].targets] == ["messages/*", "chat/small"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from dragoman.launching.keys import find_key
 from dragoman.launching.names import ask_names
 from dragoman.routing.described import DescribedName, DescribedTarget, Price
 
+# The exit status where no name fits.
+NOTHING_FOUND = 1
 _GAP = "  "
 _HEADINGS = ("NAME", "WINDOW", "OUTPUT", "PRICE", "HEALTH", "ABILITIES")
 # How wide a column may be, but for the first; the first takes what is left, up to what it needs.
@@ -58,6 +60,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """List them."""
     names = _names(options)
+    if options.pattern and not names:
+        documents.complain(f"no name fits {options.pattern!r}; without a pattern all of them are listed")
+        if options.json:
+            documents.write(b"[]\n")
+        return NOTHING_FOUND
     text = msgspec.json.encode(names) if options.json else "\n".join(as_table(names, _width())).encode()
     documents.write(text + b"\n")
     return 0

@@ -63,8 +63,11 @@ def search(service: Service, protocol: str, match: str = "") -> list[DescribedNa
         if route is not None and (not found or route.targets[0].id != match):
             # A name that nobody lists, and that leads somewhere all the same.
             found.insert(0, (match, route))
-    lines = (*service.settings.routes, *service.settings.defaults)
-    wild = [line for line in lines if "*" in line.pattern and fits(line.pattern, match)]
+    lines = {line.pattern: line for line in service.settings.routes}
+    for line in service.settings.defaults:
+        # The configuration's own word goes first.
+        lines.setdefault(line.pattern, line)
+    wild = [line for pattern, line in lines.items() if "*" in pattern and fits(pattern, match)]
     return [*(described(service, named) for named in found), *map(_pattern, wild)]
 
 
@@ -104,8 +107,9 @@ def _target(service: Service, target: Target, facts: Facts) -> DescribedTarget:
 
 
 def _pattern(line: Line) -> DescribedName:
-    """A pattern leads to as many targets as there are names that fit it."""
-    targets = tuple(DescribedTarget(target=target) for target in line.targets)
+    """A pattern, which leads to as many targets as there are names that fit it; those of its rules are told, too."""
+    texts = dict.fromkeys((*line.targets, *(text for rule in line.rules for text in rule.targets)))
+    targets = tuple(DescribedTarget(target=text) for text in texts)
     return DescribedName(name=line.pattern, policy=line.policy, targets=targets)
 
 
