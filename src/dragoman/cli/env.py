@@ -47,6 +47,11 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", metavar="TOKENS", help="how much the model takes, as 128k, whatever is known of it"
     )
+    add_gateway(parser)
+
+
+def add_gateway(parser: argparse.ArgumentParser) -> None:
+    """Declare which gateway is meant, and how it is spoken to."""
     parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
     parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.env import named_gateway, settings_of
+from dragoman.cli.env import add_gateway, named_gateway, settings_of
 from dragoman.cli.ledger import printable
 from dragoman.cli.providers import WIDTH, folded
 from dragoman.config.settings import Settings
@@ -51,9 +51,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--live", action="store_true", help="ask the providers, and not the gateway that is running")
-    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
-    parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")
-    parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
+    add_gateway(parser)
     parser.set_defaults(run=run)
 
 

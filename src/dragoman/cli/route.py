@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from dragoman.cli import documents
-from dragoman.cli.env import named_gateway, settings_of, warn_of_clear_text
+from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
 from dragoman.cli.ledger import printable
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
@@ -45,9 +45,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--key", metavar="NAME", help="the gateway key that it would come with, for rules")
     parser.add_argument("--program", metavar="NAME", help="the program that it would come from, for rules")
-    parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
-    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
-    parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")
+    add_gateway(parser)
     parser.set_defaults(run=run)
 
 

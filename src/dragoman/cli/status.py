@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from dragoman.cli import documents
-from dragoman.cli.env import named_gateway, settings_of, warn_of_clear_text
+from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
 from dragoman.cli.ledger import printable
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
@@ -28,9 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--clear", metavar="TARGET", help="end the rest of a target (provider/model) and of its keys")
     parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
-    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
-    parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")
+    add_gateway(parser)
     parser.set_defaults(run=run)
 
 

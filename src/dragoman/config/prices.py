@@ -16,6 +16,7 @@ from dragoman.config.values import Kind
 from dragoman.errors import DragomanError
 from dragoman.prices import table
 from dragoman.prices.book import Book, Override
+from dragoman.prices.changes import named
 from dragoman.prices.money import PER_MILLION, PER_PIECE, in_units
 from dragoman.prices.table import Rates, check_table, own_table, read_table
 from dragoman.providers.model_facts import facts_of
@@ -219,15 +220,8 @@ def _far(told: Mapping[str, int | None], known: Mapping[str, int | None]) -> Ite
 
 def _by_name(rates: Rates) -> dict[str, int | None]:
     """The rates by the members of an override."""
-    return {
-        "input": rates.input,
-        "output": rates.output,
-        "cache_read": rates.cache_read,
-        "cache_write": rates.cache_write,
-        "cache_write_1h": rates.cache_write_1h,
-        "per_request": rates.request,
-        "per_search": rates.search,
-    }
+    known = named(rates)
+    return {member: known[name] for member, (name, _) in _RATES.items()}
 
 
 def dollars(member: str, amount: int) -> str:

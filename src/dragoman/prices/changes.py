@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from dragoman.prices.book import Book
 from dragoman.prices.table import Facts, Rates, Table, read_facts, read_shelf
@@ -103,13 +104,4 @@ def _bounds(facts: Facts) -> dict[str, Bounds]:
 
 def named(rates: Rates) -> dict[str, int | None]:
     """The rates by the names of their classes."""
-    return {
-        "input": rates.input,
-        "output": rates.output,
-        "cache_read": rates.cache_read,
-        "cache_write": rates.cache_write,
-        "cache_write_1h": rates.cache_write_1h,
-        "thinking": rates.thinking,
-        "search": rates.search,
-        "request": rates.request,
-    }
+    return asdict(rates)
