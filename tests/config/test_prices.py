@@ -63,6 +63,9 @@ tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
     ("text", "problem"),
     [
         ("input = -1", '2: prices."o/m".input: expected a price from 0 to 1000000 US dollars, found "-1"'),
+        ('input = "-0"', "expected a price from 0 to 1000000 US dollars"),
+        ("tiers = {}", "expected tiers by their names, found an empty table"),
+        ('tiers = { "" = { input = 1 } }', "expected tiers by their names, found one without"),
         ("input = true", "expected a price in US dollars, found true or false without quotes"),
         ('input = "1 USD"', 'expected a price in US dollars, found "1 USD" (for example input = 1.25)'),
         ("input = nan", 'expected a price from 0 to 1000000 US dollars, found "nan"'),
@@ -88,6 +91,9 @@ def test_what_cannot_be_understood_is_refused_with_line_and_remedy(tmp_path: Pat
     [
         ("[prices.openai.gpt-5]", 'for example [prices."openai/gpt-5"]'),
         ('[prices."openai/"]', 'for example [prices."openai/gpt-5.1"]'),
+        ("[prices.gpt-5]", 'write whose model it is, for example [prices."openai/gpt-5"]'),
+        ("[prices.gpt-5.1]", 'write both in one pair of quotes, for example [prices."openai/gpt-5.1"]'),
+        ('[prices."openai/a b"]', 'for example [prices."openai/gpt-5.1"]'),
         ('[prices."*/x"]', 'for example [prices."openai/gpt-5.1"]'),
     ],
 )

@@ -36,7 +36,18 @@ all = "echo/text"
     ("line", "problem"),
     [
         ('"a" = "openia/x"', 'models.a: names the provider "openia", which is not set up (did you mean openai?)'),
-        ('"a" = "zzz/x"', 'models.a: names the provider "zzz", which is not set up (known are openai, echo)'),
+        ('"a" = "zzz/x"', 'models.a: names the provider "zzz", which is not set up (known are openai, echo; others'),
+        (
+            '"a" = "claude/claude-opus-9"',
+            'models.a: names the provider "claude", which is not set up (did you mean anthropic? Then '
+            "add [providers.anthropic] or export ANTHROPIC_API_KEY=…)",
+        ),
+        ('"a" = "codex/gpt-9"', 'models.a: names the provider "codex", which is not set up (did you mean openai?)'),
+        (
+            '"a" = "anthropics/x"',
+            'models.a: names the provider "anthropics", which is not set up (did you mean anthropic?',
+        ),
+        ('"a" = {}', 'models.a: is an empty table (for example to = "openai/gpt-5.1")'),
         (
             '"a" = "anthropic/x"',
             'models.a: names the provider "anthropic", which is not set up '
@@ -119,7 +130,7 @@ all = "echo/text"
         ),
         (
             '"a" = { policy = "weighted", targets = { "echo/x" = 0, "echo/y" = 0 } }',
-            "models.a.targets: expected a weight above 0, found none",
+            'models.a.targets: expected a weight above 0, found none (for example targets = { "a/m" = 80, ',
         ),
         (
             '"a" = { policy = "weighted", targets = { "ecko/x" = 1 } }',
@@ -170,6 +181,11 @@ all = "echo/text"
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true }, to = "echo/y", policy = "cheapest" }] }',
             "models.a.rules[0].policy: is not a known key",
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { tools = true }, to = "echo/y" }, '
+            '{ when = { tools = true }, to = "echo/z" }] }',
+            "models.a.rules[1].when: asks for the same as a rule before it, which goes first (leave one of them out",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true }, targets = ["ecko/y"] }] }',

@@ -104,6 +104,7 @@ def test_what_people_write_is_understood(read: Callable[[object], object], value
         (values.read_share, 1.5, "expected a number from 0 to 1, found another"),
         (values.read_share, math.nan, "expected a number from 0 to 1, found another"),
         (values.read_money, "1", "expected US dollars as a number without quotes, found a text in quotes"),
+        (values.read_money, 1e-10, "expected US dollars with at most 9 decimals, found less than that"),
         (values.read_money, math.inf, "expected US dollars from 0 to 1000000, found another"),
         (values.read_size, datetime.date(2026, 1, 1), "expected a size as a number or a text, found a date"),
         (values.read_host, "[::1]", 'expected a host name or an IP address without a port, found "[::1]"'),

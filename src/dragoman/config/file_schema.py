@@ -184,7 +184,7 @@ def _targets(value: object) -> Targets:
         raise values.unfit("expected at least one, found an empty table")
     weights = {name: _weight(name, weight) for name, weight in value.items()}
     if not any(weights.values()):
-        raise values.unfit("expected a weight above 0, found none")
+        raise values.unfit("expected a weight above 0, found none", f"for example targets = {WEIGHTS}")
     return weights
 
 

@@ -69,7 +69,7 @@ def _price(unit: int) -> Callable[[object], int]:
             dollars = Decimal(str(value).strip())
         except InvalidOperation:
             raise values.unfit(f"expected a price in US dollars, found {values.shown(str(value))}") from None
-        if not dollars.is_finite() or not 0 <= dollars <= _DEAREST:
+        if not dollars.is_finite() or dollars.is_signed() or dollars > _DEAREST:
             raise values.unfit(f"expected a price from 0 to {_DEAREST} US dollars, found {values.shown(str(value))}")
         amount = dollars * unit
         if amount != amount.to_integral_value():
@@ -107,6 +107,8 @@ _RATES: dict[str, tuple[str, Kind[int]]] = {
 def _tiers(value: object) -> dict[str, Rates]:
     if not isinstance(value, dict):
         raise values.mismatch(value, "a table of tiers")
+    if not value or "" in value:
+        raise values.unfit(f"expected tiers by their names, found {'one without' if value else 'an empty table'}")
     tiers = {}
     for tier, prices in value.items():
         if not isinstance(prices, dict):
@@ -134,10 +136,8 @@ def read_overrides(section: Table) -> dict[str, Override]:
     overrides = {}
     for name, line in section.tables().items():
         provider, slash, model = name.partition("/")
-        if not (slash and provider and model) or "*" in name[:-1]:
-            inner = "/".join((name, *list(line.values)[:1]))
-            example = inner if not slash else "openai/gpt-5.1"
-            section.complain(name, "expected provider/model", f'for example [prices."{example}"]')
+        if not (slash and provider and model) or "*" in name[:-1] or not values.is_model(name):
+            section.complain(name, "expected provider/model", _named_so(name, line))
             continue
         line.refuse_others(PRICE)
         told = line.fill(PriceTable, PRICE)
@@ -156,6 +156,18 @@ def read_overrides(section: Table) -> dict[str, Override]:
             output_cap=told.output_cap,
         )
     return overrides
+
+
+def _named_so(name: str, line: Table) -> str:
+    """How a table of prices is called that was called otherwise."""
+    inner = next((other for other, value in line.values.items() if isinstance(value, dict) and other != "tiers"), None)
+    if "/" in name:
+        return 'for example [prices."openai/gpt-5.1"]'
+    if inner is None:
+        return f'write whose model it is, for example [prices."openai/{name}"]'
+    # Without quotes, `gpt-5.1` is a table in a table to TOML.
+    meant = f"openai/{name}.{inner}" if inner[:1].isdigit() else f"{name}/{inner}"
+    return f'write both in one pair of quotes, for example [prices."{meant}"]'
 
 
 def book_of(settings: Settings, tell: Callable[[str], None]) -> Book:

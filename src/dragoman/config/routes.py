@@ -11,9 +11,9 @@ from dragoman.config import file_schema
 from dragoman.config.nesting import Named, check_nesting
 from dragoman.config.patterns import Patterns
 from dragoman.config.settings import Line, LineRule
-from dragoman.config.tables import Table, meant, nearest
+from dragoman.config.tables import Table, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
-from dragoman.config.values import found, shown
+from dragoman.config.values import found, is_model, shown
 from dragoman.providers.catalogue import Listing
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import When
@@ -62,7 +62,7 @@ class _Reader:
 
     def _line(self, pattern: str, value: object) -> Line | None:
         path = (*self._models.path, pattern)
-        if not _is_model(pattern):
+        if not is_model(pattern):
             problem = "expected a model name, found an empty one or one with blanks"
             self._models.complain(pattern, problem, "write the name as clients send it")
             return None
@@ -85,6 +85,9 @@ class _Reader:
 
     def _table(self, pattern: str, value: dict[str, object]) -> Line | None:
         known = (*file_schema.LINE, "rules")
+        if not value:
+            self._models.complain(pattern, "is an empty table", f"for example to = {file_schema.LINE['to'].example}")
+            return None
         if not set(value) & set(known):
             # `gpt-5.1 = …` without quotes is a table called gpt-5 to TOML.
             inner = ".".join((pattern, *list(value)[:1]))
@@ -136,7 +139,7 @@ class _Reader:
         if not isinstance(rules, list):
             line.complain("rules", f"expected a list of tables, found {found(rules)}", remedy)
             return ()
-        read = []
+        read: list[LineRule] = []
         for position, values in enumerate(rules):
             path = (*line.path, "rules", position)
             if not isinstance(values, dict):
@@ -146,6 +149,10 @@ class _Reader:
             table.refuse_others(file_schema.RULE)
             when = self._when(table)
             said = self._leads(table, pattern, policy)
+            earlier = next((rule for rule in read if rule.when == when), None)
+            if earlier is not None:
+                problem = "asks for the same as a rule before it, which goes first"
+                table.complain("when", problem, "leave one of them out, or say more in it")
             if when is not None and said is not None:
                 read.append(LineRule(when=when, targets=said.targets, weights=said.weights))
         return tuple(read)
@@ -185,24 +192,32 @@ class _Reader:
             return "has more than one * on a side", "keep one"
         if "*" in text and "*" not in pattern:
             return "has a * in its target alone", "put one into the name, too, or name the model"
-        if slash and provider in self._providers and _is_model(model):
+        if slash and provider in self._providers and is_model(model):
             return None
-        if _is_model(text) and self._line_named(text) is not None:
+        if is_model(text) and self._line_named(text) is not None:
             return ("has a * in the name of a line", "write provider/model there") if "*" in text else None
-        if slash and provider and provider not in self._providers and _is_model(model):
+        if slash and provider and provider not in self._providers and is_model(model):
             problem = f"names the provider {shown(provider)}, which is not set up"
-            return problem, self._set_up(provider)
+            return problem, self._set_up(provider, model)
         close = nearest(text, self._models.values)
         remedy = f"did you mean {dotted((close,))}?" if close and close != pattern else _EXAMPLE
         return f"expected provider/model or the name of another line, found {shown(text)}", remedy
 
-    def _set_up(self, provider: str) -> str:
+    def _set_up(self, provider: str, model: str) -> str:
+        """How a provider that is not set up comes to be, or which one was meant."""
         listing = self._catalogue.get(provider)
-        if listing is None:
-            return meant(provider, self._providers)
-        return " or ".join(
-            [f"add [providers.{dotted((provider,))}]", *(f"export {name}=…" for name in listing.env[:1])]
-        )
+        if listing is not None:
+            variables = (f"export {name}=…" for name in listing.env[:1])
+            return " or ".join([f"add [providers.{dotted((provider,))}]", *variables])
+        close = nearest(provider, self._providers)
+        if close is None:
+            serving = (name for name, other in self._catalogue.items() if Patterns(other.serves).match(model))
+            close = next(serving, None) or nearest(provider, self._catalogue)
+        if close is None:
+            known = ", ".join(self._providers)
+            return f"known are {known}; others are added with [providers.{dotted((provider,))}]"
+        remedy = f"did you mean {dotted((close,))}?"
+        return remedy if close in self._providers else f"{remedy} Then {self._set_up(close, model)}"
 
     def _line_named(self, text: str) -> str | None:
         """The line that a target names: a provider's model goes first."""
@@ -239,7 +254,3 @@ def _check_weights(table: Table, said: _Said, policy: str) -> None:
         table.complain("targets", f"has weights, which {policy} does not ask for", f"write a list, or {others}")
     elif asks and not said.weights:
         table.complain("targets", "has no weights", f"for example targets = {file_schema.WEIGHTS}")
-
-
-def _is_model(name: str) -> bool:
-    return bool(name) and name.isprintable() and " " not in name

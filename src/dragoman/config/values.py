@@ -71,6 +71,11 @@ def read_text(value: object) -> str:
     return value
 
 
+def is_model(name: str) -> bool:
+    """Whether a text may be a model's name."""
+    return bool(name) and name.isprintable() and " " not in name
+
+
 def read_texts(value: object) -> tuple[str, ...]:
     """One text, or a list of at least one."""
     if isinstance(value, str):
@@ -158,7 +163,10 @@ def read_money(value: object) -> int:
         raise mismatch(value, "US dollars as a number without quotes")
     if not math.isfinite(value) or not 0 <= value <= _MOST_MONEY:
         raise unfit(f"expected US dollars from 0 to {_MOST_MONEY}, found another")
-    return round(value * NANO)
+    amount = round(value * NANO)
+    if value and not amount:
+        raise unfit("expected US dollars with at most 9 decimals, found less than that")
+    return amount
 
 
 def read_share(value: object) -> float:
