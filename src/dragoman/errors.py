@@ -7,7 +7,9 @@ DragomanError
 ├── ConfigError        a setting that cannot be used: file, line, key, problem, remedy
 │   └── ConfigErrors   all that were found at once
 ├── ClientError        a client's HTTP message that cannot be served: status and words for it
-├── Overloaded         no room here for another call to a provider: it was not sent
+├── Busy               no room here for one more: nobody was asked
+│   ├── Overloaded     for another call to a provider
+│   └── KeyBusy        for another exchange of a gateway key
 ├── TooLong            a request that no target of its line can take in
 └── UpstreamError      a provider's side that broke
     ├── Unconfigured   nothing to call it with: the operator's to mend
@@ -112,16 +114,27 @@ class ClientError(DragomanError):
         super().__init__(message)
 
 
-class Overloaded(DragomanError):
-    """No room for another call to a provider, by limits of our own: the provider was not asked and is not to blame.
+class Busy(DragomanError):
+    """No room for one more, by limits of our own: no provider was asked, and none is to blame.
 
-    `waited` and `retry_after` are seconds: in the queue until now, and until it is worth another try.
+    `retry_after` are seconds until it is worth another try.
     """
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        self.retry_after = retry_after
+        super().__init__(f"{message}; it was not sent and is not billed, try again in {retry_after} s")
+
+
+class Overloaded(Busy):
+    """No room for another call to a provider; `waited` are seconds in its queue until now."""
 
     def __init__(self, message: str, *, waited: float, retry_after: int) -> None:
         self.waited = waited
-        self.retry_after = retry_after
-        super().__init__(f"{message}; it was not sent and is not billed, try again in {retry_after} s")
+        super().__init__(message, retry_after=retry_after)
+
+
+class KeyBusy(Busy):
+    """A gateway key has as many exchanges as it may have at a time."""
 
 
 class TooLong(DragomanError):

@@ -43,13 +43,14 @@ key = "{SECRET}"
 [keys.b]
 key = "$B"
 strict = true
+concurrency = 4
 [keys.c]
 hash = "sha256:{digest_of("c").hex().upper()}"
 """
     keys, short = read(text, {"B": "short"})
     assert keys == (
         Key(name="a", digest=digest_of(SECRET)),
-        Key(name="b", digest=digest_of("short"), strict=True),
+        Key(name="b", digest=digest_of("short"), strict=True, concurrency=4),
         Key(name="c", digest=digest_of("c")),
     )
     assert short == ("b",)
@@ -76,6 +77,7 @@ def test_a_hash_is_read_as_it_is_printed_and_nothing_else_is_repeated() -> None:
         (f'[keys.a]\nkey = "{SECRET}"\n[keys.b]\nkey = "{SECRET}"\n', "x.toml:3: keys.b: is the same key as keys.a"),
         (f'[keys."a b"]\nkey = "{SECRET}"\n', 'x.toml:1: keys."a b": cannot name a key'),
         (f'[keys.a]\nkay = "{SECRET}"\n', "x.toml:2: keys.a.kay: is not a known key (did you mean key?)"),
+        (f'[keys.a]\nkey = "{SECRET}"\nconcurrency = 0\n', "x.toml:3: keys.a.concurrency: expected a whole number"),
         (f'[keys]\na = "{SECRET}"\n', "x.toml:2: keys.a: expected a table, found a text in quotes"),
     ],
 )

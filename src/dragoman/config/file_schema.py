@@ -144,6 +144,9 @@ class KeyTable(Struct, frozen=True, kw_only=True):
     hash: str | None = None
     # Refuse whatever would lose something, for those who use this key.
     strict: bool = False
+    # How many requests it may have at a time that a model works for, responses in the background included; one more is
+    # refused at once with a rate-limit error. Divided among the workers, rounded up; left out, any number.
+    concurrency: int | None = None
 
 
 def _protocols(value: object) -> tuple[str, ...]:
@@ -353,6 +356,7 @@ KEY: dict[str, Kind[object]] = {
     "key": Kind(words="text", example='"$LAPTOP_KEY"', read=values.read_text),
     "hash": Kind(words="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_text),
     "strict": _SWITCH,
+    "concurrency": _count(16, 100_000),
 }
 
 SECTIONS = ("server", "providers", "models", "prices", "keys", "timeouts", "routing", "limits", "storage")

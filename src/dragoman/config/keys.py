@@ -66,7 +66,7 @@ def read_keys(table: Table, environ: Mapping[str, str]) -> tuple[tuple[Key, ...]
         if digest in keys:
             table.complain(name, f"is the same key as keys.{keys[digest].name}", "make another: dragoman key new")
         else:
-            keys[digest] = Key(name=name, digest=digest, strict=told.strict)
+            keys[digest] = Key(name=name, digest=digest, strict=told.strict, concurrency=told.concurrency)
     return tuple(keys.values()), tuple(short)
 
 

@@ -79,6 +79,8 @@ class Key(Struct, frozen=True, kw_only=True):
     name: str
     digest: bytes
     strict: bool = False
+    # How many exchanges it may have at a time; None is any number.
+    concurrency: int | None = None
     # Whom what is stored under it belongs to, if that is not the key itself; b"" is whoever is there without keys.
     owner: bytes | None = None
 

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from dragoman import __version__
 from dragoman.config.settings import Key
-from dragoman.errors import ClientError, DragomanError, Overloaded
+from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy
 from dragoman.gateway.access.client_address import client_address
+from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.names import tell_names
@@ -48,6 +49,8 @@ _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models")
 # No honest name of a program is longer.
 _LONGEST_PROGRAM = 120
+# What a model works for: it takes a place among the exchanges of its key.
+_WORKING_KINDS = frozenset({Kind.CONVERSATION, Kind.COUNT, Kind.COMPACT, Kind.OTHER})
 _OPEN_KINDS = frozenset({Kind.HOME, Kind.HEALTH, Kind.READY})
 
 
@@ -98,11 +101,23 @@ class App:
             self._refuse(request, api_path, error)
             return
         account = self._account(request, api_path, key.name if key is not None else "")
+        place: KeyPlace | None = None
         service.metrics.in_flight += 1
         try:
+            if key is not None and key.concurrency is not None and _makes_work(request, api_path):
+                try:
+                    place = service.key_calls.take(key, service.settings.server.workers)
+                except KeyBusy as error:
+                    self._tell(service, request, account, error)
+                    return
             if api_path.kind is Kind.CONVERSATION:
                 asked = ClientRequest(
-                    api_path=api_path, headers=request.headers, table=request.table, query=request.query, key=key
+                    api_path=api_path,
+                    headers=request.headers,
+                    table=request.table,
+                    query=request.query,
+                    key=key,
+                    place=place,
                 )
                 await Driver(service, asked, request, account).run(receive(request, service.settings.limits.body))
             else:
@@ -114,6 +129,8 @@ class App:
             raise
         finally:
             service.metrics.in_flight -= 1
+            if place is not None:
+                place.release()
             account.settle()
 
     async def _aside(
@@ -156,7 +173,7 @@ class App:
         if isinstance(error, NotKept):
             # The store was waited for already.
             headers.append((b"x-should-retry", b"false"))
-        if isinstance(error, Overloaded):
+        if isinstance(error, Busy):
             headers.append((b"retry-after", str(error.retry_after).encode()))
         request.respond(told.status, headers, told.body)
 
@@ -239,6 +256,11 @@ def _refused(account: Account, error: ClientError) -> bytes:
     failure = told.failure.kind.value if told.failure is not None else ""
     account.settle(status=told.status, failure=failure, why=error.message)
     return told.body
+
+
+def _makes_work(request: Request, api_path: ApiPath) -> bool:
+    """Whether a model works for a request: what is looked up or listed is never counted."""
+    return api_path.kind in _WORKING_KINDS and request.method == "POST"
 
 
 def _program(request: Request) -> str:

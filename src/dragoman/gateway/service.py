@@ -12,6 +12,7 @@ from dragoman.config.settings import Settings
 from dragoman.errors import Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
+from dragoman.gateway.access.key_calls import KeyCalls
 from dragoman.gateway.admission import Admission, Limits, divided
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.kept_lists import KeptLists
@@ -102,6 +103,8 @@ class Service:
         }
         # How many calls each provider has, and who waits for one.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
+        # How many exchanges each gateway key has.
+        self.key_calls: KeyCalls = former.key_calls if former is not None else KeyCalls(self.clock)
         metrics.loads = self.admission.loads
         metrics.levels, metrics.resting = self._levels, self._resting_keys
         self.admission.settle(_limits(settings))

@@ -28,6 +28,8 @@ from dragoman.store import Store, Tables
 from dragoman.store.responses import Kept
 from tests import virtual_time
 from tests.gateway.harness import CHAT, whole
+from tests.gateway.keeping_house import ALICE as ALICE_KEY
+from tests.gateway.keeping_house import BOB as BOB_KEY
 from tests.gateway.keeping_house import ECHO, FAILING, SLOW, create, error_in, keeping, told
 from tests.gateway.keeping_house import ended as until_ended
 from tests.gateway.says import tells
@@ -367,6 +369,23 @@ def test_a_gateway_takes_no_more_than_it_may_run() -> None:
         assert error_in(house.post("/v1/responses", body))[:2] == (429, "background")
         house.post(f"/v1/responses/{made['id']}/cancel", b"")
         assert told(house, f"/v1/responses/{made['id']}")["status"] == "cancelled"
+
+
+def test_pitfall_370_no_key_takes_all_places_in_the_background() -> None:
+    with keeping(storage=Storage(background=4), keys=(ALICE_KEY, BOB_KEY)) as house:
+        body = {"model": SLOW, "input": "word " * 400, "background": True}
+        statuses = [house.post("/v1/responses", body, authorization=f"Bearer {ALICE_KEY}").status for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        assert house.post("/v1/responses", body, authorization=f"Bearer {BOB_KEY}").status == 200
+        refused = house.post("/v1/responses", body, authorization=f"Bearer {ALICE_KEY}")
+        assert error_in(refused)[:3] == (429, "background", "rate_limit_exceeded")
+
+
+def test_a_single_owner_has_all_places_in_the_background() -> None:
+    with keeping(storage=Storage(background=2), keys=(ALICE_KEY,)) as house:
+        body = {"model": SLOW, "input": "word " * 400, "background": True}
+        statuses = [house.post("/v1/responses", body, authorization=f"Bearer {ALICE_KEY}").status for _ in range(3)]
+        assert statuses == [200, 200, 429]
 
 
 def test_what_nobody_foresaw_is_in_the_log_without_its_words() -> None:

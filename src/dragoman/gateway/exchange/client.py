@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.config.settings import Key
+from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.flight import HeaderList, header
 from dragoman.routing.target import Target
@@ -28,6 +29,8 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     key: Key | None = None
     # Whom it goes to, where that was decided before.
     target: Target | None = None
+    # Its place among the exchanges of its key, where those are counted.
+    place: KeyPlace | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""

@@ -197,7 +197,7 @@ class Driver:
         its_own = service.account(
             replace(record, id=service.new_id(), started=service.clock(), time=time.time(), losses=())
         )
-        other = Driver(service, replace(self._asked, query=""), detached, its_own)
+        other = Driver(service, replace(self._asked, query="", place=None), detached, its_own)
         begun = Begun(command.resume, self._memory)
 
         async def run() -> None:
@@ -206,7 +206,7 @@ class Driver:
             finally:
                 its_own.settle()
 
-        return encode(await self._memory.leave(command.prepared, detached, run))
+        return encode(await self._memory.leave(command.prepared, detached, run, self._asked.place))
 
     def _follow(self, command: Follow) -> Awaitable[object]:
         return self._memory.follow(self._asked, self._client, self._account, command.headers)

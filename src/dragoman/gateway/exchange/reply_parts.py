@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.errors import ClientError, ConfigError, DragomanError, Overloaded, TimedOut, TooLong, UpstreamError
+from dragoman.errors import (
+    ClientError,
+    ConfigError,
+    DragomanError,
+    KeyBusy,
+    Overloaded,
+    TimedOut,
+    TooLong,
+    UpstreamError,
+)
 from dragoman.gateway.exchange.passed_headers import safe
 from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.gateway.routes import UnknownModel
@@ -35,6 +44,7 @@ _CLIENT_KINDS: dict[int, FailureKind] = {
     409: FailureKind.CONFLICT,
     413: FailureKind.TOO_LARGE,
     415: FailureKind.BAD_CODING,
+    429: FailureKind.RATE_LIMITED,
     500: FailureKind.INTERNAL,
 }
 
@@ -52,6 +62,8 @@ def failure_of(error: DragomanError) -> Failure | None:
         return Failure(kind=FailureKind.NOT_FOUND, status=404, message=str(error), param="model")
     if isinstance(error, Overloaded):
         return Failure(kind=FailureKind.OVERLOADED, status=503, message=str(error))
+    if isinstance(error, KeyBusy):
+        return Failure(kind=FailureKind.RATE_LIMITED, status=429, message=str(error))
     if isinstance(error, TooLong):
         return Failure(kind=FailureKind.CONTEXT_OVERFLOW, status=400, message=str(error))
     if isinstance(error, TimedOut):

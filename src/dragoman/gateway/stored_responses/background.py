@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -77,6 +78,8 @@ class Background:
         self._most = most
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # How many each owner has, of those that run and of those that are about to.
+        self._held: Counter[bytes] = Counter()
         # Those that are being written down, and are about to run.
         self._starting: set[asyncio.Future[None]] = set()
         self._stopping = False
@@ -91,11 +94,16 @@ class Background:
         """Whether whoever ran a response has not come back to it as promised: what runs here has not gone anywhere."""
         return response_id not in self._tasks and broken(status, alive)
 
-    def check(self) -> None:
-        """Refuse one more than may run."""
+    def check(self, owner: bytes = b"", *, shared: bool = False) -> None:
+        """Refuse one more than may run.
+
+        Where several owners share the places, whoever has as many as are left gets no more: the first one may have
+        half of them, and there is always something left for whoever comes next.
+        """
         if self._stopping:
             raise ClientError(503, "the gateway is shutting down")
-        if len(self._tasks) + len(self._starting) >= self._most:
+        left = self._most - len(self._tasks) - len(self._starting)
+        if left <= 0 or (shared and self._held[owner] >= left):
             raise ClientError(429, "too many responses run in the background; try again later", param="background")
 
     async def start(self, running: BackgroundRun) -> None:
@@ -105,6 +113,7 @@ class Background:
         beginning = partial(_begin, owner=running.owner, kept=kept, context=running.context, stream=running.stream)
         writing = running.store.write(beginning, answer=partial(running.kept_answer.size, None))
         self._starting.add(writing)
+        self._held[running.owner] += 1
         writing.add_done_callback(partial(self._begun, running))
         # Nobody's leaving undoes it.
         await asyncio.wait({writing})
@@ -121,14 +130,21 @@ class Background:
     def _begun(self, running: BackgroundRun, writing: asyncio.Future[None]) -> None:
         self._starting.discard(writing)
         if writing.exception() is not None or self._closed:
+            self._give_back(running.owner)
             running.release()
             return
         task = asyncio.get_running_loop().create_task(self._run(running))
         self._tasks[running.id] = task
-        task.add_done_callback(partial(self._forget, running.id))
+        task.add_done_callback(partial(self._forget, running.id, running.owner))
 
-    def _forget(self, response_id: str, _: asyncio.Task[None]) -> None:
+    def _forget(self, response_id: str, owner: bytes, _: asyncio.Task[None]) -> None:
         self._tasks.pop(response_id, None)
+        self._give_back(owner)
+
+    def _give_back(self, owner: bytes) -> None:
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
 
     def cancel(self, response_id: str) -> None:
         """Stop what was cancelled, if it runs here; elsewhere it is noticed by and by."""

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
+from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import Outline, ProviderRequest, is_responses, outline_of, prepare
 from dragoman.gateway.large_work import INLINE, beside_loop
@@ -40,7 +41,7 @@ from dragoman.gateway.stored_responses.recall import Found, Recalled, recalled_o
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_endpoint import follow
 from dragoman.gateway.stored_responses.store_failures import NotKept, check
-from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of
+from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of, several_owners
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.flight import HeaderList
 from dragoman.mint import random_token
@@ -193,13 +194,18 @@ class Memory:
         return not waits and not self._is_left
 
     async def leave(
-        self, prepared: ProviderRequest, client: DetachedClient, run: Callable[[], Awaitable[None]]
+        self,
+        prepared: ProviderRequest,
+        client: DetachedClient,
+        run: Callable[[], Awaitable[None]],
+        place: KeyPlace | None = None,
     ) -> JsonObject:
-        """Let the response run in the background; give it as it stands."""
+        """Let the response run in the background, in the place of whoever asked for it; give it as it stands."""
         state, task, kept_answer = self._service.state, self._task, self.kept_answer
         assert task is not None and kept_answer is not None
-        state.background.check()
+        state.background.check(task.owner, shared=several_owners(self._service.settings))
         begun = begun_of(prepared, task)
+        kept_place = None if place is None else place.hand_on()
         # The conversation stays reserved until the response has ended, or could not begin.
         release, self._release = self._release or _nothing, None
         running = running_of(
@@ -209,7 +215,7 @@ class Memory:
             kept_answer=kept_answer,
             client=client,
             exchange=run,
-            release=release,
+            release=release if kept_place is None else partial(_all, release, kept_place.release),
             mint=self._service.mint,
         )
         await state.background.start(running)
@@ -323,6 +329,11 @@ class Memory:
         if self._release is not None:
             self._release()
             self._release = None
+
+
+def _all(*actions: Callable[[], None]) -> None:
+    for action in actions:
+        action()
 
 
 def _nothing() -> None:

@@ -1,0 +1,97 @@
+"""Key calls: how many exchanges each gateway key has at a time, where it may have no more than so many.
+
+Nobody waits here: whoever comes with a key that has all its places taken is told so at once, before the body is read.
+An exchange has its place until it is over, whomever it asks in turn, and hands it on if it goes on in the background.
+
+It outlives a reload: places are counted by the key's digest, and limits may change meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+from dragoman.config.settings import Key
+from dragoman.errors import KeyBusy
+
+# The share of the latest exchange in the mean of how long they take.
+_LATEST = 0.1
+# Seconds: nobody is told to come back later than that, however long exchanges take.
+_LONGEST_WAIT = 30.0
+
+
+class KeyPlace:
+    """One of a key's places. It is given back once."""
+
+    __slots__ = ("_counted", "_since")
+
+    def __init__(self, counted: _Counted, since: float) -> None:
+        self._counted: _Counted | None = counted
+        self._since = since
+
+    def release(self) -> None:
+        """Give it back; a second time does nothing."""
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            counted.give_back(self._since)
+
+    def hand_on(self) -> KeyPlace | None:
+        """The same place for whatever goes on; None if it was given back meanwhile."""
+        counted, self._counted = self._counted, None
+        return None if counted is None else KeyPlace(counted, self._since)
+
+
+class _Counted:
+    """The exchanges of one key."""
+
+    __slots__ = ("_clock", "_mean", "taken")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.taken = 0
+        # How long they take, and so how soon a place is free; 0 if that is not known.
+        self._mean = 0.0
+
+    def take(self) -> KeyPlace:
+        self.taken += 1
+        return KeyPlace(self, self._clock())
+
+    def give_back(self, since: float) -> None:
+        took = self._clock() - since
+        self._mean = self._mean + (took - self._mean) * _LATEST if self._mean else took
+        self.taken -= 1
+
+    def wait(self, most: int) -> float:
+        """After how many seconds a place is likely to be free."""
+        return min(self._mean / most, _LONGEST_WAIT)
+
+
+class KeyCalls:
+    """The places of all keys of one process. `dice` gives numbers of [0, 1)."""
+
+    def __init__(self, clock: Callable[[], float], dice: Callable[[], float] = random.random) -> None:
+        self._clock = clock
+        self._dice = dice
+        self._counted: dict[bytes, _Counted] = {}
+
+    def take(self, key: Key | None, workers: int = 1) -> KeyPlace | None:
+        """A place among the exchanges of a key; None where there is no limit, and `KeyBusy` where none is free.
+
+        Each of several workers has its part of the limit, rounded up: nobody knows which of them a client meets.
+        """
+        if key is None or key.concurrency is None:
+            return None
+        most = -(-key.concurrency // workers)
+        counted = self._counted.get(key.digest)
+        if counted is None:
+            counted = self._counted[key.digest] = _Counted(self._clock)
+        if counted.taken >= most:
+            wait = max(1, math.ceil(counted.wait(most) * (1 + self._dice() / 4)))
+            raise KeyBusy(f"this gateway key has {key.concurrency} calls at a time, all taken", retry_after=wait)
+        return counted.take()
+
+    def taken(self, key: Key) -> int:
+        """How many exchanges of a key run that are counted."""
+        counted = self._counted.get(key.digest)
+        return 0 if counted is None else counted.taken
