@@ -13,7 +13,7 @@ from dragoman.errors import Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.key_calls import KeyCalls
-from dragoman.gateway.admission import Admission, Limits, divided
+from dragoman.gateway.admission import Admission, Limits, Slot, divided
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.kept_lists import KeptLists
 from dragoman.gateway.knowledge import Knowledge
@@ -186,6 +186,16 @@ class Service:
         if found is None:
             found = self._redactors[provider.name] = Redactor(provider)
         return found
+
+    async def admitted(self, provider: str, record: Record) -> Slot | None:
+        """A place among the calls of a provider, None if those are not counted; `Overloaded` if none comes in time.
+
+        The time of the exchange goes on while it is waited for.
+        """
+        if not self.admission.limits(provider):
+            return None
+        found = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.total)
+        return found if isinstance(found, Slot) else await found
 
     async def open(self, order: Order) -> Flight:
         """Put an order on its way."""

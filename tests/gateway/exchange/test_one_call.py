@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
+from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import Record
 from dragoman.providers.order import Order
-from tests.gateway.harness import CHAT, House, running
+from tests.gateway.harness import CHAT, MESSAGES, House, running, settings_for, whole
+from tests.gateway.says import question
+from tests.sdk.digging import dig_text
 
 BODY = b'{"model":"text","messages":[{"role":"user","content":"Hello."}]}'
 
@@ -51,3 +56,60 @@ def test_an_error_of_the_provider_is_an_answer_too() -> None:
 def test_what_is_raised_inside_comes_out() -> None:
     with running() as house, pytest.raises(DragomanError, match="no more of this"):
         house.run(called(house, "/chat/completions", breaks=True))
+
+
+def narrow(port: int) -> Settings:
+    """Providers that have one call at a time, and nobody who waits for it."""
+    made = settings_for(port)
+    limited = {name: replace(provider, concurrency=1, queue=0) for name, provider in made.providers.items()}
+    limited["messages"] = replace(limited["messages"], counts_tokens=True)
+    return replace(made, providers=limited)
+
+
+def slot_in(house: House, provider: str) -> Slot:
+    """The only call that a provider may have."""
+
+    async def taken() -> Slot:
+        found = house.app.service.admission.enter(provider, "somebody")
+        assert isinstance(found, Slot)
+        return found
+
+    return house.run(taken())
+
+
+def calls_of(house: House, provider: str) -> int:
+    return house.app.service.admission.loads()[provider].calls
+
+
+def test_pitfall_370_what_is_posted_takes_a_place_among_the_calls_of_its_provider() -> None:
+    with running(lambda received: whole({"data": []}), narrow) as house:
+        slot = slot_in(house, "chat")
+        refused = house.post("/v1/embeddings", {"model": "chat/served", "input": "Hello."})
+        assert refused.status == 503 and int(refused.header("retry-after") or 0) >= 1
+        assert dig_text(refused.json(), "error", "code") == "server_is_overloaded"
+        assert not house.provider.received
+        # What is only read takes none.
+        assert house.get("/v1/files/file-1", x_dragoman_provider="chat").status == 200
+        slot.release()
+        assert house.post("/v1/embeddings", {"model": "chat/served", "input": "Hello."}).status == 200
+        assert calls_of(house, "chat") == 0
+
+
+def test_a_count_that_finds_no_place_is_estimated() -> None:
+    with running(lambda received: whole({"input_tokens": 7}), narrow) as house:
+        slot = slot_in(house, "messages")
+        asked = question(MESSAGES, MESSAGES)
+        estimated = house.post("/v1/messages/count_tokens", asked)
+        assert estimated.status == 200 and estimated.header("x-dragoman-estimate") is not None
+        assert not house.provider.received
+        slot.release()
+        counted = house.post("/v1/messages/count_tokens", asked)
+        assert counted.json() == {"input_tokens": 7} and counted.header("x-dragoman-estimate") is None
+        assert calls_of(house, "messages") == 0
+
+
+def test_a_call_that_breaks_gives_its_place_back() -> None:
+    with running((), narrow) as house:
+        with pytest.raises(DragomanError, match="no more of this"):
+            house.run(called(house, "/chat/completions", breaks=True))
+        assert calls_of(house, "echo") == 0

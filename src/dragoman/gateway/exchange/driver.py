@@ -231,19 +231,13 @@ class Driver:
             self._slot.release()
             self._slot = None
 
-    async def _admitted(self, provider: str) -> Slot:
-        """A place among the calls of a provider; the time of the exchange goes on while it is waited for."""
-        record, timeouts = self._account.record, self._service.settings.timeouts
-        found = self._service.admission.enter(provider, record.key, record.started + timeouts.total)
-        return found if isinstance(found, Slot) else await found
-
     async def _call(self, command: Call) -> Flight:
         if self._flight is not None:
             self._hang_up_call()
         prepared, service = command.prepared, self._service
         target = prepared.target
         if self._slot is None and service.admission.limits(target.provider.name):
-            self._slot = await self._admitted(target.provider.name)
+            self._slot = await service.admitted(target.provider.name, self._account.record)
         self._flight = flight = await service.open(
             Order(
                 provider=target.provider,

@@ -20,7 +20,23 @@ from dragoman.routing.target import Target
 async def one_call(
     service: Service, account: Account, target: Target, order: Order
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
-    """Put an order on its way, and wait for the answer's head."""
+    """Put an order on its way, and wait for the answer's head.
+
+    What is posted makes the provider work, and waits for a place among its calls; what is only read does not.
+    """
+    slot = await service.admitted(target.provider.name, account.record) if order.method == "POST" else None
+    try:
+        async with _called(service, account, target, order) as called:
+            yield called
+    finally:
+        if slot is not None:
+            slot.release()
+
+
+@asynccontextmanager
+async def _called(
+    service: Service, account: Account, target: Target, order: Order
+) -> AsyncIterator[tuple[Flight, TimeLimits]]:
     time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
     flight = await service.open(order)
     try:
