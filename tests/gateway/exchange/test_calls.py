@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config.settings import Settings
+from dragoman.errors import Overloaded
+from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.exchange.calls import Calls
+from dragoman.gateway.exchange.steps import Begin, Failed
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.routing.outcomes import Kind
-from tests.gateway.exchange.played import played_by
-from tests.gateway.harness import CHAT, House
+from tests.gateway.exchange.played import BODY, Played, played_by
+from tests.gateway.harness import CHAT, PATHS, House, running, settings_for
+from tests.gateway.says import question
 from tests.playbooks.stage import START
 from tests.playbooks.test_playbooks import SCENES, played
 from tests.virtual_time import run
@@ -76,5 +84,61 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
         [noted] = account.record.attempts
         assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "no_answer", -1, 0)
         assert calls.ended(attempt, Kind.ANSWERED) == account.record.attempts
+
+    played_by(story)
+
+
+def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
+    def story(house: House) -> None:
+        service = house.app.service
+        account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
+        calls, target = Calls(service, account), service.routes.target("chat/served", CHAT)
+        attempt = Attempt(target, service.rotation(target.provider))
+        calls.begin()
+        calls.queued()
+        assert calls.ended(attempt, Kind.FULL) == () and calls.count == 0
+        calls.begin()
+        calls.queued()
+        calls.admitted()
+        assert len(calls.ended(attempt, Kind.ANSWERED)) == 1 and calls.count == 1
+
+    played_by(story)
+
+
+def narrow(port: int) -> Settings:
+    """A provider that has one call at a time and lets nobody wait."""
+    made = settings_for(port)
+    return replace(made, providers={**made.providers, "chat": replace(made.providers["chat"], concurrency=1, queue=0)})
+
+
+def test_a_target_without_a_place_is_told_as_such_and_is_no_attempt() -> None:
+    with running((), narrow) as house:
+
+        async def taken() -> Slot:
+            found = house.app.service.admission.enter("chat", "somebody")
+            assert isinstance(found, Slot)
+            return found
+
+        slot = house.run(taken())
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 503
+        house.run(asyncio.sleep(0))
+        [line] = [json.loads(line) for line in house.log.getvalue().splitlines()]
+        assert (line["attempts"], line["full"]) == (0, ["chat/served"])
+        assert b"attempts_total{" not in house.get("/metrics").body
+        slot.release()
+
+
+def test_the_target_after_one_without_a_place_is_the_first_attempt() -> None:
+    def story(house: House) -> None:
+        play = Played(house, "responses/served")
+        play.until_called(Begin(BODY))
+        play.machine.calls.queued()
+        play.more_targets()
+        call = play.until_called(Failed(Overloaded("too many", waited=0.0, retry_after=1)))
+        assert call.prepared.target.provider.name == "responses"
+        course = play.machine._course
+        assert course is not None and course.tries == 1 and play.machine.calls.count == 1
+        assert play.account.record.full == ("messages/served",)
+        assert play.account.record.attempts == ()
 
     played_by(story)

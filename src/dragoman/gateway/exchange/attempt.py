@@ -68,6 +68,8 @@ class Missed(Struct, frozen=True, kw_only=True):
     final: bool = False
     # Seconds after which to ask again is worth it, where it is the gateway that says so.
     retry_after: int = 0
+    # Whether there was no place for a call, so that there was none.
+    unasked: bool = False
 
 
 class Attempt:

@@ -13,12 +13,13 @@ from dragoman.routing.outcomes import Kind, maybe_billed
 class Calls:
     """Counts calls, and has them in the record as they end."""
 
-    __slots__ = ("_account", "_charged", "_runs", "_service", "count", "started")
+    __slots__ = ("_account", "_charged", "_is_queued", "_runs", "_service", "count", "started")
 
     def __init__(self, service: Service, account: Account) -> None:
         self._service = service
         self._account = account
         self._runs = False
+        self._is_queued = False
         # Targets that this exchange was a failure for.
         self._charged: set[str] = set()
         self.count = 0
@@ -31,12 +32,24 @@ class Calls:
         self._runs = True
         self.started = self._service.clock()
 
+    def queued(self) -> None:
+        """Know that the call waits for a place, and that nobody was asked yet."""
+        self._is_queued = True
+
+    def admitted(self) -> None:
+        """Know that it is made now: how long it waited is nothing that its provider took."""
+        self._is_queued = False
+        self.started = self._service.clock()
+
     def ended(self, attempt: Attempt, kind: Kind) -> tuple[record.Attempt, ...]:
         """The record's attempts with the last call, and what became of it; it is said once of each."""
         attempts = self._account.record.attempts
         if not self._runs:
             return attempts
         self._runs = False
+        if self._is_queued:
+            self._take_back(attempt)
+            return attempts
         target, key, usage = attempt.target, attempt.key, attempt.cost
         self._service.traffic.ended(
             target,
@@ -67,3 +80,11 @@ class Calls:
             maybe_billed=maybe_billed(kind),
         )
         return (*attempts, closed)
+
+    def _take_back(self, attempt: Attempt) -> None:
+        """Have nothing in the record of a call that was never made."""
+        self._is_queued = False
+        self.count -= 1
+        if attempt.permit is not None:
+            self._service.traffic.give_back(attempt.target, attempt.permit)
+            attempt.permit = None

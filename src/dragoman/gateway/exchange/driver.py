@@ -237,7 +237,9 @@ class Driver:
         prepared, service = command.prepared, self._service
         target = prepared.target
         if self._slot is None and service.admission.limits(target.provider.name):
+            self._machine.calls.queued()
             self._slot = await service.admitted(target.provider.name, self._account.record)
+            self._machine.calls.admitted()
         self._flight = flight = await service.open(
             Order(
                 provider=target.provider,

@@ -112,7 +112,15 @@ class FailureMoves(Moves):
         what = error or failure
         kind = kind_of(what) if attempt is None else attempt.kind_of(what, cut=self._is_cut)
         wait = error.retry_after if isinstance(error, Overloaded) else 0
-        return Missed(failure=failure, attempt=attempt, answer=answer, kind=kind, final=final, retry_after=wait)
+        return Missed(
+            failure=failure,
+            attempt=attempt,
+            answer=answer,
+            kind=kind,
+            final=final,
+            retry_after=wait,
+            unasked=isinstance(error, Overloaded) and attempt is not None,
+        )
 
     def _may_go_on(self, failure: Failure) -> bool:
         """Whether anything but to tell it may follow a failure of which nobody has heard."""
@@ -123,7 +131,7 @@ class FailureMoves(Moves):
         """Whether another key is tried: at once, and as no attempt of its own."""
         # Each of the other targets is left one call.
         most = MOST_CALLS if self._course is None else max(MOST_CALLS - self._course.others, 1)
-        return TABLE[missed.kind].keys and self._calls.count < most and self.attempt.has_another_key
+        return TABLE[missed.kind].keys and self.calls.count < most and self.attempt.has_another_key
 
     def _then(self, missed: Missed) -> Then:
         """What follows a failure: decided by its kind, by what the client was told, and by what is left."""
@@ -131,7 +139,7 @@ class FailureMoves(Moves):
             return Then.TELL
         wall = self._service.mint.now()
         return self._course.then(
-            missed, _HEARD[self.told], calls=self._calls.count, seconds=self._seconds_left, wall=wall
+            missed, _HEARD[self.told], calls=self.calls.count, seconds=self._seconds_left, wall=wall
         )
 
     @property
@@ -139,7 +147,7 @@ class FailureMoves(Moves):
         """Whether there was less time for the last call than a target is due."""
         timeouts, course = self._service.settings.timeouts, self._course
         due = timeouts.first_byte if course is None or course.first_byte is None else course.first_byte
-        return self._calls.started + due > self._account.record.started + timeouts.total
+        return self.calls.started + due > self._account.record.started + timeouts.total
 
     @property
     def _seconds_left(self) -> float:
@@ -149,6 +157,8 @@ class FailureMoves(Moves):
     def _miss(self, missed: Missed) -> None:
         """An attempt has failed: another one may do better, unless the client has heard something of an answer."""
         self._end_call(missed.kind)
+        if missed.unasked:
+            self._note_unasked(missed)
         course, then = self._course, self._then(missed)
         if course is None or missed.final or self.told in (Told.CONTENT, Told.ALL):
             self._tell_failure(missed)
@@ -168,6 +178,14 @@ class FailureMoves(Moves):
             wait = course.hint(missed, self._service.mint.now()).wait
             seconds = pause(course.pauses - 1, wait, self._service.chance())
             self._wait(State.BACKING_OFF, Pause(seconds))
+
+    def _note_unasked(self, missed: Missed) -> None:
+        """Have it in the record that a target had no place, and not among the attempts: nobody was asked."""
+        assert missed.attempt is not None
+        target = missed.attempt.target
+        self._account.note(full=(*self._account.record.full, f"{target.provider.name}/{target.shown}"))
+        if self._course is not None:
+            self._course.tries -= 1
 
     def _tell_failure(self, missed: Missed) -> None:
         self._is_telling = True

@@ -56,7 +56,7 @@ class Moves(ABC):
         self._account = account
         self._memory = memory
         self._replies = Replies(service, asked, account)
-        self._calls = Calls(service, account)
+        self.calls = Calls(service, account)
         self._out: list[Command] = []
         self._body = b""
         self._looked: Look | None = None
@@ -116,7 +116,7 @@ class Moves(ABC):
             return self._account.record.attempts
         if kind is Kind.ANSWERED and self._course is not None and self._course.stays:
             self._pin(self._course, self.attempt)
-        return self._calls.ended(self.attempt, kind)
+        return self.calls.ended(self.attempt, kind)
 
     def _pin(self, course: Course, attempt: Attempt) -> None:
         """Let the conversation stay with whoever answered."""

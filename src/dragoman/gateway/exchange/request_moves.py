@@ -286,7 +286,7 @@ class RequestMoves(FailureMoves):
     def _call(self) -> None:
         attempt = self.attempt
         attempt.status, attempt.headers = 0, []
-        self._calls.begin()
+        self.calls.begin()
         if self._course is not None and attempt.permit is None:
             attempt.permit = self._course.use_permit()
         first_byte = None if self._course is None else self._course.first_byte

@@ -92,6 +92,8 @@ class Log:
         if record.route:
             line["route"], line["policy"], line["reason"] = record.route[:_SHOWN], record.policy, record.reason
             line["tried"] = [_tried(attempt) for attempt in record.attempts]
+        if record.full:
+            line["full"] = [target[:_SHOWN] for target in record.full]
         if record.first:
             line["first"] = round(record.first - record.started, 4)
         if usage is not None:

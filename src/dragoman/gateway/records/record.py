@@ -53,6 +53,8 @@ class Record(Struct, frozen=True, kw_only=True):
     reason: str = ""
     stream: bool = False
     attempts: tuple[Attempt, ...] = ()
+    # Targets that had no place for a call, in time or at all: nobody was asked there.
+    full: tuple[str, ...] = ()
     status: int = 0
     # The first content sent to the client, and the end.
     first: float = 0.0
