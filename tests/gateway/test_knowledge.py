@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
@@ -9,7 +10,7 @@ from dragoman.model.signs import Signs
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.needs import Needs
-from tests.gateway.harness import CHAT, running, settings_for
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, running, settings_for
 
 # Pico-dollars for a token: a dollar and ten for a million.
 PRICED = Override(rates=Rates(input=1_000_000, output=10_000_000, cache_read=100_000), window=1000)
@@ -54,3 +55,64 @@ def test_keys_that_rest_and_places_are_known() -> None:
             rotation.cool(key, 60.0, target.model)
         wakes = service.knowledge.wakes(target)
         assert wakes is not None and wakes > service.clock()
+
+
+def test_each_of_several_answers_is_paid() -> None:
+    with running((), lambda port: _priced(settings_for(port))) as house:
+        service = house.app.service
+        target = service.routes.target("chat/m", CHAT)
+        asked = Needs(size=4000, signs=Signs(answers=3))
+        assert service.knowledge.cost(target, asked, 100.0) == 1000 * 1000 + 3 * 100 * 10_000
+
+
+# Half the price, and twice.
+TIERS = {
+    "flex": Rates(input=500_000, output=5_000_000),
+    "priority": Rates(input=2_000_000, output=20_000_000),
+    "speed-fast": Rates(input=6_000_000, output=60_000_000),
+}
+USUAL = 1000 * 1000 + 100 * 10_000
+
+
+def _tiered(port: int) -> Settings:
+    settings = settings_for(port)
+    label = {MESSAGES: "anthropic", CHAT: "openai", RESPONSES: "openai"}
+    official = {
+        name: replace(provider, label=label[provider.endpoints[0].protocol])
+        for name, provider in settings.providers.items()
+        if name in ("chat", "messages", "responses")
+    }
+    tiered = replace(PRICED, tiers=TIERS)
+    prices = {f"{name}/tiered": tiered for name in official} | {f"{name}/gpt-5.1": PRICED for name in official}
+    prices |= {"all/gpt-5.1": PRICED, "messages/claude-opus-4-6": PRICED}
+    return replace(settings, providers={**settings.providers, **official}, prices=prices)
+
+
+@pytest.mark.parametrize(
+    ("model", "protocol", "tier", "cost"),
+    [
+        ("chat/tiered", CHAT, "flex", USUAL // 2),
+        ("chat/tiered", CHAT, "priority", USUAL * 2),
+        ("chat/tiered", CHAT, "fast", USUAL * 2),
+        ("responses/tiered", RESPONSES, "priority", USUAL * 2),
+        ("responses/tiered", MESSAGES, "speed-fast", USUAL * 2),
+        ("messages/tiered", MESSAGES, "speed-fast", USUAL * 6),
+        # What one vendor calls its tiers is not passed on to another.
+        ("messages/tiered", CHAT, "priority", USUAL),
+        ("chat/tiered", CHAT, "of somebody else", USUAL),
+        # A tier without a price is unknown, but for one that is never dearer.
+        ("chat/gpt-5.1", CHAT, "priority", None),
+        ("chat/gpt-5.1", CHAT, "flex", USUAL),
+        ("messages/claude-opus-4-6", MESSAGES, "speed-fast", None),
+        # Nobody else knows the word.
+        ("all/gpt-5.1", CHAT, "priority", USUAL),
+    ],
+)
+def test_pitfall_407_a_request_is_estimated_at_the_tier_that_it_asks_for(
+    model: str, protocol: str, tier: str, cost: int | None
+) -> None:
+    with running((), _tiered) as house:
+        service = house.app.service
+        target = service.routes.target(model, protocol)
+        asked = Needs(size=4000, signs=Signs(tier=tier), protocol=protocol)
+        assert service.knowledge.cost(target, asked, 100.0) == cost

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dragoman.gateway.admission import Admission
 from dragoman.gateway.kept_lists import facts_of_rules
 from dragoman.prices.book import Book, ModelFacts
+from dragoman.prices.classes import STANDARD
 from dragoman.prices.cost import estimate
 from dragoman.prices.money import PER_MILLION, in_units
+from dragoman.protocols.registry import codec_of
 from dragoman.providers import model_facts
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
@@ -20,6 +22,7 @@ from dragoman.routing.described import Price
 from dragoman.routing.facts import Facts, FactsOf, first_known, first_window
 from dragoman.routing.needs import Needs
 from dragoman.routing.target import Target
+from dragoman.rules.abilities import abilities_of
 
 
 class Knowledge:
@@ -60,7 +63,10 @@ class Knowledge:
             return None
         answered = min(int(output), needs.signs.most_output or int(output))
         cached = needs.paid if needs.warm == target.id else 0
-        return estimate(facts, needs.paid, cached, answered).total
+        signs = needs.signs
+        # What is said is read once, and each answer is paid.
+        tier = _tier(target, facts, signs.tier) if signs.tier else STANDARD
+        return estimate(facts, needs.paid, cached, answered * signs.answers, tier).total
 
     def price(self, target: Target) -> Price | None:
         """What a target costs, for whoever lists it."""
@@ -77,3 +83,15 @@ class Knowledge:
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""
         return self._rotation(target.provider).wakes(target.model)
+
+
+def _tier(target: Target, facts: ModelFacts, asked: str) -> str:
+    """The tier at which a request will be paid there that asks for one, by its name in the book.
+
+    One that has no price is unknown where the vendor itself is asked; elsewhere nobody knows the word, or is told it.
+    """
+    name = codec_of(target.endpoint.protocol).tiers.get(asked, STANDARD)
+    if name in facts.tiers:
+        return name
+    known = abilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+    return name if known.official else STANDARD

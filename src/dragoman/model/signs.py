@@ -19,6 +19,10 @@ class Signs(Struct, frozen=True, kw_only=True):
     most_output: int | None = None
     # Whether it refers to what its provider keeps: a file, a container, a store of vectors.
     kept: bool = False
+    # How many answers are asked for, of which each is paid.
+    answers: int = 1
+    # The service tier that is asked for, in the client's word; "" is the usual one.
+    tier: str = ""
 
 
 class Opening(Struct, frozen=True, kw_only=True):

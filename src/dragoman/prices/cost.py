@@ -17,6 +17,7 @@ from dragoman.prices.classes import STANDARD, Tokens, runs_of, server_of, tier_o
 from dragoman.prices.table import Ladder
 
 _PICO = 1000
+_NEVER_DEARER = frozenset({"flex", "batch"})
 # What is known of another model of the same provider.
 Find: TypeAlias = Callable[[str], ModelFacts | None]
 
@@ -75,11 +76,18 @@ def cost_of(
     return cost
 
 
-def estimate(facts: ModelFacts | None, input_tokens: int, cached_tokens: int, output_tokens: int) -> Cost:
-    """About what a request will cost; `cached_tokens` are of the input, and paid as such where a cache has no price."""
+def estimate(
+    facts: ModelFacts | None, input_tokens: int, cached_tokens: int, output_tokens: int, tier: str = STANDARD
+) -> Cost:
+    """About what a request will cost; `cached_tokens` are of the input, and paid as such where a cache has no price.
+
+    A tier that is never dearer costs as much as the standard one where it has no price of its own.
+    """
+    if tier in _NEVER_DEARER and (facts is None or tier not in facts.tiers):
+        tier = STANDARD
     rates = facts.rates if facts is not None else None
     cached = min(cached_tokens, input_tokens) if rates is not None and rates.cache_read is not None else 0
-    return price(facts, Tokens(input=input_tokens - cached, cache_read=cached, output=output_tokens), STANDARD)
+    return price(facts, Tokens(input=input_tokens - cached, cache_read=cached, output=output_tokens), tier)
 
 
 def price(facts: ModelFacts | None, tokens: Tokens, tier: str) -> Cost:

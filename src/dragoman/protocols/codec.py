@@ -188,6 +188,9 @@ class Codec(Struct, frozen=True, kw_only=True):
     signs_of: Callable[[bytes], Signs]
     # By what the conversation of a request is known, without marks that move from turn to turn.
     opening_of: Callable[[bytes], Opening]
+    # The tiers that may be asked for on this wire and cost otherwise than usual, by what the signs of a request of any
+    # wire call them: what they are called in books of prices.
+    tiers: Mapping[str, str]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
     decode_failure: Callable[[int, bytes], Failure]
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]

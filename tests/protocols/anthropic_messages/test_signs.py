@@ -80,3 +80,11 @@ def test_what_its_provider_keeps_is_seen() -> None:
     assert signs(messages=blocks({"type": "document", "source": {"type": "file", "file_id": "f"}})).kept
     assert not signs(tools=[{"name": "f", "input_schema": {"properties": {"container": {}}}}]).kept
     assert signs(container="container_1").kept
+
+
+@pytest.mark.parametrize(
+    ("said", "tier"),
+    [({"speed": "fast"}, "speed-fast"), ({"speed": "standard"}, ""), ({"service_tier": "auto"}, ""), ({}, "")],
+)
+def test_the_speed_that_is_asked_for_is_seen_as_a_tier(said: JsonObject, tier: str) -> None:
+    assert signs(**said).tier == tier

@@ -80,3 +80,16 @@ def test_or_by_the_key_of_its_cache() -> None:
 def test_what_its_provider_keeps_is_seen() -> None:
     assert signs(messages=parts({"type": "file", "file": {"file_id": "file-1"}})).kept
     assert not signs(tools=[{"type": "function", "function": {"name": "f", "parameters": {"file_id": {}}}}]).kept
+
+
+@pytest.mark.parametrize(("n", "answers"), [(3, 3), (None, 1), (0, 1), ("3", 1), (-2, 1), (10**9, 128)])
+def test_how_many_answers_are_asked_for_is_seen(n: object, answers: int) -> None:
+    assert signs(n=n).answers == answers
+
+
+@pytest.mark.parametrize(
+    ("said", "tier"),
+    [("flex", "flex"), ("priority", "priority"), ("auto", ""), ("default", ""), (None, ""), (7, ""), ("x" * 99, "")],
+)
+def test_the_tier_that_is_asked_for_is_seen(said: object, tier: str) -> None:
+    assert signs(service_tier=said).tier == tier

@@ -70,3 +70,10 @@ def test_what_its_provider_keeps_is_seen() -> None:
     assert not signs(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]).kept
     assert signs(tools=[{"type": "code_interpreter", "container": "cntr_1"}]).kept
     assert signs(tools=[{"type": "file_search", "vector_store_ids": ["vs_1"]}]).kept
+
+
+@pytest.mark.parametrize(
+    ("said", "tier"), [("flex", "flex"), ("priority", "priority"), ("auto", ""), ("default", ""), (None, ""), (7, "")]
+)
+def test_the_tier_that_is_asked_for_is_seen(said: object, tier: str) -> None:
+    assert signs(service_tier=said).tier == tier

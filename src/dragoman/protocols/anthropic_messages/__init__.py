@@ -24,7 +24,7 @@ from dragoman.protocols.anthropic_messages.request_abroad import encode_request
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
 from dragoman.protocols.anthropic_messages.settling import settle_thinking
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, UPSTREAM
-from dragoman.protocols.anthropic_messages.signs import opening_of, signs_of
+from dragoman.protocols.anthropic_messages.signs import TIERS, opening_of, signs_of
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.anthropic_messages.usage import usage_of
@@ -55,6 +55,7 @@ CODEC = Codec(
     usage_of=usage_of,
     signs_of=signs_of,
     opening_of=opening_of,
+    tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=MessagesStreamDecoder,

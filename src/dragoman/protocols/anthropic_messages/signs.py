@@ -43,8 +43,11 @@ class _Request(Struct):
     output_format: Raw = NULL
     max_tokens: Raw = NULL
     container: Raw = NULL
+    speed: Raw = NULL
 
 
+# Its own service tiers cost the same unless something was agreed on; speed has a price.
+TIERS = {"speed-fast": "speed-fast"}
 _REQUEST = msgspec.json.Decoder(_Request)
 _MESSAGES = msgspec.json.Decoder(list[_Message])
 _BLOCKS = msgspec.json.Decoder(list[_Block])
@@ -81,6 +84,7 @@ def signs_of(body: bytes) -> Signs:
         media=media,
         most_output=number(request.max_tokens),
         kept=kept or says(request.container),
+        tier="speed-fast" if bytes(request.speed) == b'"fast"' else "",
     )
 
 

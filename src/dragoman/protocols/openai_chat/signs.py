@@ -34,8 +34,16 @@ class _Request(Struct):
     reasoning_effort: Raw = NULL
     max_completion_tokens: Raw = NULL
     max_tokens: Raw = NULL
+    n: Raw = NULL
+    service_tier: Raw = NULL
 
 
+# What other tiers cost is known by these names; one of them is said as a speed elsewhere.
+TIERS = {"flex": "flex", "priority": "priority", "fast": "priority", "speed-fast": "priority"}
+_USUAL_TIERS = frozenset({"", "auto", "default"})
+_LONGEST_TIER = 32
+# More than this is refused by whoever takes several.
+_MOST_ANSWERS = 128
 _REQUEST = msgspec.json.Decoder(_Request)
 _MESSAGES = msgspec.json.Decoder(list[_Message])
 _PARTS = msgspec.json.Decoder(list[_Part])
@@ -57,6 +65,7 @@ def signs_of(body: bytes) -> Signs:
             media += length(part.image_url) + length(part.file) + length(part.input_audio)
     told = peeked(request.response_format, _FORMAT) if says(request.response_format) else None
     cap = number(request.max_completion_tokens)
+    tier = text_in(request.service_tier) if length(request.service_tier) <= _LONGEST_TIER else ""
     return Signs(
         tools=says(request.tools) or says(request.functions),
         images=images,
@@ -66,6 +75,8 @@ def signs_of(body: bytes) -> Signs:
         media=media,
         most_output=number(request.max_tokens) if cap is None else cap,
         kept=kept,
+        answers=min(max(number(request.n) or 1, 1), _MOST_ANSWERS),
+        tier="" if tier in _USUAL_TIERS else tier,
     )
 
 

@@ -47,8 +47,13 @@ class _Request(Struct):
     reasoning: Raw = NULL
     text: Raw = NULL
     max_output_tokens: Raw = NULL
+    service_tier: Raw = NULL
 
 
+# What other tiers cost is known by these names; one of them is said as a speed elsewhere.
+TIERS = {"flex": "flex", "priority": "priority", "fast": "priority", "speed-fast": "priority"}
+_USUAL_TIERS = frozenset({"", "auto", "default"})
+_LONGEST_TIER = 32
 _REQUEST = msgspec.json.Decoder(_Request)
 _ITEMS = msgspec.json.Decoder(list[_Item])
 _PARTS = msgspec.json.Decoder(list[_Part])
@@ -81,6 +86,7 @@ def signs_of(body: bytes) -> Signs:
     reasoning = peeked(request.reasoning, _REASONING) if says(request.reasoning) else None
     text = peeked(request.text, _TEXT) if says(request.text) else None
     told = peeked(text.format, _KIND) if text is not None and says(text.format) else None
+    tier = text_in(request.service_tier) if length(request.service_tier) <= _LONGEST_TIER else ""
     return Signs(
         tools=says(request.tools),
         images=images,
@@ -90,6 +96,7 @@ def signs_of(body: bytes) -> Signs:
         media=media,
         most_output=number(request.max_output_tokens),
         kept=kept,
+        tier="" if tier in _USUAL_TIERS else tier,
     )
 
 
