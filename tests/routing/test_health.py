@@ -19,7 +19,7 @@ from dragoman.routing.health import (
     Notice,
 )
 from dragoman.routing.outcomes import COUNTING, LIVING, Kind
-from dragoman.routing.standing import GOOD, RAMP, Level
+from dragoman.routing.standing import GOOD, RAMP, Level, Standing
 
 A, B = "one/model", "two/model"
 FAILURE = Kind.OVERLOADED
@@ -363,6 +363,66 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
     health.note(A, FAILURE, 2.0, 0.5)
     assert health.standing(A, 2.0) is GOOD
     health.clear("never/seen", 1.0)
+
+
+def test_a_rest_that_is_cut_short_ends_with_the_one_request_that_finds_out() -> None:
+    health = resting()
+    assert health.resting(1.0) == [A]
+    assert health.cut_short(A, 1.0)
+    assert health.standing(A, 1.0) == Standing(Level.RESTING, 1.0)
+    assert (health.wakes(A, 1.0), health.resting(1.0)) == (1.0, [])
+    # There is nothing to cut any more, and it is nobody's answer.
+    assert not health.cut_short(A, 1.0)
+    assert health.take_permit(A, 1.0, 60.0) is not None
+    assert health.take_permit(A, 1.0, 60.0) is None
+    assert not health.cut_short(A, 2.0)
+
+
+def test_a_rest_that_was_cut_short_in_vain_is_followed_by_a_longer_one() -> None:
+    health, now = resting(), 0.0
+    for times in range(1, 4):
+        now += 1.0
+        assert health.cut_short(A, now)
+        probe(health, now, FAILURE)
+        assert health.standing(A, now) == Standing(Level.RESTING, now + FIRST_REST * 2**times)
+
+
+def test_only_rests_are_cut_short() -> None:
+    health = Health()
+    fail(health, 0.0)
+    assert health.resting(1.0) == []
+    assert not health.cut_short(A, 1.0)
+    assert not health.cut_short(B, 1.0)
+    assert (level(health, 1.0), health.standing(B, 1.0)) == (Level.SUSPECT, GOOD)
+
+
+def test_whoever_failed_with_the_permit_may_still_be_answered_after_a_rest_was_cut_short() -> None:
+    health = resting()
+    permit = health.take_permit(A, 5.0, 60.0)
+    health.note(A, FAILURE, 6.0, 5.0, permit=permit)
+    assert health.cut_short(A, 7.0)
+    health.note(A, Kind.ANSWERED, 8.0, 7.0, permit=permit)
+    assert level(health, 8.0) is Level.RAMPING
+
+
+def test_a_permit_that_expired_leaves_a_rest_that_can_be_cut_short() -> None:
+    health = resting()
+    assert health.take_permit(A, 1.0, 1.0) is not None
+    assert (health.resting(1.5), health.resting(2.0)) == ([], [A])
+
+
+def test_pitfall_343_350_a_rest_that_is_cut_short_here_is_so_everywhere() -> None:
+    one, two = resting(), Health()
+    longer = one.news()
+    two.merge(longer)
+    assert one.cut_short(A, 1.0)
+    shorter = one.news()
+    for told in (shorter, longer):
+        two.merge(told)
+    assert two.standing(A, 1.0) == one.standing(A, 1.0) == Standing(Level.RESTING, 1.0)
+    # Also for whoever finds nothing out.
+    two.give_back(A, 1.5, two.take_permit(A, 1.5, 60.0))
+    assert (two.standing(A, 2.0).until, two.wakes(A, 0.0)) == (1.0, 1.0)
 
 
 def test_pitfall_353_a_report_says_why() -> None:

@@ -5,7 +5,7 @@ GOOD       a failure, and no answer of late,   SUSPECT for a while: behind the g
            or a second failure
 SUSPECT    five requests failed in a row, or   RESTING, longer each time
            half of at least ten
-RESTING    its end                             PROBED: one request has the permit, which expires
+RESTING    its end, or that it is cut short    PROBED: one request has the permit, which expires
 PROBED     an answer, of whatever kind         RAMPING for a while, then GOOD
            a failure                           RESTING, longer
 RAMPING    two requests failed in a row        RESTING, longer
@@ -319,6 +319,26 @@ class Health:
         if entry.level is _PROBED:
             self._enter(target, entry, _RESTING, entry.wakes, now)
 
+    def resting(self, now: float) -> list[str]:
+        """The targets that rest, and for some time yet."""
+        found = ((target, self.standing(target, now)) for target in self._entries)
+        return [target for target, standing in found if standing.level is _RESTING and standing.until > now]
+
+    def cut_short(self, target: str, now: float) -> bool:
+        """End a rest before its time, so that the next request finds out; tell whether there was one.
+
+        How often it rested is not forgotten: if that request fails, it rests longer.
+        """
+        entry = self._entries.get(target)
+        if entry is None or entry.level is not _RESTING or entry.until <= now:
+            return False
+        entry.wakes = now
+        # An earlier end holds nowhere else without a new epoch.
+        entry.epoch = _later(entry.epoch, now)
+        _show(entry, _RESTING, now, now)
+        self._dirty.add(target)
+        return True
+
     def clear(self, target: str, now: float) -> None:
         """Take a target for good, whatever it did; the other workers are told."""
         entry = self._entries.get(target)
@@ -431,7 +451,7 @@ def _adopt(entry: _Entry, notice: Notice) -> None:
     else:
         # Of what is under way here nobody knows whether it began before.
         entry.since = notice.until
-        entry.wakes = max(entry.wakes, notice.until) if notice.level is _RESTING else entry.wakes
+        entry.wakes = notice.until if notice.level is _RESTING else entry.wakes
 
 
 def _notice(target: str, entry: _Entry) -> Notice:
