@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.providers.transport import TRANSPORTS, transport_of
+from dragoman.providers.provider import Provider
+from dragoman.providers.transport import TRANSPORTS, has_list, transport_of
 from tests.providers.orders import provider_of
 
 
@@ -23,6 +24,11 @@ def test_only_bedrock_frames_streams_in_its_own_way() -> None:
 def test_only_the_clouds_around_a_model_have_no_other_paths() -> None:
     found = {name: transport.paths for name, transport in TRANSPORTS.items() if transport.paths is not None}
     assert found == {"bedrock": frozenset(), "vertex": frozenset({"/v1/messages/count_tokens"})}
+
+
+def test_only_the_clouds_around_a_model_have_no_list_of_models() -> None:
+    found = {name: has_list(Provider(name="x", endpoints=(), transport=name)) for name in (*TRANSPORTS, "echo")}
+    assert found == {"http": True, "azure": True, "bedrock": False, "vertex": False, "echo": True}
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:

@@ -12,6 +12,7 @@ from dragoman.rules.model_lists import (
     encode_openai_model,
     encode_openai_models,
     extras_for,
+    is_list,
     restated,
 )
 from dragoman.wire.json import decode
@@ -123,3 +124,20 @@ def test_what_is_not_known_of_a_model_is_told_as_openai_tells_it() -> None:
         "created": 0,
         "owned_by": "us",
     }
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"data": [{"id": "m"}]}, True),
+        ({"data": []}, True),
+        ({"object": "list", "data": None}, True),
+        ([], True),
+        ({"data": {}}, False),
+        ({"error": {"message": "no"}}, False),
+        ("models", False),
+        (None, False),
+    ],
+)
+def test_a_list_is_known_from_what_is_none(body: JsonValue, expected: bool) -> None:
+    assert is_list(body) is expected

@@ -11,13 +11,14 @@ import io
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
-from dragoman.gateway.provider_lists import MEANINGS, has_list, models_at
+from dragoman.gateway.provider_lists import MEANINGS, models_at
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.transport import has_list
 
 # A body that no model answers, and a model that nobody has.
 _NOTHING = b'{"model":"none","max_tokens":1,"messages":[]}'

@@ -13,8 +13,8 @@ from dragoman.model.listing import ListedModel
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.providers.transport import transport_of
-from dragoman.rules.model_lists import decode_models
+from dragoman.providers.transport import has_list
+from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 
 _FRESH = 300.0
@@ -49,11 +49,6 @@ def models_of(service: Service, provider: Provider) -> Collection[str]:
     return kept.models if kept is not None else ()
 
 
-def has_list(provider: Provider) -> bool:
-    """Whether there is a list of models to ask for; clouds around a model have none that its protocol knows."""
-    return provider.transport == "echo" or transport_of(provider.transport).paths is None
-
-
 async def _ask(service: Service, provider: Provider) -> str:
     """Ask one of them, if it has to be; why it could not be done, or nothing."""
     kept = service.listed.of(provider)
@@ -78,6 +73,14 @@ def _words(error: BaseException) -> str:
 
 async def models_at(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:
     """What a provider lists at one of its endpoints."""
+    status, body = await ask_for_list(service, provider, endpoint)
+    if status != 200:
+        raise DragomanError(f"it answered {status}{MEANINGS.get(status, '')}")
+    return await beside_loop(partial(_read, body, codec_of(endpoint.protocol).models.form), len(body))
+
+
+async def ask_for_list(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[int, bytes]:
+    """What a provider answers when its list is asked for: status and body."""
     lists = codec_of(endpoint.protocol).models
     order = Order(
         provider=provider,
@@ -94,12 +97,14 @@ async def models_at(service: Service, provider: Provider, endpoint: Endpoint) ->
     flight = await service.open(order)
     try:
         await flight.head()
-        body = await flight.read(_LIMIT)
+        return flight.status, await flight.read(_LIMIT)
     finally:
         flight.close()
-    if flight.status != 200:
-        raise DragomanError(f"it answered {flight.status}{MEANINGS.get(flight.status, '')}")
-    return await beside_loop(partial(_read, body, lists.form), len(body))
+
+
+async def reads_as_list(body: bytes) -> bool:
+    """Whether an answer is a list of models; an error if it is not even JSON."""
+    return await beside_loop(lambda: is_list(decode(body)), len(body))
 
 
 def _read(body: bytes, form: str) -> tuple[ListedModel, ...]:

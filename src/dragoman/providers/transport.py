@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dragoman.errors import ConfigError
 from dragoman.providers import azure, bedrock, plain, vertex
 from dragoman.providers.order import Transport
+from dragoman.providers.provider import Provider
 
 TRANSPORTS: Mapping[str, Transport] = {
     "http": plain.TRANSPORT,
@@ -24,3 +25,8 @@ def transport_of(name: str) -> Transport:
             key="transport", problem=f"unknown transport {name!r}", remedy=f"use one of {', '.join(TRANSPORTS)}"
         )
     return found
+
+
+def has_list(provider: Provider) -> bool:
+    """Whether there is a list of models to ask for; clouds around a model have none that its protocol knows."""
+    return provider.transport == "echo" or transport_of(provider.transport).paths is None

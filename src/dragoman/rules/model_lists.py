@@ -72,15 +72,24 @@ _PRIVATE = frozenset({"root", "parent", "permission", "links"})
 
 def decode_models(body: JsonValue, form: str) -> list[ListedModel]:
     """The models of a list; what is none is left out."""
-    data = body.get("data") if isinstance(body, dict) else body
     found: list[ListedModel] = []
-    for entry in data if isinstance(data, list) else ():
+    for entry in _entries(body) or ():
         if len(found) == _MOST:
             break
         name = entry.get("id") if isinstance(entry, dict) else None
         if isinstance(entry, dict) and isinstance(name, str) and 0 < len(name) <= _LONGEST:
             found.append(_model(name, entry, form))
     return found
+
+
+def is_list(body: JsonValue) -> bool:
+    """Whether it is a list of models at all, be it an empty one, for which some servers have a null."""
+    return _entries(body) is not None or (isinstance(body, dict) and body.get("object") == "list")
+
+
+def _entries(body: JsonValue) -> list[JsonValue] | None:
+    data = body.get("data") if isinstance(body, dict) else body
+    return data if isinstance(data, list) else None
 
 
 def _model(name: str, entry: JsonObject, form: str) -> ListedModel:
