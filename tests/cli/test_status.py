@@ -155,6 +155,23 @@ def test_pitfall_353_resting_keys_are_shown_by_their_places() -> None:
     ]
 
 
+def test_who_is_checked_is_shown_with_what_was_found() -> None:
+    providers: JsonList = [
+        {"name": "p", "check": {"every": 30.0, "found": "failing", "ago": 12.5}},
+        {"name": "quiet", "check": {"every": 90.0, "found": None, "ago": None}},
+        {"name": "r", "check": None},
+        {"name": "now", "check": {"every": 1.5, "found": "alive", "ago": 0.0}},
+    ]
+    lines = as_text("http://127.0.0.1:1", {"providers": providers}).splitlines()
+    place = lines.index("PROVIDER  CHECKED")
+    assert lines[place + 1 : place + 4] == [
+        "p         every 30 s while a target rests: failing 12.5 s ago",
+        "quiet     every 90 s while a target rests",
+        "now       every 1.5 s while a target rests: alive 0 s ago",
+    ]
+    assert "CHECKED" not in as_text("http://127.0.0.1:1", {"providers": providers[2:3]})
+
+
 def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
     def failing(received: Received) -> Reply:
         return whole({"error": {"message": "broken"}}, 500)

@@ -73,6 +73,7 @@ stores = false
 concurrency = 3
 queue = 0
 queue_time = "5 s"
+check_every = "1 min"
 [[providers.local.rows]]
 protocol = "openai-chat"
 changes = { images = false }
@@ -91,6 +92,7 @@ changes = { images = false }
         concurrency=3,
         queue=0,
         queue_time=5.0,
+        check_every=60.0,
         rows=(Row(protocol=C, changes={"images": False}),),
     )
 
@@ -261,6 +263,21 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
         (
             '[providers.echo]\nprotocol = "x"\nmodels = "y"\n',
             ["2: providers.echo.protocol: ", "3: providers.echo.models"],
+        ),
+        (
+            f'[providers.openai]\napi_key = "{SECRET}"\ncheck_every = "30"\n',
+            ["3: providers.openai.check_every: expected a duration"],
+        ),
+        (
+            f'[providers.openai]\napi_key = "{SECRET}"\ncheck_every = "0.5 s"\n',
+            ["3: providers.openai.check_every: expected a duration from 1 s to 168 h, found another (for example"],
+        ),
+        (
+            '[providers.bedrock]\nregion = "us-east-1"\ncheck_every = "30 s"\n',
+            [
+                "3: providers.bedrock.check_every: asks for a list of models, and there is none behind bedrock "
+                "(leave it out: a target that rests is tried when its time is over)"
+            ],
         ),
         ('[providers]\nopenai = "x"\n', ["2: providers.openai: expected a table, found a text in quotes"]),
     ],

@@ -85,9 +85,16 @@ def as_text(address: str, told: JsonObject) -> str:
         for provider in _rows(told, "providers")
         for row in _rows(provider, "resting")
     ]
+    checks = [
+        (_text(provider, "name"), _check(check))
+        for provider in _rows(told, "providers")
+        if isinstance(check := provider.get("check"), dict)
+    ]
     parts = [head, _table(("PROVIDER", "KEYS", "CALLS", "MOST", "WAITING"), providers)]
     if keys:
         parts.append(_table(("KEY", "RESTS"), keys))
+    if checks:
+        parts.append(_table(("PROVIDER", "CHECKED"), checks))
     parts.append(_table(("TARGET", "STANDING"), targets) if targets else "Nothing is known against any target.")
     return "\n\n".join(parts)
 
@@ -134,6 +141,13 @@ def _rest(row: JsonObject) -> str:
     since = _seconds(row, "since")
     said = _left(row).strip() + (f", since {since} ago" if since else "")
     return said + (f": {', '.join(why)}" if why else "")
+
+
+def _check(row: JsonObject) -> str:
+    """How often a provider is checked, and what was found: `every 30 s while a target rests: failing 12 s ago`."""
+    said = f"every {_seconds(row, 'every')} while a target rests"
+    found = _text(row, "found")
+    return f"{said}: {found} {_seconds(row, 'ago') or '0 s'} ago" if found else said
 
 
 def _left(row: JsonObject) -> str:

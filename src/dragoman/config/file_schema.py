@@ -73,6 +73,9 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     queue: int | None = None
     # How long a request may wait for one of them.
     queue_time: float | None = None
+    # How often it is asked for its list of models, which costs nothing, while one of its targets rests: if that failed
+    # and then works again, the rest is over. Left out, never: a target that rests is tried when its time is over.
+    check_every: float | None = None
     # Whether a key may be sent in clear text, to an `http://` address that is not this machine.
     insecure: bool = False
 
@@ -309,6 +312,7 @@ PROVIDER: dict[str, Kind[object]] = {
     "concurrency": _count(64, 100_000),
     "queue": Kind(words="whole number, 0 to 100000", example="256", read=values.whole(0, 100_000)),
     "queue_time": _duration('"30 s"'),
+    "check_every": _duration('"30 s"', lowest=1.0),
     "insecure": _SWITCH,
 }
 

@@ -19,7 +19,7 @@ from dragoman.config.values import Kind, is_loopback, is_name, read_text
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.providers.transport import transport_of
+from dragoman.providers.transport import has_list, transport_of
 from dragoman.rules.abilities import Row
 
 # Key, problem and remedy of something that cannot be used.
@@ -119,6 +119,7 @@ def assemble(
     )
     _check_clear_text(provider, table.insecure, note)
     _check_transport(provider, note)
+    _check_list(provider, note)
     return None if failures else provider
 
 
@@ -158,6 +159,7 @@ def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[Row, ...])
         concurrency=table.concurrency,
         queue=provider.queue if table.queue is None else table.queue,
         queue_time=provider.queue_time if table.queue_time is None else table.queue_time,
+        check_every=table.check_every,
     )
 
 
@@ -326,3 +328,10 @@ def _check_transport(provider: Provider, note: Report) -> None:
         transport_of(provider.transport).check(provider)
     except ConfigError as error:
         note(error.key.removeprefix(f"providers.{provider.name}").removeprefix("."), error.problem, error.remedy)
+
+
+def _check_list(provider: Provider, note: Report) -> None:
+    """Refuse to check whoever has no list of models to be asked for."""
+    if provider.check_every is not None and not has_list(provider):
+        problem = f"asks for a list of models, and there is none behind {provider.transport}"
+        note("check_every", problem, "leave it out: a target that rests is tried when its time is over")

@@ -50,6 +50,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     queue: int = 256
     queue_time: float = 30.0
+    # How often it is asked whether it is back while some of its targets rest, in seconds; None for never.
+    check_every: float | None = None
     # What a transport needs to know: region, project, api_version and the like.
     options: Mapping[str, str] = {}
 

@@ -15,7 +15,8 @@ from dragoman.http.server import Request
 from dragoman.providers.key_rests import digest_of
 from dragoman.routing.outcomes import Kind
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, running, settings_for, whole
-from tests.gateway.says import message_of, question, tells
+from tests.gateway.says import message_of, question, tells, with_provider
+from tests.sdk.digging import dig_objects
 
 KEYS = (PROVIDER_KEY, "sk-another-secret-of-the-provider")
 KEY = "sesame-open-the-gate"
@@ -38,10 +39,26 @@ def test_it_tells_providers_and_how_many_keys_they_have_and_no_secret() -> None:
             "calls": 0,
             "concurrency": None,
             "waiting": 0,
+            "check": None,
         }
         assert [row["name"] for row in providers if isinstance(row, dict)] == [*house.app.service.settings.providers]
         for secret in (*KEYS, "127.0.0.1", str(house.provider.port)):
             assert secret.encode() not in told.body
+
+
+def test_it_tells_who_is_checked_and_what_was_found() -> None:
+    with running((), with_provider(check_every=30.0)) as house:
+        service = house.app.service
+
+        def told() -> list[object]:
+            rows = dig_objects(house.get("/status").json(), "providers")
+            return [row["check"] for row in rows if row["name"] in ("chat", "messages", "echo")]
+
+        never = {"every": 30.0, "found": None, "ago": None}
+        assert told() == [never, never, None]
+        service.metrics.note_check("chat", "failing", 100.0)
+        service.clock = lambda: 112.5
+        assert told() == [never, {"every": 30.0, "found": "failing", "ago": 12.5}, None]
 
 
 def test_it_tells_calls_waits_and_standings() -> None:

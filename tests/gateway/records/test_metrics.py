@@ -285,6 +285,20 @@ def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
     assert total(found, "dragoman_keys_resting", provider="q") == 0
 
 
+def test_pitfall_354_checks_are_counted_under_a_name_of_their_own() -> None:
+    one, other = Metrics(), Metrics()
+    assert b"checks" not in render([one.snapshot()])
+    one.note_check("p", "failing", 1.0)
+    for now in (2.0, 3.0):
+        other.note_check("p", "alive", now)
+    heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
+    assert heard.checked == {"p": ("alive", 3.0)}
+    found = read(render([one.snapshot(), heard]))
+    assert total(found, "dragoman_checks_total", provider="p", result="failing") == 1
+    assert total(found, "dragoman_checks_total", provider="p", result="alive") == 2
+    assert total(found, "dragoman_attempts_total") == total(found, "dragoman_requests_total") == 0
+
+
 def test_pitfall_454_names_that_clients_make_up_do_not_multiply_series() -> None:
     metrics = Metrics()
     metrics.levels = lambda: {"p/real": Level.RESTING}

@@ -55,7 +55,10 @@ def status_of(service: Service, snapshots: Sequence[Snapshot]) -> JsonObject:
         "workers": len(snapshots),
         "in_flight": sum(snapshot.in_flight for snapshot in snapshots),
         "providers": [
-            _provider(service, provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots])
+            {
+                **_provider(service, provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots]),
+                "check": _check(service, provider, snapshots),
+            }
             for name, provider in service.settings.providers.items()
         ],
         "targets": [_target(known) for known in service.standings()],
@@ -106,6 +109,16 @@ def _resting(service: Service, provider: Provider) -> JsonList:
         }
         for place, notice in service.rotation(provider).resting()[:_MOST_RESTS]
     ]
+
+
+def _check(service: Service, provider: Provider, snapshots: Sequence[Snapshot]) -> JsonObject | None:
+    """How often a provider is checked while its targets rest, and what the last check found; only one worker checks."""
+    if provider.check_every is None:
+        return None
+    found = [snapshot.checked[provider.name] for snapshot in snapshots if provider.name in snapshot.checked]
+    result, at = max(found, key=lambda each: each[1], default=("", 0.0))
+    ago = round(max(service.clock() - at, 0.0), 1) if result else None
+    return {"every": provider.check_every, "found": result or None, "ago": ago}
 
 
 def _provider(service: Service, provider: Provider, loads: Sequence[Load]) -> JsonObject:

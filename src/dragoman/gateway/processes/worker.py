@@ -24,6 +24,7 @@ from weakref import WeakSet
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.app import App
+from dragoman.gateway.checks import Checks
 from dragoman.gateway.kept_rests import KeptRests
 from dragoman.gateway.large_work import share_interpreter
 from dragoman.gateway.processes.binding import BACKLOG
@@ -59,6 +60,7 @@ class Worker:
         self.channel = self._others.channel if self._others else Channel(duty.page, duty.number, duty.token)
         self._kept = KeptRests(lambda: self._service, time.time)
         self._news = TrafficNews(self.channel, lambda: self._service, self._kept)
+        self._checks = Checks(lambda: self._service)
         supervised = self._others is not None
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._others)
@@ -89,6 +91,7 @@ class Worker:
             await self.channel.catch_up()
             if self._duty.page.workers > 1:
                 self._news.start()
+        self._follow_checks()
         accepting = await loop.create_server(self._server, sock=listener, backlog=BACKLOG)
         gc.collect()
         gc.freeze()
@@ -107,6 +110,7 @@ class Worker:
         finally:
             self._news.stop()
             self._watchdog.stop()
+            await self._checks.close()
         self._news.tell()
         await self._service.close()
         await self._service.state.close(0.0)
@@ -125,7 +129,13 @@ class Worker:
         )
         self._server.limits = server_limits(settings.limits, settings.timeouts)
         self._closing = asyncio.get_running_loop().create_task(old.close())
+        self._follow_checks()
         log.event("info", "the configuration was changed", providers=len(settings.providers))
+
+    def _follow_checks(self) -> None:
+        """Check providers as the configuration says: one worker is enough, and tells the others what it found."""
+        if self._duty.number == 0:
+            self._checks.follow()
 
     def _guard(self) -> Guard:
         configuration = self._configuration

@@ -76,6 +76,9 @@ class Snapshot(Struct):
     standings: dict[str, Level] = {}
     unnamed: dict[Level, int] = {}
     resting: dict[str, int] = {}
+    # (provider, result), and what each check found last and when.
+    checks: list[tuple[str, str, int]] = []
+    checked: dict[str, tuple[str, float]] = {}
 
 
 class Metrics:
@@ -86,6 +89,8 @@ class Metrics:
         self._losses: dict[tuple[str, str, str, str], int] = {}
         self._failures: dict[tuple[str, str, str], int] = {}
         self._attempts: dict[tuple[str, str], int] = {}
+        self._checks: dict[tuple[str, str], int] = {}
+        self._checked: dict[str, tuple[str, float]] = {}
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
         self.in_flight = 0
@@ -125,6 +130,11 @@ class Metrics:
             failed = (record.dialect, record.provider, record.failure)
             self._failures[failed] = self._failures.get(failed, 0) + 1
 
+    def note_check(self, provider: str, result: str, now: float) -> None:
+        """Count a check of a provider, and keep what it found."""
+        self._checks[provider, result] = self._checks.get((provider, result), 0) + 1
+        self._checked[provider] = (result, now)
+
     def _new_cell(self, key: tuple[str, str, str, str, int]) -> Cell:
         client, provider, dialect, model, status = key
         if len(self._cells) >= _CELLS_LIMIT:
@@ -148,6 +158,8 @@ class Metrics:
             standings=standings,
             unnamed=unnamed,
             resting=self.resting(),
+            checks=[(*key, count) for key, count in self._checks.items()],
+            checked=dict(self._checked),
         )
 
     def _labelled(self, levels: Mapping[str, Level]) -> tuple[dict[str, Level], dict[Level, int]]:
@@ -213,6 +225,11 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
     for (provider, kind), count in attempts.items():
         labels = f'provider="{_escaped(provider)}",kind="{_escaped(kind)}"'
         lines.append(f"dragoman_attempts_total{{{labels}}} {count}")
+    checks = _summed([snapshot.checks for snapshot in snapshots], 2)
+    if checks:
+        _family(lines, "checks_total", "counter", "Checks of providers whose targets rested, by what they found.")
+    for (provider, result), count in checks.items():
+        lines.append(f'dragoman_checks_total{{provider="{_escaped(provider)}",result="{result}"}} {count}')
     _family(lines, "in_flight", "gauge", "Exchanges under way.")
     lines.append(f"dragoman_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
     _loads(lines, snapshots)
