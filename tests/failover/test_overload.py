@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.failover.town import WAYS, Ask, Heard, MoodyProvider, Town, is_told_to_come_back, town
+from tests.failover.town import KEYS, WAYS, Ask, Heard, MoodyProvider, Town, is_told_to_come_back, town
 from tests.gateway.harness import MESSAGES
 from tests.gateway.says import comes_true
 from tests.server.process import PATIENCE, Gate
@@ -111,6 +113,40 @@ def test_a_full_queue_refuses_in_every_dialect_and_hinders_nobody_else(house: To
     assert all(heard.right for heard in [*waits.result(PATIENCE), *waits_longer.result(PATIENCE)])
     assert house.providers["held"].calls == CALLS + QUEUE
     assert house.comes_to("held", 0, 0)
+
+
+@contextmanager
+def _held_store(house: Town) -> Iterator[None]:
+    """Let somebody else write to the file that things are kept in, for as long as this takes."""
+    path = house.directory / ".local" / "state" / "dragoman" / "state.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
+def test_pitfall_356_who_asks_whether_it_lives_and_is_ready_waits_for_nobody(house: Town, gate: Gate) -> None:
+    waits = house.begin(_in_every_way("held/served", CALLS + QUEUE))
+    assert house.comes_to("held", CALLS, QUEUE)
+    with _held_store(house):
+        # What runs in the background is written down before its client is told of it.
+        kept = {"model": "free/served", "input": "Hello.", "background": True}
+        with house.send("/v1/responses", kept, f"x-api-key: {KEYS['one']}") as stuck:
+            under_way = CALLS + QUEUE + 1
+            assert comes_true(lambda: house.status()["in_flight"] == under_way, PATIENCE)
+            for _ in range(len(WAYS)):
+                assert is_told_to_come_back(house.ask_one(Ask(model="held/served")))
+                for path, words in (("/healthz", b"ok\n"), ("/readyz", b"ready\n")):
+                    told = house.get(path)
+                    assert (told.status, told.body) == (200, words)
+            # All the others still wait, for a slot or for the store.
+            assert house.status()["in_flight"] == under_way
+            assert house.load("held") == (CALLS, QUEUE)
+            stuck.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                stuck.recv(1)
+    gate.open()
+    assert all(heard.right for heard in waits.result(PATIENCE))
 
 
 def test_nothing_is_sent_for_those_whose_time_is_over(house: Town, gate: Gate) -> None:
