@@ -113,6 +113,20 @@ def test_pitfall_345_what_was_cleared_or_answered_does_not_come_back(tmp_path: P
     asyncio.run(main())
 
 
+def test_pitfall_345_a_rest_that_was_cut_short_does_not_come_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        file, wall = tmp_path / "state.db", time.time()
+        async with life(file, clock=100.0, wall=wall) as before:
+            before.fail()
+            before.news.tell()
+            before.now += 1.0
+            assert before.service.traffic.health.cut_short(TARGET, before.now)
+        async with life(file, clock=100.0, wall=wall + 1.0) as after:
+            assert after.level is Level.GOOD
+
+    asyncio.run(main())
+
+
 def test_pitfall_351_a_time_of_day_that_was_set_back_makes_no_rest_endless(tmp_path: Path) -> None:
     async def main() -> None:
         file, wall = tmp_path / "state.db", time.time()

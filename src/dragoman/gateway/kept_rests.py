@@ -44,13 +44,14 @@ class KeptRests:
 
     def note_target(self, notice: Notice) -> None:
         """Keep the rest of a target, or forget it."""
-        if notice.level is Level.RESTING:
+        if notice.level is Level.RESTING and notice.until > self._service().clock():
             later = self._ahead
             moved = replace(
                 notice, until=notice.until + later, epoch=0.0, since=notice.since + later, failed=notice.failed + later
             )
             self._keep(_TARGET + notice.target, moved.until, moved)
-        elif notice.level in _ENDED:
+        elif notice.level in _ENDED or notice.level is Level.RESTING:
+            # A rest that is over may have been cut short, and what was kept of it ends later.
             self._end(_TARGET + notice.target)
 
     def note_key(self, notice: KeyNotice) -> None:
