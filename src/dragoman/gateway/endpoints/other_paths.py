@@ -4,12 +4,14 @@ Which ones is said in `paths`, and opened further by `server.relayed_paths`: a p
 that.
 
 The provider is that of the body's `model`, in JSON or in a form, and of a name with several targets the first that
-serves the first one's model; a body without one, or a request without a body, goes to the provider that
-`x-dragoman-provider` names, else to the only one of the path's family.
+serves the first one's model, or where nothing but the model matters (embeddings) the next one that does; a body without
+one, or a request without a body, goes to the provider that `x-dragoman-provider` names, else to the only one of the
+path's family.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qsl
 
@@ -17,10 +19,11 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.errors import BadAnswer, ClientError, DragomanError
-from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
+from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_request import check_said_once, receive
-from dragoman.gateway.exchange.reply_parts import id_header, route_header
+from dragoman.gateway.exchange.reply_parts import JSON, id_header, route_header
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
@@ -34,6 +37,9 @@ from dragoman.http.server import Request
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
+from dragoman.routing.candidate import Why
+from dragoman.routing.outcomes import Kind
+from dragoman.routing.route import FALLBACK
 from dragoman.routing.target import Target
 from dragoman.wire.members import OBJECT
 from dragoman.wire.multipart import field_span, is_form
@@ -50,6 +56,10 @@ _LONGEST_KIND = 200
 
 _TEXT = msgspec.json.Decoder(str)
 _NAMES = frozenset({"model"})
+
+
+def _nothing(_: Kind) -> None:
+    """Nobody asks what became of a call."""
 
 
 async def pass_on(
@@ -75,32 +85,78 @@ async def pass_on(
     kind = request.header(b"content-type") or b""
     name, field = await beside_loop(partial(_named, body, kind), len(body))
     if name:
-        target = target or _serving(service, name, api_path)
-        _check_family(target.provider, api_path)
-        target = _in_family(target, api_path)
-        if target.model != name:
-            body = await beside_loop(partial(_renamed, body, field, target.model), len(body))
+        targets = (target,) if target is not None else _serving(service, name, api_path)
+        _check_family(targets[0].provider, api_path)
+        targets = tuple(_in_family(each, api_path) for each in targets)
+        if targets[0].model != name:
+            body = await beside_loop(partial(_renamed, body, field, targets[0].model), len(body))
     else:
-        target = _nameless(_provider(service, request, api_path, provider), api_path)
+        targets = (_nameless(_provider(service, request, api_path, provider), api_path),)
+    ordered = partial(_order, request, api_path, owner, kind, body)
+    if len(targets) > 1:
+        account.note(asked=name, route=name, policy=FALLBACK, reason=Why.POLICY.value)
+        await _ask_in_turn(service, request, account, targets, ordered)
+        return
+    target = targets[0]
     account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
+    order = ordered(target, service.rotation(target.provider).next())
+    async with one_call(service, account, target, order) as (flight, time_limits):
+        await _hand_over(service, request, account, target, flight, time_limits)
+
+
+def _order(
+    request: Request, api_path: ApiPath, owner: bytes, kind: bytes, body: bytes, target: Target, key: str | None
+) -> Order:
+    """The request as a target gets it."""
     passed = passed_headers.relayed(request.headers, target, owner)
     if body and kind:
         passed.append((b"content-type", kind))
-    path = f"/v1{api_path.rest}" if target.endpoint.protocol == MESSAGES else api_path.rest
-    order = Order(
+    return Order(
         provider=target.provider,
         endpoint=target.endpoint,
         model=target.model,
         stream=False,
         body=body,
         headers=passed,
-        key=service.rotation(target.provider).next(),
-        path=path,
+        key=key,
+        path=f"/v1{api_path.rest}" if target.endpoint.protocol == MESSAGES else api_path.rest,
         method=request.method,
         query=request.query,
     )
-    async with one_call(service, account, target, order) as (flight, time_limits):
-        await _hand_over(service, request, account, target, flight, time_limits)
+
+
+async def _ask_in_turn(
+    service: Service,
+    request: Request,
+    account: Account,
+    targets: tuple[Target, ...],
+    ordered: Callable[[Target, str | None], Order],
+) -> None:
+    """Have the first of several targets answer that can."""
+    asking = SameModel(service, account, targets)
+
+    async def answered(target: Target, flight: Flight, time_limits: TimeLimits, ended: Ended) -> None:
+        await _hand_over(
+            service, request, account, target, flight, time_limits, attempts=asking.course.tries, ended=ended
+        )
+
+    missed = await asking.ask(ordered, answered)
+    if missed is None:
+        return
+    attempt, answer = missed.attempt, missed.answer
+    assert attempt is not None
+    tries = asking.course.tries
+    if answer is not None:
+        told = _headers(service, request, account, attempt.target, answer.status, answer.headers, tries)
+        _refuse(service, request, account, attempt.target, answer.status, told, answer.body)
+        return
+    # Of several providers none refuses the client's own credential, whatever their words.
+    redactor, record = service.redactor(attempt.target.provider), account.record
+    failure = replace(missed.failure, message=redactor.clean_text(missed.failure.message[: redactor.longest]))
+    said = reply_parts.told(failure, record.dialect, record.id)
+    headers = _headers(service, request, account, attempt.target, said.status, [(b"content-type", JSON[1])], tries)
+    account.settle(status=said.status, failure=failure.kind.value)
+    request.respond(said.status, [*headers, *passed_headers.written(said.headers)], said.body)
 
 
 def _check_relayed(service: Service, request: Request, api_path: ApiPath) -> None:
@@ -117,30 +173,25 @@ def _check_relayed(service: Service, request: Request, api_path: ApiPath) -> Non
 
 
 async def _hand_over(
-    service: Service, request: Request, account: Account, target: Target, flight: Flight, time_limits: TimeLimits
+    service: Service,
+    request: Request,
+    account: Account,
+    target: Target,
+    flight: Flight,
+    time_limits: TimeLimits,
+    *,
+    attempts: int = 0,
+    ended: Ended = _nothing,
 ) -> None:
-    """The answer as it comes; an error without the provider's secrets."""
+    """The answer as it comes; an error without the provider's secrets. `ended` hears what became of it."""
     if 300 <= flight.status < 400:
         raise BadAnswer("the provider answered with a redirect, which is not followed")
-    own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
-    redactor = service.redactor(target.provider)
-    kind = (header(flight.headers, b"content-type") or b"application/octet-stream")[:_LONGEST_KIND]
-    given = passed_headers.returned(flight.headers, limits=own)
+    told = _headers(service, request, account, target, flight.status, flight.headers, attempts)
     if flight.status >= 400:
-        kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
-    told: HeaderList = [
-        (b"content-type", kind),
-        id_header(account.record.dialect, account.record.id),
-        route_header(target.provider.name, target.shown, target.endpoint.protocol),
-        *given,
-        *service.guard.greeting(request),
-    ]
-    account.note(status=flight.status)
-    if flight.status >= 400:
-        body = await flight.read(redactor.longest)
-        account.settle(failure="other")
-        request.respond(flight.status, told, redactor.clean(body))
+        body = await flight.read(service.redactor(target.provider).longest)
+        _refuse(service, request, account, target, flight.status, told, body)
         return
+    account.note(status=flight.status)
     clock = service.clock
 
     def take(piece: bytes) -> None:
@@ -153,22 +204,61 @@ async def _hand_over(
         await flight.pump(take)
     except DragomanError:
         # The status is out: all that is left to say is that this is not the whole.
+        ended(Kind.BROKEN)
         account.settle(failure="truncated")
         request.abort()
         return
     finally:
         request.on_pause = request.on_resume = None
+    ended(Kind.ANSWERED)
     account.settle()
     request.end()
 
 
-def _serving(service: Service, name: str, api_path: ApiPath) -> Target:
-    """Whom a model's name leads to: of several targets the first that has the path.
+def _headers(
+    service: Service,
+    request: Request,
+    account: Account,
+    target: Target,
+    status: int,
+    answered: HeaderList,
+    attempts: int,
+) -> HeaderList:
+    """What goes with an answer."""
+    own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
+    kind = (header(answered, b"content-type") or b"application/octet-stream")[:_LONGEST_KIND]
+    given = passed_headers.returned(answered, limits=own)
+    if status >= 400:
+        redactor = service.redactor(target.provider)
+        kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
+    policy = FALLBACK if attempts else ""
+    return [
+        (b"content-type", kind),
+        id_header(account.record.dialect, account.record.id),
+        route_header(target.provider.name, target.shown, target.endpoint.protocol, policy, attempts),
+        *given,
+        *service.guard.greeting(request),
+    ]
+
+
+def _refuse(
+    service: Service, request: Request, account: Account, target: Target, status: int, told: HeaderList, body: bytes
+) -> None:
+    """A provider's error, without its secrets."""
+    redactor = service.redactor(target.provider)
+    account.note(status=status)
+    account.settle(failure="other")
+    request.respond(status, told, redactor.clean(body[: redactor.longest]))
+
+
+def _serving(service: Service, name: str, api_path: ApiPath) -> tuple[Target, ...]:
+    """Whom a model's name leads to: of several targets the first that has the path, and all others if any will do.
 
     All of them serve one model: what another one computes (embeddings above all) is not comparable.
     """
     targets = service.routes.alike(name, api_path.protocol)
-    return next((target for target in targets if _speaks(target.provider, api_path)), targets[0])
+    able = tuple(target for target in targets if _speaks(target.provider, api_path)) or targets
+    return able if api_path.rest in PATHS else able[:1]
 
 
 def _nameless(provider: Provider, api_path: ApiPath) -> Target:

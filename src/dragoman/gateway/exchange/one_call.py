@@ -18,15 +18,15 @@ from dragoman.routing.target import Target
 
 @asynccontextmanager
 async def one_call(
-    service: Service, account: Account, target: Target, order: Order
+    service: Service, account: Account, target: Target, order: Order, *, noted: bool = True
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
-    """Put an order on its way, and wait for the answer's head.
+    """Put an order on its way, and wait for the answer's head; not `noted` where somebody else counts the calls.
 
     What is posted makes the provider work, and waits for a place among its calls; what is only read does not.
     """
     slot = await service.admitted(target.provider.name, account.record) if order.method == "POST" else None
     try:
-        async with _called(service, account, target, order) as called:
+        async with _called(service, account, target, order, noted) as called:
             yield called
     finally:
         if slot is not None:
@@ -35,7 +35,7 @@ async def one_call(
 
 @asynccontextmanager
 async def _called(
-    service: Service, account: Account, target: Target, order: Order
+    service: Service, account: Account, target: Target, order: Order, noted: bool
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
     time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
     flight = await service.open(order)
@@ -45,7 +45,8 @@ async def _called(
         try:
             await flight.head()
         finally:
-            note_attempt(service, account, target, flight, started)
+            if noted:
+                note_attempt(service, account, target, flight, started)
         time_limits.hearing()
         yield flight, time_limits
     finally:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
-from dragoman.gateway.exchange.steps import Collect
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.value_limits import weigh_answer
 from dragoman.http.flight import Flight
+
+if TYPE_CHECKING:
+    from dragoman.gateway.exchange.steps import Collect
 
 TOO_LARGE = "the provider's answer is larger than the limit"
 

@@ -1,0 +1,134 @@
+"""Same model: a request that all providers of its model answer alike (embeddings above all) may go to any of them.
+
+What follows a failure is in the table of decision 25, as for conversations, and so are its caps; the model never
+changes, since what two models compute cannot be compared. A target is asked once: clients repeat by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from dragoman.errors import BadAnswer, DragomanError
+from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
+from dragoman.gateway.exchange.calls import Calls
+from dragoman.gateway.exchange.course import MOST_CALLS, Course
+from dragoman.gateway.exchange.one_call import one_call
+from dragoman.gateway.exchange.reading import read_error
+from dragoman.gateway.exchange.reply_parts import failure_of
+from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.records.account import Account
+from dragoman.gateway.service import Service
+from dragoman.http.flight import Flight
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.order import Order
+from dragoman.routing.outcomes import TABLE, Heard, Kind, Then
+from dragoman.routing.rests import hint_of, names_the_key, rest_of
+from dragoman.routing.target import Target
+
+# Paths whose answers hang on nothing but the model, and of which no provider keeps anything.
+PATHS = frozenset({"/embeddings", "/moderations", "/rerank"})
+
+Ended = Callable[[Kind], None]
+Answered = Callable[[Target, Flight, TimeLimits, Ended], Awaitable[None]]
+_UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider could not be asked")
+
+
+class SameModel:
+    """One request, and the targets of one model that it may go to."""
+
+    def __init__(self, service: Service, account: Account, targets: tuple[Target, ...]) -> None:
+        self._service = service
+        self._account = account
+        # Those that are well go first.
+        order = tuple(sorted(targets, key=lambda target: not service.traffic.is_good(target)))
+        self.course = Course(order, service.settings.routing, traffic=service.traffic)
+        self.course.several = True
+        self._calls = Calls(service, account)
+        self._errors: dict[Attempt, DragomanError] = {}
+        self._has_rested = False
+
+    async def ask(self, order_of: Callable[[Target, str | None], Order], answered: Answered) -> Missed | None:
+        """Have it answered by the first who can; what is told if nobody does, unless that is an error of ours."""
+        course = self.course
+        while (target := course.next()) is not None:
+            course.tries += 1
+            self._account.note(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
+            attempt = Attempt(target, self._service.rotation(target.provider))
+            try:
+                missed = await self._try(attempt, order_of, answered)
+            finally:
+                # Whatever ended it; what was said before stays.
+                self._ended(attempt, Kind.LEFT)
+                course.give_back()
+            if missed is None:
+                return None
+            course.miss(missed)
+            then = self._then(missed)
+            course.take(then, missed)
+            if then is not Then.NEXT:
+                break
+        decisive = course.decisive()
+        if decisive is None or decisive.attempt is None:
+            raise course.nobody()
+        error = self._errors.get(decisive.attempt)
+        if error is not None:
+            raise error
+        told = decisive.attempt.target
+        self._account.note(provider=told.provider.name, model=told.shown, served=told.endpoint.protocol)
+        return decisive
+
+    async def _try(
+        self, attempt: Attempt, order_of: Callable[[Target, str | None], Order], answered: Answered
+    ) -> Missed | None:
+        """Ask one target, with each of its keys if they are refused; None if it has answered."""
+        target = attempt.target
+        attempt.ask(b"")
+        while True:
+            self._calls.begin()
+            attempt.permit = attempt.permit or self.course.use_permit()
+            try:
+                order = order_of(target, attempt.key)
+                async with one_call(self._service, self._account, target, order, noted=False) as (flight, limits):
+                    attempt.status, attempt.headers = flight.status, flight.headers
+                    if 300 <= flight.status < 400:
+                        raise BadAnswer("the provider answered with a redirect, which is not followed")
+                    if flight.status < 400:
+                        await answered(target, flight, limits, lambda kind: self._ended(attempt, kind))
+                        return None
+                    body = await read_error(flight, limits, self._service.clock)
+            except DragomanError as error:
+                self._errors[attempt] = error
+                failure = failure_of(error) or _UNKNOWN
+                missed = Missed(failure=failure, attempt=attempt, kind=attempt.kind_of(error))
+            else:
+                failure = codec_of(target.endpoint.protocol).decode_failure(attempt.status, body)
+                answer = ErrorAnswer(attempt.status, attempt.headers, body)
+                missed = Missed(failure=failure, attempt=attempt, answer=answer, kind=attempt.kind_of(failure))
+                self._rest_key(missed)
+            self._ended(attempt, missed.kind)
+            if self._calls.count >= MOST_CALLS - self.course.others or not attempt.has_another_key(
+                failure, missed.kind
+            ):
+                return missed
+            attempt.change_key()
+
+    def _ended(self, attempt: Attempt, kind: Kind) -> None:
+        self._account.note(attempts=self._calls.ended(attempt, kind))
+
+    def _rest_key(self, missed: Missed) -> None:
+        """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""
+        attempt = missed.attempt
+        if attempt is None or not TABLE[missed.kind].keys:
+            return
+        hint = hint_of(attempt.headers, self._service.mint.now())
+        rest = rest_of(missed.kind, missed.failure, hint)
+        if rest is not None and (not self._has_rested or names_the_key(missed.failure)):
+            self._has_rested = True
+            attempt.rest_key(rest, missed.kind, hint.wait)
+
+    def _then(self, missed: Missed) -> Then:
+        service = self._service
+        left = self._account.record.started + service.settings.timeouts.total - service.clock()
+        wall = service.mint.now()
+        return self.course.then(missed, Heard.NOTHING, calls=self._calls.count, seconds=left, wall=wall)
