@@ -20,10 +20,16 @@ NOW = 1000.0
 DICE = Dice(weight=0.0, explore=0.5, ramp=0.5)
 
 
-def target(name: str, abilities: Mapping[str, bool | int] | None = None, *, model: str = "m") -> Target:
+def target(
+    name: str,
+    abilities: Mapping[str, bool | int] | None = None,
+    *,
+    model: str = "m",
+    protocol: str = "openai-chat",
+) -> Target:
     """A target whose id is `name/m`, of which the given abilities are known."""
-    endpoint = Endpoint(protocol="openai-chat", base_url="http://127.0.0.1")
-    rows = (Row(protocol="openai-chat", changes=dict(abilities)),) if abilities else ()
+    endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1")
+    rows = (Row(protocol=protocol, changes=dict(abilities)),) if abilities else ()
     return Target(
         provider=Provider(name=name, endpoints=(endpoint,), rows=rows), endpoint=endpoint, model=model, strict=False
     )

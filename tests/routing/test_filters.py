@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dragoman.model.signs import Signs
 from dragoman.routing.filters import DEPTH, SIGNS, rests, unwell
 from dragoman.routing.needs import Needs
-from dragoman.routing.plan import Behind, Filter, View, explain, plan
+from dragoman.routing.plan import Behind, Filter, View, Why, explain, plan
 from dragoman.routing.route import Route
 from dragoman.routing.standing import GOOD, RAMP, Level, Standing
 from dragoman.routing.target import Target
@@ -123,12 +123,27 @@ def test_what_a_provider_keeps_is_asked_of_it_alone() -> None:
 
 def test_of_what_nobody_knows_the_keeper_of_one_is_asked() -> None:
     cheap = line(A, B, C, policy="cheapest")
-    view = seen(costs={"c": 1}, standings={"a": SUSPECT})
-    made = plan(cheap, Needs(size=1, alone=True), view, DICE)
-    assert names(made) == "b"
-    assert left_out(cheap, Needs(size=1, alone=True), view) == {"a": Filter.ALONE, "c": Filter.ALONE}
+    # However it does: another one could not know what is meant.
+    kept: tuple[dict[str, Standing], ...] = ({}, {"a": SUSPECT}, {"a": RESTING})
+    for standings in kept:
+        view = seen(costs={"c": 1}, standings=standings)
+        made = plan(cheap, Needs(size=1, alone=True), view, DICE)
+        assert (names(made), made.why) == ("a", Why.ALONE)
+        assert left_out(cheap, Needs(size=1, alone=True), view) == {"b": Filter.ALONE, "c": Filter.ALONE}
+        assert "nobody knows who keeps" in explain(made)[0]
     # The conversation's own target knows best.
-    assert names(plan(cheap, Needs(size=1, alone=True), seen(pin="c"), DICE)) == "c"
+    for level in (GOOD, SUSPECT, RESTING):
+        standings = {"c": level}
+        assert names(plan(cheap, Needs(size=1, alone=True), seen(pin="c", standings=standings), DICE)) == "c"
+
+
+def test_what_nobody_knows_the_keeper_of_is_asked_of_the_clients_own_family_first() -> None:
+    other = target("x", protocol="anthropic-messages")
+    near = target("y", protocol="openai-chat")
+    mixed = line(other, near)
+    assert names(plan(mixed, Needs(size=1, alone=True, protocol="openai-responses"), seen(), DICE)) == "y"
+    assert names(plan(mixed, Needs(size=1, alone=True, protocol="anthropic-messages"), seen(), DICE)) == "x"
+    assert names(plan(line(other), Needs(size=1, alone=True, protocol="openai-chat"), seen(), DICE)) == "x"
 
 
 def test_embeddings_never_change_the_model() -> None:

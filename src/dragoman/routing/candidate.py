@@ -51,6 +51,8 @@ class Why(Enum):
     # The one that is left.
     ONLY = "only"
     PINNED = "pinned"
+    # Nobody knows who keeps what the request refers to.
+    ALONE = "alone"
     EXPLORED = "explored"
     # All rest, and this one wakes first.
     WAKES = "wakes"

@@ -12,6 +12,7 @@ from dragoman.routing.standing import Level, Standing
 LEADS = {
     Why.ONLY: "nobody else is left",
     Why.PINNED: "the conversation is there",
+    Why.ALONE: "nobody knows who keeps what the request refers to, and it is the first who may",
     Why.EXPLORED: "the least is known of its speed, and now and then somebody must look",
     Why.WAKES: "all rest, and it wakes first",
 }

@@ -40,12 +40,12 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     outline = route.outline
     able, looked_at = _looked_at(outline, needs, view, dice)
     policy = outline.policy.name
+    if needs.alone:
+        return _of_one(outline, looked_at, policy, rule, held, needs, view)
     if not able:
         return _of_nobody(looked_at, policy, rule, needs, view.now)
     if len(able) == 1:
         ordered, why = able, Why.ONLY
-    elif needs.alone:
-        ordered, why = sorted(able, key=_depth), Why.POLICY
     else:
         ordered, why = _ordered(outline, able, needs, view.turn, dice)
     pin = view.pin
@@ -54,10 +54,6 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
         if pinned.left_out is None and _keeps(pinned, able):
             ordered = [pinned, *(found for found in ordered if found is not pinned)]
             why = Why.PINNED
-    if needs.alone and len(ordered) > 1:
-        first = ordered[0]
-        looked_at = [found if found is first or found.left_out else _left(found, Filter.ALONE) for found in looked_at]
-        ordered = [first]
     order = tuple([found.target for found in ordered])
     return Plan(order, policy, why, rule, needs, view.now, tuple(looked_at), held)
 
@@ -111,6 +107,27 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
         if left_out is None:
             able.append(found)
     return able, looked_at
+
+
+def _of_one(
+    outline: Outline, looked_at: list[Candidate], policy: str, rule: str, held: str, needs: Needs, view: View
+) -> Plan:
+    """The one target that is asked for what nobody knows the keeper of: where the conversation is, else the first.
+
+    However it does: none of the others knows of it. The first is that of the client's own family, if there is one.
+    """
+    able = [found for found in looked_at if found.left_out is None or found.left_out is Filter.RESTING]
+    if not able:
+        return Plan((), policy, Why.NOBODY, rule, needs, view.now, tuple(looked_at))
+    pinned = outline.places.get(view.pin.target) if view.pin is not None else None
+    there = next((found for found in able if found.place == pinned), None)
+    family = needs.protocol.partition("-")[0]
+    kin = (found for found in able if found.target.endpoint.protocol.partition("-")[0] == family)
+    first = there or next(kin, able[0])
+    why = Why.PINNED if there is not None else Why.ONLY if len(able) == 1 else Why.ALONE
+    told = [_left(found, None) if found is first else found for found in looked_at]
+    told = [found if found.left_out or found.place == first.place else _left(found, Filter.ALONE) for found in told]
+    return Plan((first.target,), policy, why, rule, needs, view.now, tuple(told), held)
 
 
 def _of_nobody(looked_at: list[Candidate], policy: str, rule: str, needs: Needs, now: float) -> Plan:
