@@ -212,12 +212,14 @@ def _line(port: int) -> Settings:
     ("keeper", "targets"),
     [
         ("responses", ["responses/served"]),
-        # Here, or nobody knows; and somebody who is not on the line.
+        # Here, and somebody who is not on the line.
         ("", ["chat/served"]),
         ("all", ["chat/served"]),
+        # Nobody knows: the first who may.
+        (None, ["responses/served"]),
     ],
 )
-def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str, targets: list[str]) -> None:
+def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets: list[str]) -> None:
     def story(house: House) -> None:
         play = Played(house, protocol=RESPONSES)
         located = play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
@@ -226,7 +228,7 @@ def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str, targets: list[
         recalled = play.say(Done(keeper))
         assert isinstance(recalled, Recall)
         assert [recalled.target.id] == targets
-        assert recalled.target.keeps_responses is (keeper == "responses")
+        assert recalled.target.keeps_responses is (keeper in ("responses", None))
 
     played_by(story, _line)
 

@@ -7,8 +7,9 @@ import json
 import threading
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.config.settings import Storage
+from dragoman.config.settings import Line, Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest
@@ -18,7 +19,7 @@ from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.kept_answer import renamed
 from dragoman.gateway.stored_responses.memory import Memory, look
 from dragoman.gateway.stored_responses.recall import recalled_of
-from tests.gateway.harness import RESPONSES, House
+from tests.gateway.harness import RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
 from tests.sdk.digging import Object
 from tests.store.asked import Gate
@@ -161,3 +162,29 @@ def test_what_an_earlier_target_recalled_or_said_is_not_the_next_ones() -> None:
         assert memory.kept_answer is keeper
         taken = keeper.ending(b'data: {"type":"response.completed","response":{"id":"x","output":[]}}\n\n')
         assert taken is not None and taken.answered == ()
+
+
+def test_a_conversation_that_a_provider_keeps_goes_to_it_alone_and_is_noted() -> None:
+    """Nobody here was told when it was made: the first who may have it is asked, and whoever answers has it."""
+    lines = (
+        Line(pattern="one first", targets=("chat/served", "responses/served", "all/served")),
+        Line(pattern="all first", targets=("all/served", "chat/served", "responses/served")),
+    )
+    said = {"id": "resp_theirs", "object": "response", "status": "completed", "output": [], "model": "served"}
+    calls: list[Received] = []
+
+    def script(received: Received) -> Reply:
+        calls.append(received)
+        return whole(said) if len(calls) > 1 else whole({"error": {"message": "down"}}, 500)
+
+    def asked(house: House, name: str) -> tuple[int, str]:
+        told = house.post("/v1/responses", {"model": name, "input": "x", "conversation": "conv_theirs"})
+        return told.status, (told.header("x-dragoman-route") or "").partition(";")[0]
+
+    with running(script, lambda port: replace(settings_for(port), routes=lines)) as house:
+        # No other one can know it.
+        assert asked(house, "one first") == (500, "responses/served")
+        assert len(calls) == 1
+        assert asked(house, "one first") == (200, "responses/served")
+        assert calls[-1].json()["conversation"] == "conv_theirs"
+        assert asked(house, "all first") == (200, "responses/served")

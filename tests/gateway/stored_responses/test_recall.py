@@ -409,7 +409,10 @@ def test_an_id_that_a_client_said_in_its_own_words_was_not_given_by_a_provider(i
         (b'{"input":"x","previous_response_id":"resp_far"}', "second"),
         (b'{"input":"x","previous_response_id":"resp_here"}', ""),
         (b'{"input":"x","previous_response_id":"resp_of_nobody"}', ""),
-        (b'{"input":"x","conversation":"conv_of_nobody"}', ""),
+        # Made elsewhere, perhaps before anybody was asked here; and one that was gone on with here.
+        (b'{"input":"x","conversation":"conv_of_nobody"}', None),
+        (b'{"input":"x","conversation":{"id":"conv_far"}}', "second"),
+        (b'{"input":"x","conversation":"conv_here"}', ""),
         (b'{"input":[{"type":"item_reference","id":"msg_far"}]}', "second"),
         (b'{"input":[{"type":"item_reference","id":"msg_here"}]}', ""),
         (b'{"input":[{"type":"reasoning","id":"rs_far","summary":[]}]}', "second"),
@@ -418,11 +421,13 @@ def test_an_id_that_a_client_said_in_its_own_words_was_not_given_by_a_provider(i
         (b'{"input":[{"id":"msg_here"},{"id":"msg_far"}],"previous_response_id":"resp_here"}', "second"),
     ],
 )
-def test_who_keeps_what_a_request_refers_to_is_found(said: bytes, keeper: str) -> None:
+def test_who_keeps_what_a_request_refers_to_is_found(said: bytes, keeper: str | None) -> None:
     references = references_in(said)
     assert references is not None
     with opened() as store:
         store.responses.note(ALICE, "resp_far", "second", ["msg_far", "rs_far"])
+        store.responses.note(ALICE, "conv_far", "second")
+        store.conversations.create(ALICE, "conv_here", b"{}", ())
         store.responses.add(ALICE, _kept("resp_here"), [Item("msg_here", b'{"id":"msg_here"}')])
         assert keeper_of(store, ALICE, references) == keeper
-        assert keeper_of(store, BOB, references) == ""
+        assert keeper_of(store, BOB, references) == (None if references.conversation else "")

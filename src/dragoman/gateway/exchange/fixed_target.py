@@ -35,19 +35,23 @@ async def fixed_target(service: Service, asked: ClientRequest, body: bytes, look
     pinned = None if pin is None else pin.target
     fills = filling(Needs(size=len(body), signs=seen.signs), service.knowledge.window)
     keeper = await _keeper(service, asked, looked, route)
+    if keeper is None:
+        # Nobody knows whose it is: the conversation's own, else the first who may know it.
+        may = [kept_there(target) for target in route.targets if target.can_keep]
+        return next((target for target in may if target.id == pinned), may[0])
     if keeper:
         able = [kept_there(target) for target in route.targets if target.can_keep and target.provider.name == keeper]
         return next((target for target in able if target.id == pinned), max(able, key=fills))
     return service.routes.fixed(looked.model, protocol, pinned, fills)
 
 
-async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str:
-    """The provider on the line that keeps what a request refers to; "" if none of them does."""
+async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str | None:
+    """The provider on the line that keeps what a request refers to; "" if none of them does, None if nobody knows."""
     keepers = keepers_of(route, looked)
     if looked.said is None or not keepers:
         return ""
     found = await located(service.state, asked.key, looked.said)
-    return found if found in keepers else ""
+    return found if found is None or found in keepers else ""
 
 
 def filling(needs: Needs, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:

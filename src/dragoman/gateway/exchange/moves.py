@@ -64,6 +64,8 @@ class Moves(ABC):
         self._route: Route | None = None
         # The provider that keeps what it refers to, if that is not kept here.
         self._keeper = ""
+        # Whether it goes on from what somebody keeps, and nobody knows who.
+        self._is_astray = False
         self._course: Course | None = None
         # Whether a key rests because of it.
         self._has_rested = False

@@ -91,13 +91,15 @@ class RequestMoves(FailureMoves):
         if service.state.store is not None and looked.said is not None and keepers_of(route, looked):
             self._wait(State.LOCATING, Locate(looked.said))
         else:
+            self._is_astray = service.state.store is None and bool(keepers_of(route, looked))
             self._see()
 
     def _located(self, event: Done) -> None:
         """What a provider of the line keeps is its own to go on from; of all else the plan need not know."""
         route, looked = self._route, self._looked
-        assert isinstance(event.value, str) and route is not None and looked is not None
-        if event.value in keepers_of(route, looked):
+        assert isinstance(event.value, str | None) and route is not None and looked is not None
+        self._is_astray = event.value is None
+        if event.value is not None and event.value in keepers_of(route, looked):
             self._keeper = event.value
         self._see()
 
@@ -124,7 +126,7 @@ class RequestMoves(FailureMoves):
         conversation = ""
         if route.outline.sticky and (seen.opening is not None or looked.said is not None):
             conversation = conversation_of(self._asked, looked, seen.opening, route.name)
-        if service.state.store is None and keepers_of(route, looked):
+        if self._is_astray:
             # Only whoever keeps it can go on from what was said, and nobody knows who that is.
             seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
         needs = replace(
@@ -135,7 +137,7 @@ class RequestMoves(FailureMoves):
         )
         plan = service.plan(route, needs, conversation)
         self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
-        order = tuple(map(kept_there, plan.order)) if self._keeper else plan.order
+        order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else plan.order
         course = Course(order, service.settings.routing, route, plan, service.traffic)
         course.conversation = conversation
         course.pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None

@@ -54,6 +54,8 @@ class Task(Struct, frozen=True, kw_only=True):
     # Whether its provider was asked to keep nothing, whatever the client wished for.
     kept_here: bool = False
     holder: str = ""
+    # The conversation that its provider keeps, too.
+    conversation: str = ""
 
     @property
     def writes(self) -> bool:
@@ -140,7 +142,7 @@ class KeptAnswer:
         task, name = self._task, self._name
         if name is None or self._noted or self.noting is not None or not self._tries:
             return
-        noting = task.store.write(partial(_note, task.owner, name, task.provider), 0.0, counts=False)
+        noting = task.store.write(partial(_note, task.owner, name, task.provider, task.conversation), 0.0, counts=False)
         noting.add_done_callback(partial(self._was_noted, name))
         self.noting = noting
 
@@ -159,7 +161,7 @@ class KeptAnswer:
         task = self._task
         if self._name is None or self._noted or self.taken is not None:
             return None
-        return partial(_note, task.owner, self._name, task.provider)
+        return partial(_note, task.owner, self._name, task.provider, task.conversation)
 
     def whole(self, body: bytes) -> Taken | None:
         """What there is to be kept of a whole answer."""
@@ -198,7 +200,18 @@ class KeptAnswer:
             return None
         named = taken.response.get("id")
         response_id = task.response_id or (named if isinstance(named, str) else "")
-        return partial(_write, task.owner, response_id, task.provider, taken, recalled, task.holder, native=task.native)
+        there = task.conversation
+        return partial(
+            _write,
+            task.owner,
+            response_id,
+            task.provider,
+            taken,
+            recalled,
+            task.holder,
+            native=task.native,
+            there=there,
+        )
 
     def took(self, taken: Taken | None, *, alone: bool = True) -> None:
         """Know that an answer is written down, or need not be; `alone` unless its id is another's as well."""
@@ -216,8 +229,11 @@ class KeptAnswer:
         return failed_frames(failure, responses[-1] if responses else {}, [], min(numbers, default=0))
 
 
-def _note(owner: bytes, name: str, provider: str, tables: Tables) -> bool:
+def _note(owner: bytes, name: str, provider: str, conversation: str, tables: Tables) -> bool:
     tables.responses.note(owner, name, provider)
+    if conversation:
+        # By its id, as a response: its keeper is all that is asked for.
+        tables.responses.note(owner, conversation, provider)
     return True
 
 
@@ -231,8 +247,12 @@ def _write(
     tables: Tables,
     *,
     native: bool,
+    there: str = "",
 ) -> bool:
-    """Write an answer down, and into its conversation; False if another one has its id."""
+    """Write an answer down, and into its conversation; False if another one has its id.
+
+    `there` is the conversation of a provider that keeps both.
+    """
     if recalled is not None and recalled.conversation is not None:
         if is_said(taken.response):
             tables.conversations.append(owner, recalled.conversation, [*recalled.said, *taken.answered], holder)
@@ -242,6 +262,8 @@ def _write(
         return True
     if native or recalled is None:
         tables.responses.note(owner, response_id, provider, [item.id for item in taken.answered])
+        if there:
+            _note(owner, response_id, provider, there, tables)
         return True
     kept = Kept(
         id=response_id,

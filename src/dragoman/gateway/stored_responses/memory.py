@@ -180,6 +180,7 @@ class Memory:
             kept_here=prepared.target.kept_here,
             provider=prepared.target.provider.name,
             holder=self._response_id,
+            conversation=(self._said.conversation or "") if noted and self._said and self._recalled is None else "",
         )
 
     @property

@@ -206,11 +206,16 @@ def recalled_of(body: bytes, said: References, found: Found) -> Recalled:
     )
 
 
-def keeper_of(tables: Tables, owner: bytes, said: References) -> str:
-    """The provider that keeps what a request refers to; "" if all of it is kept here, or nobody knows of it."""
-    responses = tables.responses
+def keeper_of(tables: Tables, owner: bytes, said: References) -> str | None:
+    """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
+
+    Only a conversation can be that: whoever makes one elsewhere is not heard of, while answers are noted here.
+    """
+    responses, conversation = tables.responses, said.conversation
     if said.previous is not None and (found := responses.keeper(owner, said.previous)):
         return found
+    if conversation is not None and tables.conversations.find(owner, conversation) is None:
+        return responses.keeper(owner, conversation) or None
     # What is kept here is said in full, whoever is asked.
     referred = (name for name in dict.fromkeys(said.referred.values()) if not responses.item(owner, name))
     for name in (*referred, *said.looked_up):

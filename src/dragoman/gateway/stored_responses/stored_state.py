@@ -132,8 +132,8 @@ def _looked_up(
     return found
 
 
-async def located(state: StoredState, key: Key | None, said: References) -> str:
-    """The provider that keeps what a request refers to; "" if all of it is kept here, or nobody knows of it."""
+async def located(state: StoredState, key: Key | None, said: References) -> str | None:
+    """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where."""
     if state.store is None:
         return ""
     return await state.store.read(partial(keeper_of, owner=owner_of(key), said=said))
