@@ -244,3 +244,14 @@ class TestNested:
         view = seen(speeds={"a": fast(1.0)})
         assert plan(route, NEEDS, view, Dice(0.0, 0.0)).why is Why.EXPLORED
         assert plan(line(C, line(A, B, policy="fastest")), NEEDS, view, Dice(0.0, 0.0)).why is Why.POLICY
+
+
+def test_pitfall_359_whoever_sealed_the_reasoning_leads_where_nobody_remembers_the_conversation() -> None:
+    route, needs = line(A, B, C), Needs(size=1, issuer="b/m")
+    made = plan(route, needs, seen(), DICE)
+    assert (names(made), made.why) == ("b a c", Why.PINNED)
+    assert names(plan(route, needs, seen(pin="c"), DICE)) == "c a b"
+    # It is preferred, and no more than that.
+    assert names(plan(route, needs, seen(standings={"b": RESTING}), DICE)) == "a c"
+    assert names(plan(line(A, B, policy="round-robin"), needs, seen(), DICE)) == "a b"
+    assert names(plan(route, Needs(size=1, issuer="gone/m"), seen(), DICE)) == "a b c"

@@ -36,6 +36,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     alone: bool = False
     # Whether only targets with the first one's model may be asked.
     same_model: bool = False
+    # The id of the target that sealed the latest reasoning in it, which nobody else can open.
+    issuer: str = ""
     # The id of the target whose cache holds what was said so far.
     warm: str = ""
 

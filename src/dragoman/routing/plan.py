@@ -48,8 +48,9 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
         ordered, why = able, Why.ONLY
     else:
         ordered, why = _ordered(outline, able, needs, view.turn, dice)
-    pin = view.pin
-    if pin is not None and (place := outline.places.get(pin.target)) is not None and outline.leaves[place][3]:
+    # Where nobody remembers a conversation, what it carries may tell.
+    there = view.pin.target if view.pin is not None else needs.issuer
+    if there and (place := outline.places.get(there)) is not None and outline.leaves[place][3]:
         pinned = looked_at[place]
         if pinned.left_out is None and _keeps(pinned, able):
             ordered = [pinned, *(found for found in ordered if found is not pinned)]
@@ -119,7 +120,7 @@ def _of_one(
     able = [found for found in looked_at if found.left_out is None or found.left_out is Filter.RESTING]
     if not able:
         return Plan((), policy, Why.NOBODY, rule, needs, view.now, tuple(looked_at))
-    pinned = outline.places.get(view.pin.target) if view.pin is not None else None
+    pinned = outline.places.get(view.pin.target if view.pin is not None else needs.issuer)
     there = next((found for found in able if found.place == pinned), None)
     family = needs.protocol.partition("-")[0]
     kin = (found for found in able if found.target.endpoint.protocol.partition("-")[0] == family)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange.choice import (
     Wants,
+    carries_seals,
     conversation_of,
     keepers_of,
     kept_there,
@@ -22,9 +23,12 @@ from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.memory import look
 from dragoman.http.flight import HeaderList
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.parts import Seal
 from dragoman.prices.book import Override
 from dragoman.routing.route import Route
-from tests.gateway.harness import CHAT, PATHS, RESPONSES, House, running, settings_for
+from dragoman.rules.seals import to_envelope
+from tests.gateway.harness import CHAT, PATHS, RESPONSES, House, running, settings_for, whole
 from tests.gateway.says import tells
 
 LINES = (
@@ -105,6 +109,73 @@ def test_what_some_provider_keeps_is_seen() -> None:
             route, asked = _route(house, "two"), ClientRequest(api_path=API_PATH, headers=[])
             wants = wants_of(route, len(body), pinned=False, refers=refers(body))
             assert seen_in(body, asked, look(body, API_PATH), route, wants).alone is alone
+
+
+def _sealed(model: str, upstream: str, origin: str = RESPONSES) -> str:
+    body: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "opaque" * 300}
+    return to_envelope(Seal(origin=origin, kind="item", body=body, model=model, upstream=upstream))
+
+
+@pytest.mark.parametrize(
+    ("seals", "issuer"),
+    [
+        ([], ""),
+        ([_sealed("m", "responses")], "responses/m"),
+        ([_sealed("m", "all")], "all/m"),
+        # The latest was said by whoever has the conversation now.
+        ([_sealed("m", "responses"), _sealed("m", "all")], "all/m"),
+        # Another provider of the model may be able to open it; another model, or another protocol, is not.
+        ([_sealed("m", "gone")], "responses/m"),
+        ([_sealed("n", "responses")], ""),
+        ([_sealed("m", "responses", CHAT)], "chat/m"),
+        ([_sealed("m", "all"), "rsv1.nothing", "rsv1z.", "rsv1"], "all/m"),
+        ([_sealed("m", "all"), *["rsv1.nothing"] * 4], ""),
+    ],
+)
+def test_pitfall_359_who_sealed_the_reasoning_of_a_request_is_seen(seals: list[str], issuer: str) -> None:
+    said = [{"role": "assistant", "content": "", "reasoning_details": [{"data": seal}]} for seal in seals]
+    body = _body(messages=[{"role": "user", "content": 'a "rsv1.x" b'}, *said])
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        route = house.app.service.routes.route("kept", RESPONSES)
+        wants = wants_of(route, len(body), pinned=False, sealed=carries_seals(body))
+        assert wants.issuer and not wants_of(_route(house, "turns"), 1, pinned=True, sealed=True).issuer
+        asked = ClientRequest(api_path=API_PATH, headers=[])
+        assert seen_in(body, asked, look(body, API_PATH), route, wants).issuer == issuer
+
+
+def test_pitfall_359_reasoning_is_taken_to_whoever_sealed_it_and_left_out_elsewhere() -> None:
+    lines = (
+        Line(pattern="line", targets=("messages/other", "chat/m", "responses/m")),
+        Line(pattern="others", targets=("messages/other", "messages/another")),
+    )
+    answers = {
+        "/v1/messages": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "other",
+            "content": [{"type": "text", "text": "Yes."}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        },
+        "/v1/responses": {"id": "resp_1", "object": "response", "status": "completed", "output": [], "model": "m"},
+    }
+    thought = {"type": "thinking", "thinking": "", "signature": _sealed("m", "responses")}
+    said = [
+        {"role": "user", "content": "Hello."},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "Hi."}]},
+        {"role": "user", "content": "And?"},
+    ]
+    with running(
+        lambda received: whole(answers[received.target]), lambda port: replace(settings_for(port), routes=lines)
+    ) as house:
+        told = house.post("/v1/messages", {"model": "line", "max_tokens": 5, "messages": said})
+        assert (told.header("x-dragoman-route") or "").startswith("responses/m;")
+        told = house.post("/v1/messages", {"model": "line", "max_tokens": 5, "messages": said[2:]})
+        assert (told.header("x-dragoman-route") or "").startswith("messages/other;")
+        told = house.post("/v1/messages", {"model": "others", "max_tokens": 5, "messages": said})
+        assert "seal" in (told.header("x-dragoman-losses") or "")
+        assert b"rsv1" not in house.provider.received[-1].body
 
 
 def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_others() -> None:

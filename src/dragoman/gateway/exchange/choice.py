@@ -25,9 +25,15 @@ from dragoman.routing.conversations import conversation_key, response_key
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.rules.seals import from_envelope
 
 # Members by which a request refers to what some provider keeps, and nobody knows which.
 _kept_somewhere = re.compile(rb'"(?:file_id|vector_store_ids|container)"').search
+
+# How sealed reasoning begins that a client carries for a provider of another protocol.
+_ENVELOPE = b'"rsv1'
+# In what somebody says anything may stand that begins so.
+_TRIES = 4
 
 # Bytes up to which a request fits into the smallest of windows, whatever of it is media.
 _FITS_ALL = 32 * 1024
@@ -39,11 +45,12 @@ class Wants(Struct, frozen=True):
     signs: bool = False
     opening: bool = False
     losses: bool = False
+    issuer: bool = False
 
     @property
     def any(self) -> bool:
         """Whether anything is."""
-        return self.signs or self.opening or self.losses
+        return self.signs or self.opening or self.losses or self.issuer
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -56,15 +63,17 @@ class Seen(Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = {}
     # Whether it refers to what some provider keeps.
     alone: bool = False
+    # The id of the target that sealed the latest reasoning in it.
+    issuer: str = ""
 
 
 NOTHING_SEEN = Seen()
 
 
-def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False) -> Wants:
+def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False, sealed: bool = False) -> Wants:
     """What a line asks of a request of so many bytes; `pinned` if any conversation is anywhere.
 
-    `refers` says that the request may refer to what some provider keeps.
+    `refers` says that the request may refer to what some provider keeps, `sealed` that it carries reasoning of one.
     """
     outline = route.outline
     # As written, the first target is where a conversation is, unless it was moved or its key may be another; but what
@@ -75,14 +84,17 @@ def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False) -> 
         signs=outline.denies or outline.prices or route.ruled or refers or size > _FITS_ALL,
         opening=outline.sticky and moves,
         losses=outline.losses,
+        issuer=outline.sticky and sealed,
     )
 
 
 def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:
     """What a line asks for, found in a request."""
     codec = codec_of(asked.api_path.protocol)
+    issuer = issuer_in(body, route) if wants.issuer else ""
     if not wants.losses and not wants.signs:
-        return Seen(opening=codec.opening_of(body) if wants.opening else None, alone=refers(body))
+        opening = codec.opening_of(body) if wants.opening else None
+        return Seen(opening=opening, alone=refers(body), issuer=issuer)
     losses: dict[str, int] = {}
     refused: dict[str, str] = {}
     if wants.losses:
@@ -108,6 +120,7 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
         losses=losses,
         refused=refused,
         alone=signs.kept,
+        issuer=issuer,
     )
 
 
@@ -123,6 +136,7 @@ def needs_of(asked: ClientRequest, size: int, seen: Seen, *, program: str, key: 
         losses=seen.losses,
         refused=seen.refused,
         alone=seen.alone,
+        issuer=seen.issuer,
     )
 
 
@@ -149,6 +163,28 @@ def kept_there(target: Target) -> Target:
 def refers(body: bytes) -> bool:
     """Whether a request may refer to what a provider keeps beside responses and conversations; its signs tell."""
     return _kept_somewhere(body) is not None
+
+
+def carries_seals(body: bytes) -> bool:
+    """Whether a request may carry reasoning that a provider of another protocol sealed."""
+    return _ENVELOPE in body
+
+
+def issuer_in(body: bytes, route: Route) -> str:
+    """The id of the target that sealed the latest reasoning in a request; "" if none of the line did."""
+    found, at = None, len(body)
+    for _ in range(_TRIES):
+        at = body.rfind(_ENVELOPE, 0, at)
+        found = from_envelope(body[at + 1 : body.find(b'"', at + 1)].decode("latin-1")) if at >= 0 else None
+        if at < 0 or found is not None:
+            break
+    if found is None:
+        return ""
+    issued = (found.origin, found.model)
+    able = [target for target in route.targets if (target.endpoint.protocol, target.model) == issued]
+    # Another provider of the same model may be unable to open it.
+    own = (target.id for target in able if target.provider.upstream == found.upstream)
+    return next(own, able[0].id if able else "")
 
 
 def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None, line: str) -> str:

@@ -19,6 +19,7 @@ from dragoman.gateway.exchange.attempt import (
 from dragoman.gateway.exchange.choice import (
     NOTHING_SEEN,
     Seen,
+    carries_seals,
     conversation_of,
     keepers_of,
     kept_there,
@@ -107,13 +108,14 @@ class RequestMoves(FailureMoves):
         """See as much of the request as the line asks for."""
         service, route, looked = self._service, self._route, self._looked
         assert route is not None and looked is not None
-        wants = wants_of(route, len(self._body), pinned=len(service.traffic.pins) > 0, refers=refers(self._body))
+        body, pinned = self._body, len(service.traffic.pins) > 0
+        wants = wants_of(route, len(body), pinned=pinned, refers=refers(body), sealed=carries_seals(body))
         if not wants.any:
             self._choose(NOTHING_SEEN)
             return
         times = len(route.targets) if wants.losses else 1
-        seeing = partial(seen_in, self._body, self._asked, looked, route, wants)
-        self._work(State.CHOOSING, seeing, times * len(self._body))
+        seeing = partial(seen_in, body, self._asked, looked, route, wants)
+        self._work(State.CHOOSING, seeing, times * len(body))
 
     def _chosen(self, event: Done) -> None:
         assert isinstance(event.value, Seen)
