@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
+from dragoman.model.listing import ListedModel
 from dragoman.model.signs import Signs
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
@@ -116,3 +117,23 @@ def test_pitfall_407_a_request_is_estimated_at_the_tier_that_it_asks_for(
         target = service.routes.target(model, protocol)
         asked = Needs(size=4000, signs=Signs(tier=tier), protocol=protocol)
         assert service.knowledge.cost(target, asked, 100.0) == cost
+
+
+def test_a_window_is_that_of_the_latest_list() -> None:
+    with running((), lambda port: _priced(settings_for(port))) as house:
+        service = house.app.service
+        target, overridden = (service.routes.target(name, CHAT) for name in ("chat/listed", "chat/m"))
+        assert (service.knowledge.window(target), service.knowledge.window(overridden)) == (None, 1000)
+        for window in (9000, 8000):
+            models = [ListedModel(id=name, window=window) for name in ("listed", "m")]
+            service.listed.keep(target.provider, models, 0.0)
+            assert (service.knowledge.window(target), service.knowledge.window(overridden)) == (window, 1000)
+
+
+def test_windows_of_names_that_clients_make_up_are_not_remembered_without_end() -> None:
+    with running() as house:
+        service = house.app.service
+        for name in (*(f"chat/{number}" for number in range(5000)), f"chat/{'x' * 5000}"):
+            assert service.knowledge.window(service.routes.target(name, CHAT)) is None
+        remembered = service.knowledge._windows
+        assert 0 < len(remembered) <= 4096 and max(map(len, remembered)) <= 512

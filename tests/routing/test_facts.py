@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.facts import Facts, FactsOf, first_known, first_window, smallest
+from dragoman.routing.facts import Facts, FactsOf, first_known, smallest
 from dragoman.routing.route import Route, Rule, When
 from dragoman.routing.target import Target
 
@@ -54,8 +54,3 @@ def test_the_smallest_of_all_targets_counts_rules_and_nested_routes_included() -
     assert smallest(map(facts_of, route.targets)) == Facts(window=7, cap=5)
     assert smallest([facts_of(target("nobody knows")), Facts(cap=3)]) == Facts(cap=3)
     assert smallest([]) == Facts()
-
-
-def test_a_window_alone_is_from_the_first_source_that_knows_it() -> None:
-    window_of = first_window(table({"a": (None, 3)}), table({"a": (9, None), "b": (8, None)}), table({"a": (7, 1)}))
-    assert [window_of(target(model)) for model in ("a", "b", "c")] == [9, 8, None]

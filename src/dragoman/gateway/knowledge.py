@@ -6,23 +6,26 @@ else the book's; the rules of translation know some caps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dragoman.gateway.admission import Admission
-from dragoman.gateway.kept_lists import facts_of_rules
+from dragoman.gateway.kept_lists import KeptList, KeptLists, facts_of_rules
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.classes import STANDARD
 from dragoman.prices.cost import estimate
 from dragoman.prices.money import PER_MILLION, in_units
 from dragoman.protocols.registry import codec_of
 from dragoman.providers import model_facts
-from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.routing.described import Price
-from dragoman.routing.facts import Facts, FactsOf, first_known, first_window
+from dragoman.routing.facts import Facts, FactsOf, first_known
 from dragoman.routing.needs import Needs
 from dragoman.routing.target import Target
 from dragoman.rules.abilities import abilities_of
+
+# Targets whose windows are remembered, and characters of their names: some lines let clients name them.
+_MOST = 4096
+_LONGEST = 512
 
 
 class Knowledge:
@@ -31,19 +34,32 @@ class Knowledge:
     def __init__(
         self,
         book: Book,
-        listed: FactsOf,
-        rotation: Callable[[Provider], Rotation],
+        listed: KeptLists,
+        rotations: Mapping[str, Rotation],
         admission: Admission,
         wall: Callable[[], float],
     ) -> None:
         self._book = book
-        self._rotation = rotation
+        self._listed = listed
+        self._rotations = rotations
         self._admission = admission
         self._wall = wall
-        sources: tuple[FactsOf, ...] = (self._overridden, listed, self._printed)
-        # How much a target takes and says; and how much it takes alone, which is asked for with every plan.
-        self.sizes: FactsOf = first_known(*sources, facts_of_rules)
-        self.window: Callable[[Target], int | None] = first_window(*sources)
+        # How much a target takes and says.
+        self.sizes: FactsOf = first_known(self._overridden, listed.facts_of, self._printed, facts_of_rules)
+        # How much it takes alone, which every plan asks for, with the list from which that is known.
+        self._windows: dict[str, tuple[KeptList | None, int | None]] = {}
+
+    def window(self, target: Target) -> int | None:
+        """How many tokens a target takes in; only what its provider lists can change that."""
+        kept = self._listed.of(target.provider)
+        known = self._windows.get(target.id)
+        if known is None or known[0] is not kept:
+            known = (kept, self.sizes(target).window)
+            if len(self._windows) >= _MOST:
+                self._windows.clear()
+            if len(target.id) <= _LONGEST:
+                self._windows[target.id] = known
+        return known[1]
 
     def _overridden(self, target: Target) -> Facts:
         found = self._book.override_of(target.provider.name, target.model)
@@ -82,7 +98,8 @@ class Knowledge:
 
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""
-        return self._rotation(target.provider).wakes(target.model)
+        rotation = self._rotations[target.provider.name]
+        return rotation.wakes(target.model) if rotation.rests.any else None
 
 
 def _tier(target: Target, facts: ModelFacts, asked: str) -> str:

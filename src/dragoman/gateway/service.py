@@ -110,7 +110,7 @@ class Service:
         self.admission.settle(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
-        self.knowledge = Knowledge(self.book, self.listed.facts_of, self.rotation, self.admission, self.mint.now)
+        self.knowledge = Knowledge(self.book, self.listed, self._rotations, self.admission, self.mint.now)
 
     @property
     def chance(self) -> Callable[[], float]:

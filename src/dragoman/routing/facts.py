@@ -36,19 +36,6 @@ def first_known(*sources: FactsOf) -> FactsOf:
     return facts_of
 
 
-def first_window(*sources: FactsOf) -> Callable[[Target], int | None]:
-    """The window alone, from the first source that knows it."""
-
-    def window_of(target: Target) -> int | None:
-        for source in sources:
-            window = source(target).window
-            if window is not None:
-                return window
-        return None
-
-    return window_of
-
-
 def smallest(facts: Iterable[Facts]) -> Facts:
     """What holds whichever target answers, by the facts of each, as far as they are known."""
     known = tuple(facts)
