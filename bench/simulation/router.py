@@ -22,6 +22,7 @@ from bench.simulation.world import (
     ask,
 )
 from dragoman.gateway.admission import Admission
+from dragoman.gateway.kept_lists import KeptLists
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.response import Usage
@@ -29,7 +30,6 @@ from dragoman.prices.book import Book, Override
 from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
-from dragoman.routing.facts import Facts
 from dragoman.routing.health import Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
@@ -112,9 +112,7 @@ class _Known(Knowledge):
         self.rotations = {name: Rotation((KEY,), clock, provider=name) for name in BY_NAME}
         # The load as it is when somebody asks.
         self.load = Load()
-        super().__init__(
-            BOOK, lambda _: Facts(), lambda provider: self.rotations[provider.name], Admission(clock), clock
-        )
+        super().__init__(BOOK, KeptLists({}), self.rotations, Admission(clock), clock)
 
     def free(self, target: Target) -> bool:
         return self.load.free(target.provider.name)

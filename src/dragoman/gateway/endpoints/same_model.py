@@ -107,9 +107,8 @@ class SameModel:
                 missed = Missed(failure=failure, attempt=attempt, answer=answer, kind=attempt.kind_of(failure))
                 self._rest_key(missed)
             self._ended(attempt, missed.kind)
-            if self._calls.count >= MOST_CALLS - self.course.others or not attempt.has_another_key(
-                failure, missed.kind
-            ):
+            may_call = self._calls.count < MOST_CALLS - self.course.others
+            if not (may_call and TABLE[missed.kind].keys and attempt.has_another_key):
                 return missed
             attempt.change_key()
 
