@@ -138,6 +138,8 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
 
 def test_another_kind_of_answer_does_not_break_it() -> None:
     assert as_text("http://127.0.0.1:1", {}).startswith("dragoman  at http://127.0.0.1:1")
+    unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"good": 2, "resting": 1}})
+    assert unnamed.endswith("Beside these, targets that only those name who ask for them: 2 good, 1 resting.")
     assert "PROVIDER" in as_text("http://127.0.0.1:1", {"providers": 5, "targets": ["x"]})
 
 

@@ -96,6 +96,10 @@ def as_text(address: str, told: JsonObject) -> str:
     if checks:
         parts.append(_table(("PROVIDER", "CHECKED"), checks))
     parts.append(_table(("TARGET", "STANDING"), targets) if targets else "Nothing is known against any target.")
+    unnamed = told.get("unnamed")
+    if isinstance(unnamed, dict) and unnamed:
+        levels = ", ".join(f"{_text(unnamed, level)} {printable(level)}" for level in unnamed)
+        parts.append(f"Beside these, targets that only those name who ask for them: {levels}.")
     return "\n\n".join(parts)
 
 

@@ -19,7 +19,7 @@ from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, Rule
-from dragoman.routing.target import Target
+from dragoman.routing.target import Target, shown_model
 
 # How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
 _KNOWN_LIMIT = 4096
@@ -58,6 +58,8 @@ class Routes:
         self._lines = _Lines(settings.routes)
         self._defaults = _Lines(settings.defaults)
         self._known: dict[tuple[str, str], Route] = {}
+        # The ids of targets that the configuration spells out, as they are and as they are shown.
+        self.spelled = frozenset(_spelled(settings))
 
     def route(self, name: str, protocol: str) -> Route:
         """Find what a model's name leads to for a client of a protocol."""
@@ -191,6 +193,17 @@ class Routes:
         for provider in self._providers.values():
             for model in provider.models or ():
                 yield provider.name, model
+
+
+def _spelled(settings: Settings) -> Iterator[str]:
+    for line in settings.routes:
+        for text in (*line.targets, *(text for rule in line.rules for text in rule.targets)):
+            if "*" not in text:
+                name, _, model = text.partition("/")
+                yield from (text, f"{name}/{shown_model(model)}")
+    for provider in settings.providers.values():
+        yield from (f"{provider.name}/{model}" for model in provider.models or ())
+    yield from settings.prices
 
 
 def shown(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ from dragoman.http.flight import Call, Flight
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_flight import open_echo
 from dragoman.providers.key_rests import KeyRests
+from dragoman.providers.model_facts import facts_of
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
@@ -107,6 +109,7 @@ class Service:
         self.key_calls: KeyCalls = former.key_calls if former is not None else KeyCalls(self.clock)
         metrics.loads = self.admission.loads
         metrics.levels, metrics.resting = self._levels, self._resting_keys
+        metrics.may_name = self.may_name
         self.admission.settle(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
@@ -127,10 +130,34 @@ class Service:
         health = self.traffic.health
         return health.standing(target.id, self.clock()).level.value if health.knows(target.id) else None
 
+    def may_name(self, target: str) -> bool:
+        """Whether everybody who has a key may hear a target's name: not if it may be known to who asked for it alone.
+
+        What the configuration names, its provider lists or everybody can buy is no secret.
+        """
+        if len(self.settings.keys) < 2 and not self.settings.several_owners:
+            return True
+        name, _, model = target.partition("/")
+        provider = self.settings.providers.get(name)
+        if provider is None:
+            return False
+        listed = self.listed.of(provider)
+        if target in self.routes.spelled or (listed is not None and model in listed.models):
+            return True
+        facts = facts_of(self.book, provider, model, self.mint.now())
+        return facts is not None and facts.entry.partition("/")[2] == model
+
+    def unnamed(self) -> dict[str, int]:
+        """How many targets stand how whose names are not told."""
+        levels = (level.value for target, level in self._levels().items() if not self.may_name(target))
+        return dict(Counter(levels))
+
     def standings(self) -> Iterable[TargetStanding]:
-        """How targets are thought of that were tried."""
+        """How targets are thought of that were tried, and whose names may be told."""
         now = self.clock()
         for report in self.traffic.health.reports(now):
+            if not self.may_name(report.target):
+                continue
             standing = self._standing(report.target, report.standing)
             seconds = max(standing.until - now, 0.0) if standing is not GOOD else 0.0
             yield TargetStanding(

@@ -49,8 +49,13 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def shown(self) -> str:
-        """The model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
-        return self.model.split(":", 5)[-1] if self.model.startswith("arn:") else self.model
+        """The model's name as answers and logs may show it."""
+        return shown_model(self.model)
 
     def _abilities(self) -> Abilities:
         return abilities_of(self.endpoint.protocol, self.model, self.provider.upstream, self.provider.rows)
+
+
+def shown_model(model: str) -> str:
+    """A model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
+    return model.split(":", 5)[-1] if model.startswith("arn:") else model

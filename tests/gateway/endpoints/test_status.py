@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman import __version__
 from dragoman.config.settings import Server, Settings
@@ -12,6 +13,10 @@ from dragoman.errors import ClientError
 from dragoman.gateway.admission import Limits, Slot
 from dragoman.gateway.endpoints.status import check_near
 from dragoman.http.server import Request
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.listing import ListedModel
+from dragoman.prices.book import Override
+from dragoman.prices.table import Rates
 from dragoman.providers.key_rests import digest_of
 from dragoman.routing.outcomes import Kind
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, running, settings_for, whole
@@ -239,3 +244,39 @@ def test_a_foreign_page_is_refused_as_everywhere() -> None:
         assert house.get("/status", origin="https://evil.example").status == 403
         assert house.get("/status", host="evil.example").status == 403
         assert house.ask("DELETE", "/status", b"").status == 405
+
+
+def test_what_one_key_asks_for_by_a_name_of_its_own_is_not_told_to_another() -> None:
+    def settings(port: int, *keys: str) -> Settings:
+        prices = {"chat/priced": Override(rates=Rates(input=1))}
+        return replace(settings_for(port, keys=keys), prices=prices)
+
+    def told(*keys: str) -> tuple[JsonObject, bytes]:
+        with running((), lambda port: settings(port, *keys)) as house:
+            service = house.app.service
+            for model in ("served", "priced", "our-secret-project", "another"):
+                service.traffic.health.note(f"chat/{model}", Kind.ANSWERED, 100.0, 99.0)
+            provider = service.settings.providers["chat"]
+            service.listed.keep(provider, [ListedModel(id="another")], 1.0)
+            service.rotation(provider).cool(PROVIDER_KEY, 900.0, "our-secret-project")
+            headers = {"authorization": f"Bearer {keys[0]}"}
+            metrics = house.get("/metrics", **headers).body
+            return house.get("/status", **headers).json(), metrics
+
+    status, metrics = told(KEY, "another-key-of-the-gateway")
+    assert [row["target"] for row in _rows(status)] == ["chat/another", "chat/priced", "chat/served"]
+    assert status["unnamed"] == {"keyless": 1}
+    assert "our-secret-project" not in str(status)
+    assert b"our-secret-project" not in metrics
+    assert b'dragoman_target_standing{target="other",level="keyless"} 1' in metrics
+    # Who alone has a key has asked for it.
+    status, metrics = told(KEY)
+    assert "chat/our-secret-project" in [row["target"] for row in _rows(status)]
+    assert status["unnamed"] == {}
+    assert b"our-secret-project" in metrics
+
+
+def _rows(status: JsonObject) -> list[JsonObject]:
+    targets = status["targets"]
+    assert isinstance(targets, list)
+    return sorted((row for row in targets if isinstance(row, dict)), key=lambda row: str(row["target"]))

@@ -331,3 +331,14 @@ def test_pitfall_353_a_running_gateway_tells_what_became_of_its_calls() -> None:
         assert total(found, "dragoman_target_standing", target="chat/served", level="suspect") == 1
         assert total(found, "dragoman_keys_resting", provider="chat") == 0
         assert PROVIDER_KEY.encode() not in house.get("/metrics").body
+
+
+def test_a_model_whose_name_may_not_be_told_is_one_of_others() -> None:
+    metrics = Metrics()
+    metrics.may_name = lambda target: not target.endswith("/secret")
+    for model in ("open", "secret", "secret"):
+        metrics.count(record(model))
+    found = read(render([metrics.snapshot()]))
+    assert total(found, "dragoman_requests_total", model="open") == 1
+    assert total(found, "dragoman_requests_total", model=OTHER) == 2
+    assert total(found, "dragoman_requests_total", model="secret") == 0

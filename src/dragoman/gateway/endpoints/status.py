@@ -15,7 +15,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.admission import Load
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.records.metrics import Snapshot
+from dragoman.gateway.records.metrics import OTHER, Snapshot
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service, TargetStanding
 from dragoman.http.server import Request
@@ -62,6 +62,8 @@ def status_of(service: Service, snapshots: Sequence[Snapshot]) -> JsonObject:
             for name, provider in service.settings.providers.items()
         ],
         "targets": [_target(known) for known in service.standings()],
+        # How many stand how whose names only those know who asked for them.
+        "unnamed": {**service.unnamed()},
     }
 
 
@@ -101,7 +103,7 @@ def _resting(service: Service, provider: Provider) -> JsonList:
     return [
         {
             "key": place,
-            "model": notice.model or None,
+            "model": _model(service, provider, notice.model),
             "seconds": round(notice.until - now, 1),
             "since": round(now - notice.since, 1),
             "why": notice.why,
@@ -119,6 +121,13 @@ def _check(service: Service, provider: Provider, snapshots: Sequence[Snapshot]) 
     result, at = max(found, key=lambda each: each[1], default=("", 0.0))
     ago = round(max(service.clock() - at, 0.0), 1) if result else None
     return {"every": provider.check_every, "found": result or None, "ago": ago}
+
+
+def _model(service: Service, provider: Provider, model: str) -> str | None:
+    """The model that a key rests for; None for all."""
+    if not model:
+        return None
+    return model if service.may_name(f"{provider.name}/{model}") else OTHER
 
 
 def _provider(service: Service, provider: Provider, loads: Sequence[Load]) -> JsonObject:

@@ -101,6 +101,8 @@ class Metrics:
         # How targets stand that were asked, and how many keys of each provider rest.
         self.levels: Callable[[], dict[str, Level]] = dict
         self.resting: Callable[[], dict[str, int]] = dict
+        # Whether the name of a target may be told; those of others are counted together.
+        self.may_name: Callable[[str], bool] = lambda _: True
 
     def count(self, record: Record) -> None:
         """Count one exchange that has ended."""
@@ -169,11 +171,10 @@ class Metrics:
         # Those that something is wrong with are worth a label before the others.
         for target, level in sorted(levels.items(), key=lambda known: known[1] is Level.GOOD):
             label = _printable(target)
-            if label not in self._targets:
-                if len(self._targets) >= _TARGETS_LIMIT:
-                    unnamed[level] = unnamed.get(level, 0) + 1
-                    continue
-                self._targets.add(label)
+            if not self.may_name(target) or (label not in self._targets and len(self._targets) >= _TARGETS_LIMIT):
+                unnamed[level] = unnamed.get(level, 0) + 1
+                continue
+            self._targets.add(label)
             labelled[label] = _worse(labelled.get(label), level)
         return labelled, unnamed
 
@@ -185,7 +186,8 @@ class Metrics:
         model = _printable(model)
         if (provider, model) in self._models:
             return model
-        if len(self._models) >= _MODELS_LIMIT or record.status in _UNKNOWN:
+        full = len(self._models) >= _MODELS_LIMIT
+        if full or record.status in _UNKNOWN or not self.may_name(f"{provider}/{record.model}"):
             return OTHER if model else ""
         self._models.add((provider, model))
         return model
@@ -303,14 +305,14 @@ def _standings(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
     for snapshot in snapshots:
         for target, level in snapshot.standings.items():
             found[target] = _worse(found.get(target), level)
-    if not found:
+    unnamed = {level: max((each.unnamed.get(level, 0) for each in snapshots), default=0) for level in Level}
+    if not found and not any(unnamed.values()):
         return
     _family(lines, "target_standing", "gauge", "How a target stands: 1 for its level; for others, how many there are.")
     for target, stands in sorted(found.items()):
         for level in Level:
             labels = f'target="{_escaped(target)}",level="{level.value}"'
             lines.append(f"dragoman_target_standing{{{labels}}} {int(level is stands)}")
-    unnamed = {level: max(snapshot.unnamed.get(level, 0) for snapshot in snapshots) for level in Level}
     if any(unnamed.values()):
         for level, count in unnamed.items():
             lines.append(f'dragoman_target_standing{{target="{OTHER}",level="{level.value}"}} {count}')
