@@ -43,7 +43,6 @@ from dragoman.gateway.exchange.steps import (
     Limit,
     Locate,
     Name,
-    Noted,
     Pause,
     ReadError,
     ReadWhole,
@@ -59,22 +58,18 @@ from dragoman.gateway.exchange.steps import (
     Work,
     Write,
 )
-from dragoman.gateway.exchange.time_limits import TimeLimits
+from dragoman.gateway.exchange.store_acts import StoreActs
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.memory import Memory
-from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
-from dragoman.gateway.stored_responses.stored_state import located
+from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.http.flight import Flight
 from dragoman.providers.order import Order, Unframer
 from dragoman.store import StoreError
 from dragoman.streaming import StreamTranslator
 from dragoman.wire.json import encode
-
-# How long the store is waited for when nobody else waits, in seconds.
-_LAST_MOMENTS = 2.0
 
 
 class Begun(Struct, frozen=True):
@@ -84,18 +79,12 @@ class Begun(Struct, frozen=True):
     memory: Memory
 
 
-class Driver:
+class Driver(StoreActs):
     """Runs one exchange. Nothing here is held by what it holds once it has ended."""
 
     def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
-        self._service = service
-        self._asked = asked
-        self._client = client
-        self._account = account
-        self._clock = service.clock
-        self._memory = Memory(service, asked.api_path)
+        super().__init__(service, asked, client, account)
         self._machine = Machine(service, asked, account, self._memory)
-        self._limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
         self._flight: Flight | None = None
         # The right to call its provider, where calls are counted.
         self._slot: Slot | None = None
@@ -105,10 +94,6 @@ class Driver:
         self._feed: Callable[[bytes], bytes] = bytes
         self._unframer: Unframer | None = None
         self._room: int | None = None
-        # What becomes of the answer in the store, and of the note whose it is; whether nobody waits for it any more.
-        self._keeper: asyncio.Future[None] | None = None
-        self._noting: asyncio.Future[bool] | None = None
-        self._leaving = False
 
     async def run(self, said: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before."""
@@ -181,15 +166,6 @@ class Driver:
     def _work(self, command: Work) -> Awaitable[object]:
         return beside_loop(command.work, command.size, paid=command.paid)
 
-    def _locate(self, command: Locate) -> Awaitable[object]:
-        return located(self._service.state, self._asked.key, command.said)
-
-    def _recall(self, command: Recall) -> Awaitable[object]:
-        return self._memory.recall(self._asked.key, command.body, command.looked, command.target)
-
-    def _reserve(self, command: Reserve) -> Awaitable[object]:
-        return self._memory.begin(self._asked.key, command.prepared)
-
     async def _leave(self, command: Leave) -> bytes:
         """Let the response run in the background, as an exchange of its own."""
         service = self._service
@@ -207,9 +183,6 @@ class Driver:
                 its_own.settle()
 
         return encode(await self._memory.leave(command.prepared, detached, run, self._asked.place))
-
-    def _follow(self, command: Follow) -> Awaitable[object]:
-        return self._memory.follow(self._asked, self._client, self._account, command.headers)
 
     # The provider.
 
@@ -306,11 +279,6 @@ class Driver:
         self._machine.attempt.is_slowed = True
         self._called().pause()
 
-    async def _noted(self) -> None:
-        """Wait until it is known whose the answer is: only then it is told."""
-        if self._noting is not None:
-            await asyncio.wait({self._noting})
-
     def _take(self, chunk: bytes) -> None:
         """Take what the provider sent, from the reading callback."""
         now = self._limits.heard = self._clock()
@@ -342,57 +310,6 @@ class Driver:
 
     def _keep_alive(self) -> None:
         self._step(Due(self._clock()))
-
-    # The store.
-
-    def _name(self, command: Name) -> Awaitable[object]:
-        return self._memory.named(command.body)
-
-    def _keep_whole(self, command: KeepWhole) -> Awaitable[object]:
-        return self._memory.keep(command.prepared, command.body)
-
-    def _keep(self, command: Keep) -> None:
-        self._keeper = keeper = self._memory.settle(command.frames, at_once=command.at_once)
-        if keeper is None:
-            self._step(Kept())
-        else:
-            keeper.add_done_callback(self._was_kept)
-
-    def _was_kept(self, keeper: asyncio.Future[None]) -> None:
-        if keeper is not self._keeper:
-            return
-        self._keeper = None
-        error = keeper.exception()
-        if error is None:
-            self._step(Kept())
-        elif not self._leaving:
-            self._step(Kept(bare(error) if isinstance(error, DragomanError) else NotKept()))
-
-    def _keep_turn(self, command: KeepTurn) -> None:
-        self._memory.keep_turn(self._asked.key, command.prepared, command.answer)
-
-    async def _await_kept(self, _: AwaitKept) -> None:
-        self._limits.settling()
-        if self._keeper is not None:
-            await asyncio.wait({self._keeper})
-
-    async def _last_moments(self) -> None:
-        """Let the store try once more to keep an answer for which nobody can wait any longer."""
-        if self._keeper is not None:
-            self._leaving = True
-            self._memory.hurry()
-            await asyncio.wait({self._keeper}, timeout=_LAST_MOMENTS)
-
-    def _tell_noted(self, _: TellNoted) -> None:
-        noting = self._memory.noting
-        if noting is not None and noting is not self._noting:
-            self._noting = noting
-            noting.add_done_callback(self._was_noted)
-
-    def _was_noted(self, noting: asyncio.Future[bool]) -> None:
-        if noting is self._noting:
-            self._noting = None
-            self._step(Noted(self._clock()))
 
     # At once.
 

@@ -1,0 +1,55 @@
+"""What a driver does with the store, beside the exchanges in which the store is seen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.exchange.steps import AwaitKept, Event, Keep, Kept, TellNoted, Waiting
+from dragoman.gateway.exchange.store_acts import StoreActs
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from tests.gateway.harness import PATHS, RESPONSES, House, running
+
+
+class Acts(StoreActs):
+    """Acts whose machine only remembers what it heard."""
+
+    def __init__(self, house: House) -> None:
+        service = house.app.service
+        record = Record(id="req_1", dialect=RESPONSES, path="", started=service.clock(), time=0.0)
+        asked = ClientRequest(api_path=api_path_of(PATHS[RESPONSES]), headers=[])
+        super().__init__(service, asked, DetachedClient(), service.account(record))
+        self.heard: list[Event] = []
+
+    def _step(self, event: Event) -> Waiting | None:
+        self.heard.append(event)
+        return None
+
+    async def keep(self) -> None:
+        """Keep an answer, and wait for that."""
+        self._keep(Keep(b"data: {}\n\n"))
+        await self._await_kept(AwaitKept())
+
+    async def note(self) -> None:
+        """Tell what was noted, and wait for that."""
+        self._tell_noted(TellNoted())
+        await self._noted()
+
+    async def leave(self) -> None:
+        """The last moments of an exchange that nobody waits for."""
+        await self._last_moments()
+
+
+def test_what_the_store_has_nothing_to_do_with_is_kept_at_once_and_waits_for_nobody() -> None:
+    async def heard(house: House) -> list[Event]:
+        acts = Acts(house)
+        async with asyncio.timeout(0):
+            await acts.keep()
+            await acts.note()
+            await acts.leave()
+        return acts.heard
+
+    with running() as house:
+        assert house.run(heard(house)) == [Kept()]
