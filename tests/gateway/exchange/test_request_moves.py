@@ -178,7 +178,7 @@ def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> N
         play.more_targets()
         play.take(play.hear(), CREATED + FAILED)
         assert play.machine._course is not None
-        play.machine._course._rest = ()
+        play.machine._course._others = ()
         play.say(Done())
         assert kinds(play.said) == [Start, Settle, Write, End, HangUp]
         assert b"".join(each.data for each in play.said if isinstance(each, Write)) == CREATED + FAILED

@@ -67,7 +67,7 @@ class Course:
         self._routing = routing
         self._traffic = traffic
         # Those that were not asked yet.
-        self._rest = targets
+        self._others = targets
         self._route = route
         self._plan = plan
         self._replays = routing.replays
@@ -84,8 +84,8 @@ class Course:
     def next(self) -> Target | None:
         """The next target that may be asked, if there is one."""
         self.give_back()
-        while self._rest:
-            target, self._rest = self._rest[0], self._rest[1:]
+        while self._others:
+            target, self._others = self._others[0], self._others[1:]
             self.pauses = 0
             if self._route is not None:
                 line = self._route if self._route.members[0] is target else self._route.around(target)
@@ -127,7 +127,7 @@ class Course:
     @property
     def others(self) -> int:
         """How many targets were not asked yet."""
-        return len(self._rest)
+        return len(self._others)
 
     def leaves(self, pin: Pin) -> bool:
         """Whether a conversation is no longer where it was: its target failed just now, or rests."""
@@ -183,7 +183,7 @@ class Course:
             if self._traffic is not None and missed.attempt is not None:
                 self._traffic.budgets.spend(missed.attempt.target.id)
         if then is Then.NEXT and missed.kind is Kind.TOO_LONG:
-            self._rest = self._larger(missed)
+            self._others = self._larger(missed)
 
     def hint(self, missed: Missed, wall: float) -> Hint:
         """What the provider said of trying again."""
@@ -193,7 +193,7 @@ class Course:
         return Chances(
             retries=self._retries,
             has_budget=self._has_budget(missed),
-            others=bool(self._rest),
+            others=bool(self._others),
             larger=missed.kind is Kind.TOO_LONG and bool(self._larger(missed)),
             attempts=self._routing.attempts - self.tries,
             calls=MOST_CALLS - calls,
@@ -215,7 +215,7 @@ class Course:
         window = None if missed.attempt is None else windows.get(missed.attempt.target.id)
         if window is None:
             return ()
-        return tuple(target for target in self._rest if (windows.get(target.id) or 0) > window)
+        return tuple(target for target in self._others if (windows.get(target.id) or 0) > window)
 
     def _windows(self) -> dict[str, int | None]:
         """How much each target takes in, as far as that is known."""
