@@ -369,6 +369,28 @@ def test_what_a_check_saw_of_one_rest_ends_no_later_one() -> None:
     run(main())
 
 
+def test_a_rest_that_began_while_a_check_was_under_way_is_left_alone() -> None:
+    async def main() -> None:
+        async with town() as here:
+            here.fail(rests=4)
+            here.service.said = DOWN
+            await asyncio.sleep(EVERY)
+            assert here.counted() == {("chat", "failing"): 1}
+            here.service.said = WELL
+            # Somebody asked before its time, and failed, at the very moment.
+            asked = len(here.times())
+            while len(here.times()) == asked:
+                await asyncio.sleep(0.005)
+            now, health = here.service.clock(), here.service.traffic.health
+            health.note(TARGET, Kind.OVERLOADED, now, now, permit=health.take_permit(TARGET, now, 60.0))
+            before = here.standing()
+            await asyncio.sleep(1.0)
+            assert here.counted() == {("chat", "failing"): 1, ("chat", "alive"): 1}
+            assert here.standing() == before
+
+    run(main())
+
+
 def test_a_target_that_came_to_rest_after_the_check_failed_is_left_alone() -> None:
     async def main() -> None:
         async with town() as here:

@@ -367,10 +367,10 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
 
 def test_a_rest_that_is_cut_short_ends_with_the_one_request_that_finds_out() -> None:
     health = resting()
-    assert health.resting(1.0) == [A]
+    assert health.resting(1.0) == {A: FIRST_REST}
     assert health.cut_short(A, 1.0)
     assert health.standing(A, 1.0) == Standing(Level.RESTING, 1.0)
-    assert (health.wakes(A, 1.0), health.resting(1.0)) == (1.0, [])
+    assert (health.wakes(A, 1.0), health.resting(1.0)) == (1.0, {})
     # There is nothing to cut any more, and it is nobody's answer.
     assert not health.cut_short(A, 1.0)
     assert health.take_permit(A, 1.0, 60.0) is not None
@@ -390,7 +390,7 @@ def test_a_rest_that_was_cut_short_in_vain_is_followed_by_a_longer_one() -> None
 def test_only_rests_are_cut_short() -> None:
     health = Health()
     fail(health, 0.0)
-    assert health.resting(1.0) == []
+    assert health.resting(1.0) == {}
     assert not health.cut_short(A, 1.0)
     assert not health.cut_short(B, 1.0)
     assert (level(health, 1.0), health.standing(B, 1.0)) == (Level.SUSPECT, GOOD)
@@ -408,7 +408,7 @@ def test_whoever_failed_with_the_permit_may_still_be_answered_after_a_rest_was_c
 def test_a_permit_that_expired_leaves_a_rest_that_can_be_cut_short() -> None:
     health = resting()
     assert health.take_permit(A, 1.0, 1.0) is not None
-    assert (health.resting(1.5), health.resting(2.0)) == ([], [A])
+    assert (health.resting(1.5), health.resting(2.0)) == ({}, {A: FIRST_REST})
 
 
 def test_pitfall_343_350_a_rest_that_is_cut_short_here_is_so_everywhere() -> None:

@@ -12,8 +12,9 @@ those during which one has failed: who never saw an outage cannot see its end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
+from typing import TypeAlias
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.provider_lists import ask_for_list, reads_as_list
@@ -22,6 +23,8 @@ from dragoman.providers.provider import Provider
 from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import counts_for_health
 
+# Targets that rest, and until when.
+Rests: TypeAlias = dict[str, float]
 # Seconds between two looks at who rests, and for which a list is waited.
 LOOK = 1.0
 PATIENCE = 5.0
@@ -46,8 +49,8 @@ class _Watch:
     def __init__(self, provider: Provider, now: float, left: float = HOURLY) -> None:
         self.provider = provider
         self.result: Result | None = None
-        # The targets that rested when a check failed, and have done so ever since.
-        self.missed: set[str] = set()
+        # The rests during which the latest check failed: targets, and until when they rest.
+        self.missed: Rests = {}
         self.due = now
         self.is_busy = False
         # How many checks it may have, and when that was.
@@ -102,17 +105,14 @@ class Checks:
         self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
         service = self._service()
         now = service.clock()
-        resting = _by_provider(service.traffic.health.resting(now))
-        for name, watch in self._watches.items():
-            watch.missed &= resting.get(name, set())
-        for name, targets in resting.items():
+        for name, rests in _by_provider(service.traffic.health.resting(now)).items():
             provider = service.settings.providers.get(name)
             if provider is None or provider.check_every is None:
                 continue
             watch = self._watch(provider, now)
             if watch.take(now, provider.check_every):
                 watch.is_busy = True
-                task = asyncio.get_running_loop().create_task(self._check(service, watch, targets))
+                task = asyncio.get_running_loop().create_task(self._check(service, watch, rests))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -124,7 +124,7 @@ class Checks:
             found = self._watches[provider.name] = _Watch(provider, now, left)
         return found
 
-    async def _check(self, service: Service, watch: _Watch, targets: set[str]) -> None:
+    async def _check(self, service: Service, watch: _Watch, rests: Rests) -> None:
         """Ask a provider some of whose targets rest, and draw the conclusion."""
         try:
             result, why = await _found(service, watch.provider)
@@ -135,17 +135,18 @@ class Checks:
             # It is another one by now.
             return
         service.metrics.note_check(name, result.value, now)
-        ended: list[str] = []
+        resting, ended = health.resting(now), 0
         if result is Result.FAILING:
-            watch.missed |= targets.intersection(health.resting(now))
+            watch.missed = _still(rests, resting)
         elif result is Result.ALIVE:
-            ended = [target for target in sorted(watch.missed) if health.cut_short(target, now)]
-            watch.missed.clear()
+            # A rest that began meanwhile has a reason of its own.
+            ended = sum(health.cut_short(target, now) for target in _still(watch.missed, resting))
+            watch.missed = {}
         if result is not watch.result:
             watch.result = result
             more = {"why": why} if why else {}
             service.log.event(
-                "info", "a provider was checked", provider=name, result=result.value, rests_ended=len(ended), **more
+                "info", "a provider was checked", provider=name, result=result.value, rests_ended=ended, **more
             )
 
 
@@ -153,11 +154,16 @@ def _is_checked(provider: Provider) -> bool:
     return provider.check_every is not None
 
 
-def _by_provider(targets: Iterable[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for target in targets:
-        found.setdefault(target.partition("/")[0], set()).add(target)
+def _by_provider(resting: Rests) -> dict[str, Rests]:
+    found: dict[str, Rests] = {}
+    for target, until in resting.items():
+        found.setdefault(target.partition("/")[0], {})[target] = until
     return found
+
+
+def _still(rests: Rests, resting: Rests) -> Rests:
+    """Those of some rests that go on, and are not others of the same targets."""
+    return {target: until for target, until in rests.items() if resting.get(target) == until}
 
 
 async def _found(service: Service, provider: Provider) -> tuple[Result, str]:

@@ -319,10 +319,10 @@ class Health:
         if entry.level is _PROBED:
             self._enter(target, entry, _RESTING, entry.wakes, now)
 
-    def resting(self, now: float) -> list[str]:
-        """The targets that rest, and for some time yet."""
+    def resting(self, now: float) -> dict[str, float]:
+        """The targets that rest, and for some time yet, each with the end of its rest, by which that can be told."""
         found = ((target, self.standing(target, now)) for target in self._entries)
-        return [target for target, standing in found if standing.level is _RESTING and standing.until > now]
+        return {target: told.until for target, told in found if told.level is _RESTING and told.until > now}
 
     def cut_short(self, target: str, now: float) -> bool:
         """End a rest before its time, so that the next request finds out; tell whether there was one.
