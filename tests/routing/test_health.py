@@ -553,14 +553,17 @@ def test_pitfall_350_notices_may_come_in_any_order_and_twice(told: list[Notice])
     assert len(ends) == 1
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), kinds, st.floats(0.01, 8)), max_size=40))
-def test_workers_agree_once_they_have_told_each_other(did: list[tuple[int, Kind, float]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 2), kinds | st.none(), st.floats(0.01, 8)), max_size=40))
+def test_workers_agree_once_they_have_told_each_other(did: list[tuple[int, Kind | None, float]]) -> None:
     workers, now = [Health(), Health(), Health()], 0.0
     told: list[Notice] = []
     for who, kind, passed in did:
         now += passed
-        permit = workers[who].take_permit(A, now, 5.0)
-        workers[who].note(A, kind, now, now, permit=permit)
+        if kind is None:
+            workers[who].cut_short(A, now)
+        else:
+            permit = workers[who].take_permit(A, now, 5.0)
+            workers[who].note(A, kind, now, now, permit=permit)
         told += workers[who].news()
     for health in workers:
         health.merge(reversed(told))
