@@ -1,8 +1,8 @@
 """Checks: providers whose targets rest are asked whether they are back, where the configuration says so (decision 27).
 
     found     from                                     then
-    failing   no connection, no answer in time, 5xx    it is remembered which targets rested by then
-    alive     a list of models                         their rests are over: the next request finds out
+    failing   no connection, no answer in time, 5xx    the rests that go on are remembered
+    alive     a list of models                         they are over: the next request finds out
     unknown   anything else                            nothing
 
 It is the list of models that is asked for, which costs nothing. A check ends rests and does nothing else, and only
