@@ -77,3 +77,25 @@ def test_a_failure_is_told_as_its_own_target_failed() -> None:
         assert play.account.record.provider == "messages"
 
     played_by(story)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "header", "told"),
+    [
+        (FailureKind.RATE_LIMITED, "slow down", b"16.2", "slow down (try again in 17 s)"),
+        (FailureKind.RATE_LIMITED, "try again in 5s", b"17", "try again in 5s"),
+        (FailureKind.RATE_LIMITED, "slow down", b"soon", "slow down"),
+        (FailureKind.INVALID, "no", b"17", "no"),
+    ],
+)
+def test_pitfall_382_where_no_header_goes_out_any_more_the_words_tell_the_delay(
+    kind: FailureKind, words: str, header: bytes, told: str
+) -> None:
+    def story(house: House) -> None:
+        play = Played(house)
+        play.until_called(Begin(BODY))
+        play.machine.attempt.headers = [(b"retry-after", header)]
+        missed = play.machine._missed(Failure(kind=kind, status=429, message=words))
+        assert play.machine._timed(missed).message == told
+
+    played_by(story)

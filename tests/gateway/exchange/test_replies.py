@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.config.settings import Server, Settings
 from tests.gateway.harness import (
@@ -19,6 +20,7 @@ from tests.gateway.harness import (
     settings_for,
     whole,
 )
+from tests.gateway.harness import stream as streamed
 from tests.gateway.says import (
     ABROAD,
     MESSAGES_TYPES,
@@ -26,9 +28,11 @@ from tests.gateway.says import (
     PAIRS,
     SAID,
     error_body,
+    error_frame,
     failure_of,
     log_lines,
     message_of,
+    opening,
     question,
     refusal,
     streamed_text,
@@ -312,3 +316,89 @@ def test_an_overflow_is_told_in_the_stream_to_an_agent_that_compacts_only_then(p
         assert house.post(PATHS[RESPONSES], asked).status == 400
         whole_one = house.post(PATHS[RESPONSES], question(RESPONSES, provider), originator="codex_exec")
         assert whole_one.status == 400
+
+
+# What Claude Code reads of a subscription, and what has no place in another dialect.
+UNIFIED = {
+    "anthropic_ratelimit_unified_status": "allowed_warning",
+    "anthropic_ratelimit_unified_reset": "1792567680",
+    "anthropic_ratelimit_unified_5h_utilization": "0.91",
+    "anthropic_ratelimit_unified_representative_claim": "five_hour",
+}
+OWN_LIMITS = {
+    MESSAGES: {**LIMITS[MESSAGES], **UNIFIED, "anthropic_ratelimit_input_tokens_remaining": "7"},
+    CHAT: {**LIMITS[CHAT], "x_ratelimit_reset_tokens": "6m0s", "x_ratelimit_remaining_project_tokens": "3"},
+}
+OWN_LIMITS[RESPONSES] = OWN_LIMITS[CHAT]
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed", "refused", "refused at the start of a stream"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_pitfall_380_a_providers_limits_pass_unchanged_on_every_answer(protocol: str, way: str) -> None:
+    given = OWN_LIMITS[protocol]
+    first = error_frame(protocol, "rate_limit_error", "no", "rate_limit_exceeded")
+    reply = {
+        "whole": lambda: tells(protocol, **given),
+        "streamed": lambda: streams(protocol, **given),
+        "refused": lambda: refusal(protocol, 429, **given),
+        "refused at the start of a stream": lambda: streamed(opening(protocol), first, **given),
+    }[way]()
+    with running([reply]) as house:
+        told = house.post(PATHS[protocol], question(protocol, protocol, stream="stream" in way))
+    assert told.status == (429 if "refused" in way else 200)
+    for name, value in given.items():
+        assert told.header(name.replace("_", "-")) == value, name
+
+
+def test_pitfall_380_a_count_and_its_refusal_have_the_providers_limits_too() -> None:
+    def counting(port: int) -> Settings:
+        made = settings_for(port)
+        asked = replace(made.providers["messages"], counts_tokens=True)
+        return replace(made, providers={**made.providers, "messages": asked})
+
+    given = {**OWN_LIMITS[MESSAGES], "retry_after": "9"}
+    replies = [whole({"input_tokens": 3}, 200, **given), refusal(MESSAGES, 429, **given)]
+    with running(replies, counting) as house:
+        for status in (200, 429):
+            told = house.post("/v1/messages/count_tokens", question(MESSAGES, MESSAGES))
+            assert told.status == status
+            assert {name: told.header(name.replace("_", "-")) for name in given} == given
+
+
+IN_WORDS = "Rate limit reached. Please try again in 17s."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_382_a_delay_that_only_the_words_tell_is_in_the_header(
+    client: str, provider: str, stream: bool
+) -> None:
+    with running([refusal(provider, 429, IN_WORDS)]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=stream))
+    assert (told.status, told.header("retry-after")) == (429, "17")
+    assert IN_WORDS.encode() in told.body
+
+
+@pytest.mark.parametrize("before", [b"", None], ids=["at once", "after the opening"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_382_so_is_one_at_the_start_of_a_stream(client: str, provider: str, before: bytes | None) -> None:
+    first = error_frame(provider, "rate_limit_error", IN_WORDS, "rate_limit_exceeded")
+    held = opening(provider) if before is None else before
+    with running([streamed(held + first)]) as house:
+        told = house.post(PATHS[client], question(client, provider, stream=True))
+    assert (told.status, told.header("retry-after")) == (429, "17")
+    assert IN_WORDS.encode() in told.body
+
+
+def test_pitfall_382_a_delay_in_a_member_is_told_to_the_millisecond_where_that_is_read() -> None:
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.5s"}
+    body = {"error": {"code": 429, "message": "no", "status": "RESOURCE_EXHAUSTED", "details": [info]}}
+    for client in PROTOCOLS:
+        with running([whole(body, 429)]) as house:
+            told = house.post(PATHS[client], question(client, CHAT))
+        assert (told.status, told.header("retry-after"), told.header("retry-after-ms")) == (429, "2", "1500")
+
+
+def test_pitfall_382_what_the_header_says_goes_before_the_words() -> None:
+    with running([refusal(CHAT, 429, IN_WORDS, retry_after="3")]) as house:
+        assert house.post("/v1/messages", question(MESSAGES, CHAT)).header("retry-after") == "3"

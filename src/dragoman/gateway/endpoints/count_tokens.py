@@ -30,6 +30,7 @@ from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found, recalled_of
 from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
 from dragoman.gateway.value_limits import weigh_request
+from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.order import Order
@@ -43,6 +44,7 @@ ESTIMATED = b"x-dragoman-estimate"
 # To count what was said takes longer than to translate it.
 _WEIGHT = 2
 _ANSWER_LIMIT = 1024 * 1024
+_NO_HEADERS: HeaderList = []
 _UNKNOWN_PATH = (404, 405)
 
 _PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/responses/input_tokens"}
@@ -95,11 +97,11 @@ async def count_tokens(
         partial(_ready, body, looked, found, api_path.protocol, target, asks=asks), _WEIGHT * size
     )
     account.note(losses=ready.translated.losses)
-    answered = None
+    answered, given = None, _NO_HEADERS
     if asks:
-        status, answered = await _asked(service, request, api_path, account, target, ready, owner_of(key))
+        status, answered, given = await _asked(service, request, api_path, account, target, ready, owner_of(key))
         if answered is not None and status != 200:
-            _refuse(service, request, api_path, account, target, status, answered)
+            _refuse(service, request, api_path, account, target, status, answered, given)
             return
     counted = _count_in(answered) if answered is not None else None
     marks = []
@@ -124,6 +126,7 @@ async def count_tokens(
             route_header(target.provider.name, target.shown, target.endpoint.protocol),
             losses_header(account.record.losses),
             *marks,
+            *(given if relayed is not None else ()),
             *service.guard.greeting(request),
         ],
         encode(told) if relayed is None else relayed,
@@ -180,8 +183,11 @@ async def _asked(
     target: Target,
     ready: _Ready,
     owner: bytes,
-) -> tuple[int, bytes | None]:
-    """The provider's own answer, or its error if the client reads that; None if an estimate must do."""
+) -> tuple[int, bytes | None, HeaderList]:
+    """The provider's own answer, or its error if the client reads that; None if an estimate must do.
+
+    With it come the headers that a client of the provider's protocol gets.
+    """
     protocol = target.endpoint.protocol
     if api_path.protocol == protocol:
         passed = passed_headers.relayed(request.headers, target, owner)
@@ -202,27 +208,38 @@ async def _asked(
             raw = await flight.read(_ANSWER_LIMIT)
     except DragomanError as error:
         service.log.event("warn", "a provider could not count", provider=target.provider.name, why=str(error))
-        return 0, None
+        return 0, None, []
+    own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
+    given = passed_headers.returned(flight.headers, limits=own) if api_path.protocol == protocol else []
     if flight.status == 200:
-        return 200, raw
+        return 200, raw, given
     service.log.event("warn", "a provider could not count", provider=target.provider.name, status=flight.status)
     # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
     relayed = api_path.protocol == protocol and 400 <= flight.status < 500 and flight.status not in _UNKNOWN_PATH
-    return flight.status, raw if relayed and is_envelope(raw, protocol) else None
+    return flight.status, raw if relayed and is_envelope(raw, protocol) else None, given
 
 
 def _refuse(
-    service: Service, request: Request, api_path: ApiPath, account: Account, target: Target, status: int, body: bytes
+    service: Service,
+    request: Request,
+    api_path: ApiPath,
+    account: Account,
+    target: Target,
+    status: int,
+    body: bytes,
+    given: HeaderList,
 ) -> None:
     """The provider's own error, to a client of its protocol."""
     account.settle(status=status, failure="other")
+    redactor = service.redactor(target.provider)
     told = [
         JSON,
         id_header(api_path.protocol, account.record.id),
         route_header(target.provider.name, target.shown, target.endpoint.protocol),
+        *redactor.clean_headers(given),
         *service.guard.greeting(request),
     ]
-    request.respond(status, told, service.redactor(target.provider).clean(body))
+    request.respond(status, told, redactor.clean(body))
 
 
 def _counted(body: bytes, source: str, model: str) -> Count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -25,11 +26,14 @@ from dragoman.routing.outcomes import Kind
 from dragoman.routing.rests import Rest
 from dragoman.routing.target import Target
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
+from dragoman.rules.retry_delays import delay_of
 from dragoman.streaming import StreamTranslator
 from dragoman.translate import LossLine
 
 # Types of answers that no transport frames in its own way.
 _UNFRAMED = (b"application/json", b"text/event-stream")
+# Headers that say when to try again.
+_DELAYS = (b"retry-after", b"retry-after-ms")
 # A longer name comes from outside, and nothing is remembered of it.
 _LONGEST_MODEL = 512
 # No error says more than this; what is longer is told by its beginning.
@@ -151,6 +155,18 @@ class Attempt:
     def hear(self, translator: StreamTranslator) -> None:
         """Have its stream translated by this."""
         self.translator, self.is_heard = translator, True
+
+    def note_delay(self, failure: Failure, body: bytes = b"") -> None:
+        """Have it among the headers when to try again, where only the error itself says so (pitfall 382)."""
+        if any(name in _DELAYS for name, _ in self.headers):
+            return
+        delay = delay_of(failure, body)
+        if delay is None:
+            return
+        told = [(b"retry-after", b"%d" % math.ceil(delay))]
+        if not delay.is_integer():
+            told.append((b"retry-after-ms", b"%d" % math.ceil(delay * 1000)))
+        self.headers = [*self.headers, *told]
 
     def kind_of(self, what: DragomanError | Failure, *, cut: bool = False) -> Kind:
         """What became of it, if this is how it failed; `cut` if there was less time for it than a target is due."""

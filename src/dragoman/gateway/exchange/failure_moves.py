@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 from msgspec.structs import replace
@@ -34,11 +35,15 @@ from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import TABLE, Heard, Kind, Then, pause
+from dragoman.routing.rests import hint_of
 from dragoman.routing.target import Target
+from dragoman.rules.retry_delays import delay_of
 from dragoman.translate import translate_failure
 
 EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's answer was empty")
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
+# Failures that are over after a while.
+_PASSING = (FailureKind.RATE_LIMITED, FailureKind.OVERLOADED)
 # What is told of a client that went away; nobody receives it.
 GONE = 499
 _HEARD = {
@@ -66,6 +71,7 @@ class FailureMoves(Moves):
         `heard` says that there was content before the failure, which therefore is no refusal of the request.
         """
         self._note_translator()
+        self.attempt.note_delay(failure)
         missed = self._missed(self._replies.blamed(failure, self.attempt.prepared))
         if heard or self.told is Told.CONTENT:
             self._miss(missed)
@@ -124,6 +130,7 @@ class FailureMoves(Moves):
 
     def _may_go_on(self, failure: Failure) -> bool:
         """Whether anything but to tell it may follow a failure of which nobody has heard."""
+        self.attempt.note_delay(failure)
         missed = self._missed(failure)
         return self._changes_key(missed) or self._then(missed) is not Then.TELL
 
@@ -208,7 +215,15 @@ class FailureMoves(Moves):
         elif self.told is Told.ALL:
             self._over()
         else:
-            self._break_off(missed.failure)
+            self._break_off(self._timed(missed))
+
+    def _timed(self, missed: Missed) -> Failure:
+        """A failure for whom no header reaches any more: its words say when to try again, if its provider did."""
+        failure = missed.failure
+        wait = None if missed.attempt is None else hint_of(missed.attempt.headers, self._service.mint.now()).wait
+        if not wait or failure.kind not in _PASSING or delay_of(failure) is not None:
+            return failure
+        return replace(failure, message=f"{failure.message} (try again in {math.ceil(wait)} s)")
 
     def _open(self, *, pending: bool = False) -> None:
         """From here on the status is 200; `pending` if another target may still be the one that answers."""

@@ -315,8 +315,9 @@ class RequestMoves(FailureMoves):
             raise BadAnswer("the provider answered with a redirect, which is not followed")
         if attempt.status > 599:
             raise BadAnswer(f"the provider answered with the status {attempt.status}, which means nothing")
+        failure = codec_of(attempt.target.endpoint.protocol).decode_failure(attempt.status, event.value)
+        attempt.note_delay(failure, event.value)
         answer = ErrorAnswer(attempt.status, attempt.headers, event.value)
-        failure = codec_of(attempt.target.endpoint.protocol).decode_failure(answer.status, answer.body)
         # What goes on after a pause is no answer of its own, and is told in the client's words.
         own = answer if attempt.lane is Lane.UNKNOWN else None
         told = failure if own is not None else self._replies.blamed(failure, attempt.prepared)

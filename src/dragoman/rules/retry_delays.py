@@ -1,0 +1,79 @@
+"""Retry delays: how long to wait, where a provider says so in its error and not in a header (mapping.md §21).
+
+Members first, then words: `retryDelay` of Google's `RetryInfo`, seconds under a few usual names, "try again in 17 s".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.rules.durations import parse_duration
+from dragoman.rules.failures import error_body, error_of
+
+# Failures that pass by themselves.
+_PASSING = frozenset({FailureKind.RATE_LIMITED, FailureKind.OVERLOADED, FailureKind.QUOTA, FailureKind.UNAVAILABLE})
+# Members that say it, and how many of them come to a second.
+_MEMBERS = (("retry_after_ms", 1000.0), ("retry_after", 1.0), ("retry_after_seconds", 1.0), ("resets_in_seconds", 1.0))
+_RETRY_INFO = "google.rpc.RetryInfo"
+# So much of the words is looked at, and so many of the details; no delay is longer than a month.
+_LONGEST_WORDS = 2000
+_MOST_DETAILS = 16
+_LONGEST = 31 * 86400.0
+_LARGEST = 10**12
+
+_STEP = r"\d{1,9}(?:\.\d{1,9})?\s?(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)(?![a-z])\s?"
+_in_words = re.compile(rf"(?:try again|retry|wait)\s(?:in|after|for)\s(?:about\s)?((?:{_STEP}){{1,3}})", re.I).search
+# `6m0s` has no end of a word within it.
+_in_short = re.compile(
+    r"(?:try again|retry|wait)\s(?:in|after|for)\s((?:\d{1,9}(?:\.\d{1,9})?(?:ms|[hms])){1,4})\b"
+).search
+_steps = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s?(ms|milli|[hms])", re.I).findall
+_UNITS = {"ms": 1e-3, "milli": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def delay_of(failure: Failure, body: bytes = b"") -> float | None:
+    """How many seconds a failure asks to wait; None if it does not say, or is none that passes.
+
+    `body` is the answer that told it, where there was a whole one.
+    """
+    if failure.kind not in _PASSING:
+        return None
+    delay = _said(error_body(body)) if body else None
+    if delay is None:
+        delay = _worded(failure.message[:_LONGEST_WORDS])
+    return delay if delay is not None and 0.0 < delay <= _LONGEST else None
+
+
+def _said(body: JsonObject) -> float | None:
+    error = error_of(body)
+    details = error.get("details")
+    for detail in details[:_MOST_DETAILS] if isinstance(details, list) else ():
+        if isinstance(detail, dict) and str(detail.get("@type", "")).endswith(_RETRY_INFO):
+            delay = detail.get("retryDelay")
+            return parse_duration(delay) if isinstance(delay, str) else None
+    for place in (error, error.get("metadata"), body):
+        if isinstance(place, dict):
+            for name, unit in _MEMBERS:
+                number = _number(place.get(name))
+                if number is not None:
+                    return number / unit
+    return None
+
+
+def _number(value: JsonValue) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | Number):
+        return None
+    if isinstance(value, int) and value > _LARGEST:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _worded(words: str) -> float | None:
+    found = _in_short(words) or _in_words(words)
+    if found is None:
+        return None
+    return math.fsum(float(number) * _UNITS[unit.lower()] for number, unit in _steps(found[1]))
