@@ -65,7 +65,7 @@ def test_a_file_as_people_write_it(tmp_path: Path) -> None:
     )
     assert [route.pattern for route in settings.defaults] == ["gpt-*", "o1", "claude-*"]
     assert settings.keys == (Key(name="laptop", digest=digest_of("dgm_0123456789abcdef")),)
-    assert settings.timeouts == Timeouts()
+    assert settings.timeouts == Timeouts(total=1800.0)
     assert settings.limits == Limits(body=16 * 1024 * 1024)
     assert settings.warnings == ()
 

@@ -17,7 +17,7 @@ def test_limits_are_those_that_are_promised() -> None:
     settings = Settings()
     assert settings.limits.body == 32 * MEBIBYTE
     assert (settings.timeouts.connect, settings.timeouts.first_byte) == (10, 300)
-    assert (settings.timeouts.idle, settings.timeouts.total) == (120, 1800)
+    assert (settings.timeouts.idle, settings.timeouts.total, settings.timeouts.whole) == (120, None, 1800)
     assert (settings.timeouts.keep_alive, settings.timeouts.drain) == (15, 30)
     assert (settings.routing.attempts, settings.routing.replays) == (8, 1)
     assert (settings.routing.hold, settings.routing.explore) == (10, 0.05)

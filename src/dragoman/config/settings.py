@@ -12,6 +12,8 @@ from dragoman.providers.provider import Provider
 from dragoman.routing.route import FALLBACK, When
 
 MEBIBYTE = 1024 * 1024
+# Seconds of an exchange, where nothing is said of that.
+_WHOLE = 1800.0
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -94,8 +96,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     first_byte: float = 300.0
     # Silence within an answer.
     idle: float = 120.0
-    # A whole exchange, from the request to the last byte of the answer.
-    total: float = 1800.0
+    # A whole exchange, from the request to the last byte of the answer. Left out, half an hour, but for streams: one
+    # that has begun to say something goes on for as long as it does not fall silent.
+    total: float | None = None
     # Silence after which a streaming client gets a keep-alive of its own protocol.
     keep_alive: float = 15.0
     # Until a client's headers are complete.
@@ -109,6 +112,11 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     lame_duck: float = 5.0
     # How long running exchanges may take after a termination signal; 0 ends them at once.
     drain: float = 30.0
+
+    @property
+    def whole(self) -> float:
+        """How long an exchange may take until its answer is whole, or is a stream that says something."""
+        return _WHOLE if self.total is None else self.total
 
 
 class Routing(Struct, frozen=True, kw_only=True):

@@ -221,7 +221,7 @@ class Service:
         """
         if not self.admission.limits(provider):
             return None
-        found = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.total)
+        found = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.whole)
         return found if isinstance(found, Slot) else await found
 
     async def open(self, order: Order) -> Flight:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from pathlib import Path
 from typing import TypeVarTuple, Unpack
 
 import pytest
@@ -19,6 +20,12 @@ from dragoman.errors import Overdue, Stalled, TimedOut
 from dragoman.gateway.exchange import time_limits as module
 from dragoman.gateway.exchange.time_limits import LimitPhase, Overstayed, TimeLimits
 from dragoman.http.flight import HeaderList
+from tests.gateway.exchange.test_failover import play
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES
+from tests.gateway.says import is_finished
+from tests.playbooks.bodies import parts
+from tests.playbooks.kinds import Setup, Steps, briefly
+from tests.playbooks.steps import EVENTS, answers, ends, passes, says
 from tests.virtual_time import VirtualLoop
 
 SHORT = 0.004
@@ -481,3 +488,52 @@ def test_pitfall_336_silence_is_limited_once_there_is_content() -> None:
     assert not flight.errors
     loop.wait(0.2)
     assert "fell silent" in str(flight.errors[0]) and isinstance(flight.errors[0], Stalled)
+
+
+def lasting(client: str, provider: str, seconds: float) -> Steps:
+    """A stream that says something each 15 s, for so long, and then ends well."""
+    opening, words, rest = parts(provider)
+    again = words.split(b"\n\n")[-2] + b"\n\n"
+    begun = [briefly(client, provider, stream=True), answers(200, EVENTS), says(opening), says(words)]
+    more = [step for _ in range(int(seconds // 15)) for step in (passes(15), says(again))]
+    return [*begun, *more, says(rest), ends()]
+
+
+@pytest.mark.parametrize(
+    ("client", "provider"), [(CHAT, CHAT), (MESSAGES, MESSAGES), (RESPONSES, RESPONSES), (MESSAGES, CHAT)]
+)
+def test_pitfall_334_a_stream_that_is_well_is_not_cut(
+    client: str, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = 3 * Timeouts().whole
+    course = play(lasting(client, provider, seconds), tmp_path, monkeypatch, Setup())
+    [record] = course.records
+    assert (record.status, record.failure, course.kinds) == (200, "", ["answered"])
+    assert record.ended - record.started >= seconds
+    assert is_finished(client, course.body)
+
+
+def test_pitfall_334_a_total_that_the_configuration_sets_holds_for_streams_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = Setup(timeouts=Timeouts(total=60.0))
+    course = play(lasting(CHAT, CHAT, 75.0)[:-2], tmp_path, monkeypatch, setup)
+    [record] = course.records
+    assert (record.failure, record.ended - record.started) == ("timeout", 60.0)
+
+
+def test_pitfall_334_a_whole_answer_and_one_that_says_nothing_are_still_limited(run: Run) -> None:
+    usual = structs.replace(LONG, total=None)
+
+    async def main() -> None:
+        for begin in (TimeLimits.hearing, TimeLimits.opening):
+            watch, flight = made(usual, age=2 * usual.whole)
+            watch.follow(flight)
+            begin(watch)
+            assert isinstance(await flight.error(), Overdue)
+        watch, flight = made(structs.replace(usual, idle=SHORT), age=2 * usual.whole)
+        watch._flight = flight
+        watch.hearing(stream=True)
+        assert isinstance(await flight.error(), Stalled)
+
+    run(main())

@@ -256,7 +256,7 @@ class Driver(StoreActs):
             flight.pause()
         self._limits.alive = self._keep_alive
         if translator.speaking:
-            self._limits.hearing()
+            self._limits.hearing(stream=True)
         else:
             self._limits.opening()
         self._hung_up = False

@@ -154,12 +154,12 @@ class FailureMoves(Moves):
         """Whether there was less time for the last call than a target is due."""
         timeouts, course = self._service.settings.timeouts, self._course
         due = timeouts.first_byte if course is None or course.first_byte is None else course.first_byte
-        return self.calls.started + due > self._account.record.started + timeouts.total
+        return self.calls.started + due > self._account.record.started + timeouts.whole
 
     @property
     def _seconds_left(self) -> float:
         """How many seconds are left of the exchange."""
-        return self._account.record.started + self._service.settings.timeouts.total - self._service.clock()
+        return self._account.record.started + self._service.settings.timeouts.whole - self._service.clock()
 
     def _miss(self, missed: Missed) -> None:
         """An attempt has failed: another one may do better, unless the client has heard something of an answer."""

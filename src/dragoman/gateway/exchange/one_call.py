@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dragoman.gateway.exchange import passed_headers
+from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.record import Attempt
@@ -47,7 +48,7 @@ async def _called(
         finally:
             if noted:
                 note_attempt(service, account, target, flight, started)
-        time_limits.hearing()
+        time_limits.hearing(stream=is_stream(flight))
         yield flight, time_limits
     finally:
         time_limits.stop()

@@ -7,7 +7,7 @@ HEARING   the next bytes of its answer: `idle`; beside it, and beside OPENING, a
 ENDING    the answer is whole, its connection may still end well: a moment
 PAUSING   nobody is asked just now: no limit; a silent client gets a keep-alive, if it was told anything
 SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
-always    the exchange as a whole: `total`, but for SETTLING
+always    the exchange as a whole: `total`, but for SETTLING; a stream that says something, only if that is configured
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class TimeLimits:
     """Ends a flight that takes too long. `heard` and `told` are set by those who read and write."""
 
     __slots__ = (
+        "_deadline",
         "_first_byte",
         "_flight",
         "_handle",
@@ -54,7 +55,6 @@ class TimeLimits:
         "_loop",
         "_since",
         "_soonest",
-        "_started",
         "_timeouts",
         "_when",
         "alive",
@@ -66,14 +66,15 @@ class TimeLimits:
     def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, started: float) -> None:
         self._loop = loop
         self._timeouts = timeouts
-        self._started = started
         self._since = started
+        # When the whole must be over.
+        self._deadline = started + timeouts.whole
         self._first_byte = timeouts.first_byte
         self._flight: Flight | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._is_held = False
         self._when = started
-        self._soonest = min(timeouts.first_byte, timeouts.idle, timeouts.total)
+        self._soonest = min(timeouts.first_byte, timeouts.idle, timeouts.whole)
         self.phase = LimitPhase.WAITING
         # When the provider was last heard, and when the client was last told something.
         self.heard = started
@@ -86,7 +87,7 @@ class TimeLimits:
         wanted = self._timeouts.first_byte if first_byte is None else first_byte
         if wanted != self._first_byte:
             self._first_byte = wanted
-            self._soonest = min(wanted, self._timeouts.idle, self._timeouts.total)
+            self._soonest = min(wanted, self._timeouts.idle, self._timeouts.whole)
         self._flight = flight
         self._enter(LimitPhase.WAITING)
 
@@ -103,9 +104,17 @@ class TimeLimits:
         if self.phase is LimitPhase.OPENING:
             # The timer fires soon enough for either limit.
             self.phase = LimitPhase.HEARING
+            self._go_on()
 
-    def hearing(self) -> None:
+    def _go_on(self) -> None:
+        """Let a stream go on for as long as it is well, unless the configuration says how long (pitfall 334)."""
+        if self._timeouts.total is None:
+            self._deadline = math.inf
+
+    def hearing(self, *, stream: bool = False) -> None:
         """The answer has begun; before that there is no status to be kept alive (decision 15)."""
+        if stream:
+            self._go_on()
         if not self._is_held:
             self.told = self._loop.time()
         self._enter(LimitPhase.HEARING)
@@ -148,7 +157,7 @@ class TimeLimits:
     def _due(self) -> tuple[float, TimedOut]:
         """The next limit, and what it means to pass it."""
         timeouts = self._timeouts
-        total = self._started + timeouts.total
+        total = self._deadline
         match self.phase:
             case LimitPhase.WAITING | LimitPhase.OPENING:
                 due = self._since + self._first_byte
@@ -161,14 +170,14 @@ class TimeLimits:
             case LimitPhase.SETTLING | LimitPhase.PAUSING:
                 return math.inf, TimedOut("nothing is waited for")
         if total <= due:
-            return total, Overdue(f"the exchange took longer than {timeouts.total:g} s")
+            return total, Overdue(f"the exchange took longer than {timeouts.whole:g} s")
         return due, error
 
     def _arm(self, now: float, limit: float = math.inf) -> None:
         # No limit of any phase but the last is nearer, unless little is left of the whole: the timer fires no later
         # than needed, and looks again then.
         soonest = _LINGER if self.phase is LimitPhase.ENDING else self._soonest
-        due = min(now + soonest, self._started + self._timeouts.total, limit)
+        due = min(now + soonest, self._deadline, limit)
         if self.phase in _UNLIMITED:
             due = now + self._timeouts.keep_alive
         if self.alive is not None and self.phase is not LimitPhase.ENDING:
