@@ -768,7 +768,7 @@ def test_keys_of_aws_take_turns_and_a_refused_one_rests(status: int, client: str
         assert used == [pairs[0][0]] + [pairs[1][0]] * 3
 
 
-def test_keys_of_google_and_microsoft_take_turns() -> None:
+def test_keys_of_google_and_microsoft_take_turns_from_conversation_to_conversation() -> None:
     for cloud, name, before in (("vertex", "authorization", "Bearer "), ("azure", "api-key", "")):
         keys = ["token-number-one-0001", "token-number-two-0002"]
 
@@ -776,8 +776,13 @@ def test_keys_of_google_and_microsoft_take_turns() -> None:
             return told(cloud, Turn(stop="completed" if cloud == "azure" else "end_turn", text=SAID), received)
 
         with running(script, settings_of(keys=keys)) as house:
-            for _ in range(3):
-                assert asked(house, cloud, RESPONSES).status == 200
+            for number in range(3):
+                said = {
+                    **question(RESPONSES, MESSAGES),
+                    "model": f"{cloud}/{MODELS[cloud]}",
+                    "input": f"Hello {number}.",
+                }
+                assert house.post(PATHS[RESPONSES], said).status == 200
             shown = [received.header(name) for received in house.provider.received]
             assert shown == [before + key for key in (*keys, keys[0])]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange import attempt
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
@@ -92,11 +92,52 @@ def test_a_key_that_is_refused_makes_room_for_the_next(client: str, provider: st
         assert key_of(house.provider.received[2]) == SECOND
 
 
-def test_keys_take_turns() -> None:
+def _asked(number: int, turns: int = 1) -> Object:
+    """A turn of a conversation that begins as no other does."""
+    said = [{"role": "user", "content": f"Hello {number}."}]
+    for _ in range(turns - 1):
+        said += [{"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "Go on."}]
+    return {**question(MESSAGES, CHAT), "messages": said}
+
+
+def test_keys_take_turns_from_conversation_to_conversation() -> None:
     with running(lambda received: tells(CHAT), pool(FIRST, SECOND, THIRD)) as house:
-        for _ in range(6):
-            house.post("/v1/messages", question(MESSAGES, CHAT))
+        for number in range(6):
+            house.post("/v1/messages", _asked(number))
         assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND, THIRD] * 2
+
+
+def test_pitfall_357_twenty_turns_of_a_name_with_one_target_have_one_key() -> None:
+    with running(lambda received: tells(CHAT), pool(FIRST, SECOND, THIRD)) as house:
+        for turns in range(1, 21):
+            for number in range(2):
+                house.post("/v1/messages", _asked(number, turns))
+        assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND] * 20
+
+
+def test_pitfall_357_a_conversation_leaves_a_key_that_rests_and_stays_with_the_next() -> None:
+    bad: set[str] = set()
+
+    def script(received: Received) -> Reply:
+        return refused(CHAT, 429, "slow down") if key_of(received) in bad else tells(CHAT)
+
+    with running(script, pool(FIRST, SECOND, THIRD)) as house:
+        house.post("/v1/messages", _asked(1))
+        bad.add(FIRST)
+        for turns in range(2, 5):
+            assert house.post("/v1/messages", _asked(1, turns)).status == 200
+        assert [key_of(received) for received in house.provider.received] == [FIRST, FIRST, *[SECOND] * 3]
+
+
+def test_a_line_that_is_not_sticky_lets_keys_take_turns() -> None:
+    def settings(port: int) -> Settings:
+        line = Line(pattern="any", targets=("chat/served",), sticky=False)
+        return replace(pool(FIRST, SECOND)(port), routes=(line,))
+
+    with running(lambda received: tells(CHAT), settings) as house:
+        for turns in range(1, 5):
+            house.post("/v1/messages", {**_asked(1, turns), "model": "any"})
+        assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND] * 2
 
 
 @pytest.mark.parametrize(("client", "provider"), PAIRS)

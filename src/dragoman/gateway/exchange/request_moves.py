@@ -19,6 +19,7 @@ from dragoman.gateway.exchange.attempt import (
 from dragoman.gateway.exchange.choice import (
     NOTHING_SEEN,
     Seen,
+    Wants,
     carries_seals,
     conversation_of,
     keepers_of,
@@ -85,8 +86,13 @@ class RequestMoves(FailureMoves):
             self._account.note(asked=looked.model)
             raise
         if route.only is not None:
-            # Where there is no choice, none is made.
-            self._set_out(Course((route.only,), routing, route, traffic=service.traffic))
+            # Where there is no choice, none is made; but of several keys a conversation keeps one.
+            if len(route.only.provider.keys) > 1 and route.sticky:
+                self._route = route
+                seeing = partial(seen_in, self._body, self._asked, looked, route, Wants(opening=True))
+                self._work(State.CHOOSING, seeing, len(self._body))
+            else:
+                self._set_out(Course((route.only,), routing, route, traffic=service.traffic))
             return
         self._route = route
         if service.state.store is not None and looked.said is not None and keepers_of(route, looked):
@@ -118,8 +124,22 @@ class RequestMoves(FailureMoves):
         self._work(State.CHOOSING, seeing, times * len(body))
 
     def _chosen(self, event: Done) -> None:
-        assert isinstance(event.value, Seen)
-        self._choose(event.value)
+        route, looked, service = self._route, self._looked, self._service
+        assert isinstance(event.value, Seen) and route is not None and looked is not None
+        if route.only is None:
+            self._choose(event.value)
+            return
+        course = Course((route.only,), service.settings.routing, route, traffic=service.traffic)
+        conversation = conversation_of(self._asked, looked, event.value.opening, looked.model)
+        self._keep_to(course, conversation)
+        course.stays = bool(conversation)
+        self._set_out(course)
+
+    def _keep_to(self, course: Course, conversation: str) -> None:
+        """Know where a conversation was until now."""
+        pins = self._service.traffic.pins
+        course.conversation = conversation
+        course.pin = pins.pin(conversation, self._service.clock()) if conversation else None
 
     def _choose(self, seen: Seen) -> None:
         """Put the targets of a line in the order in which they are tried."""
@@ -141,8 +161,7 @@ class RequestMoves(FailureMoves):
         self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else plan.order
         course = Course(order, service.settings.routing, route, plan, service.traffic)
-        course.conversation = conversation
-        course.pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
+        self._keep_to(course, conversation)
         self._replies.course = course
         self._is_held = _waits_for_a_stream(looked)
         if self._is_held:
