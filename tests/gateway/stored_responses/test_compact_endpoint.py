@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Limits, Line, Settings
-from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, running, settings_for, whole
+from dragoman.prices.book import Override
+from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, Received, Reply, running, settings_for, whole
 from tests.gateway.keeping_house import ALICE, BOB, create, error_in, keeping
 from tests.gateway.says import STOPS, model_of, streams, tells
 from tests.sdk.digging import Object, dig_objects, dig_text
@@ -99,6 +100,30 @@ def test_a_name_with_several_targets_is_compacted_by_the_same_one_every_time(fir
         path = "/v1/responses/compact" if first == RESPONSES else "/v1/chat/completions"
         assert {received.target for received in house.provider.received} == {path}
         assert {received.json()["model"] for received in house.provider.received} == {"served"}
+
+
+def test_a_conversation_goes_on_with_the_provider_that_compacted_it() -> None:
+    """Nobody else can read its compaction, and the first of the line would be asked otherwise."""
+    sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "opaque"}
+    compacted = {"id": "resp_c", "object": "response.compaction", "output": [sealed], "usage": {}, "created_at": 1}
+    answered = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "model": "served"}
+
+    def settings(port: int) -> Settings:
+        line = Line(pattern="two", targets=(model_of(CHAT), "responses/served"))
+        return replace(settings_for(port), routes=(line,), prices={"responses/served": Override(window=1000)})
+
+    def script(received: Received) -> Reply:
+        if received.target == "/v1/responses/compact":
+            return whole(compacted)
+        return whole(answered) if received.target == "/v1/responses" else tells(CHAT)
+
+    user = {"type": "message", "role": "user", "content": "Hello."}
+    with running(script, settings) as house:
+        first = house.post("/v1/responses", {"model": "two", "input": [user]})
+        assert (first.header("x-dragoman-route") or "").startswith("chat/served;")
+        assert house.post("/v1/responses/compact", {"model": "two", "input": [user]}).json() == compacted
+        told = house.post("/v1/responses", {"model": "two", "input": [user, sealed, {**user, "content": "And?"}]})
+        assert (told.header("x-dragoman-route") or "").startswith("responses/served;")
 
 
 def test_nobody_compacts_what_is_anothers_wherever_it_is_kept() -> None:

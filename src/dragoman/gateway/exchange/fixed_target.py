@@ -15,7 +15,7 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look
-from dragoman.gateway.stored_responses.stored_state import located
+from dragoman.gateway.stored_responses.stored_state import located, owner_of
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -43,6 +43,17 @@ async def fixed_target(service: Service, asked: ClientRequest, body: bytes, look
         able = [kept_there(target) for target in route.targets if target.can_keep and target.provider.name == keeper]
         return next((target for target in able if target.id == pinned), max(able, key=fills))
     return service.routes.fixed(looked.model, protocol, pinned, fills)
+
+
+async def stay(service: Service, asked: ClientRequest, body: bytes, looked: Look, target: Target) -> None:
+    """Let a conversation go on with whoever compacted it, since nobody else can read what it came to."""
+    route = service.routes.route(looked.model, asked.api_path.protocol)
+    if route.only is not None or not route.outline.sticky:
+        return
+    seen = await beside_loop(partial(seen_in, body, asked, looked, route, Wants(opening=True)), len(body))
+    conversation = conversation_of(asked, looked, seen.opening, route.name)
+    if conversation and service.traffic.pins.pin(conversation, service.clock()) is None:
+        service.traffic.pin(owner_of(asked.key).hex(), conversation, target, key="", rule="")
 
 
 async def _keeper(service: Service, asked: ClientRequest, looked: Look, route: Route) -> str | None:

@@ -11,7 +11,7 @@ from dragoman.errors import BadAnswer, WireError
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.fixed_target import fixed_target
+from dragoman.gateway.exchange.fixed_target import fixed_target, stay
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
@@ -39,7 +39,7 @@ _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "
 async def compact(service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None) -> None:
     """Answer with what stands for a conversation: what its user said, and one compaction."""
     body = await receive(request, service.settings.limits.body)
-    size = len(body)
+    size, asked_for = len(body), body
     looked = await beside_loop(partial(look, body, api_path), size)
     account.note(asked=looked.model)
     asking = ClientRequest(api_path=api_path, headers=request.headers, key=key)
@@ -52,6 +52,8 @@ async def compact(service: Service, request: Request, api_path: ApiPath, account
         body = before.body
     if native:
         await pass_on(service, request, api_path, account, owner=owner_of(key), target=target, body=body)
+        if account.record.status == 200:
+            await stay(service, asking, asked_for, looked, target)
         return
     items, asked = await beside_loop(partial(_asked, body, recalled=found is not None), size)
     detached = DetachedClient()
