@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings, Timeouts
 from dragoman.tokens import request as local
-from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer, Reply, running, whole
+from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Answer, Reply, running, settings_for, whole
 from tests.gateway.says import comes_true, error_body, failure_of, log_lines, question, with_provider
 from tests.sdk.digging import dig
 
@@ -190,6 +190,15 @@ def test_what_a_provider_says_of_a_request_reaches_a_client_of_its_protocol(stat
         told = house.post(COUNTS[MESSAGES], question(MESSAGES, MESSAGES))
         assert (told.status, told.json(), told.header("x-dragoman-estimate")) == (status, body, None)
         assert log_lines(house, "a provider could not count")
+
+
+def test_pitfall_312_a_refused_key_is_estimated_for_where_clients_have_their_own() -> None:
+    body = error_body(MESSAGES, "authentication_error", "who?")
+    keys = settings_for(1, keys=["dg-right"]).keys
+    settings = with_provider(lambda made: replace(made, keys=keys), counts_tokens=True)
+    with running([whole(body, 401)], settings) as house:
+        told = house.post(COUNTS[MESSAGES], question(MESSAGES, MESSAGES), x_api_key="dg-right")
+        assert (told.status, told.header("x-dragoman-estimate")) == (200, "tokenizer")
 
 
 @pytest.mark.parametrize("member", ["previous_response_id", "conversation"])

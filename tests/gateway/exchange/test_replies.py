@@ -195,6 +195,31 @@ def test_a_refused_key_of_the_gateways_own_is_not_tried_again(client: str, provi
     assert [value for name, value in told.headers if name == "x-should-retry"] == ["false"]
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_pitfall_312_whoever_has_a_gateway_key_is_not_told_that_it_is_bad(client: str, streaming: bool) -> None:
+    """On the relay, too: no client's own key ever reaches a provider."""
+    bad = refusal(client, 401)
+    headers = {"x_api_key": "dg-right"} if client == MESSAGES else {"authorization": "Bearer dg-right"}
+    with running(lambda received: bad, lambda port: settings_for(port, keys=["dg-right"])) as house:
+        told = house.post(PATHS[client], question(client, client, stream=streaming), **headers)
+        assert (told.status, bool(failure_of(client, told))) == (502, True)
+        assert [value for name, value in told.headers if name == "x-should-retry"] == ["false"]
+        assert log_lines(house)[0]["failure"] == "upstream_auth"
+        if client == CHAT:
+            told = house.post("/v1/images/generations", {"model": "chat/served"}, **headers)
+            assert (told.status, failure_of(client, told)["code"]) == (502, "upstream_auth")
+            assert told.header("x-should-retry") == "false"
+
+
+def test_pitfall_312_what_is_forbidden_is_the_providers_to_say() -> None:
+    """It may be about the request, and then it is no word about a key."""
+    refused = refusal(CHAT, 403)
+    with running([refused], lambda port: settings_for(port, keys=["dg-right"])) as house:
+        told = house.post(PATHS[CHAT], question(CHAT, CHAT), authorization="Bearer dg-right")
+        assert (told.status, told.body) == (403, refused.steps[0])
+
+
 # What must not get out.
 
 WORDS = (

@@ -216,7 +216,9 @@ async def _asked(
     service.log.event("warn", "a provider could not count", provider=target.provider.name, status=flight.status)
     # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
     relayed = api_path.protocol == protocol and 400 <= flight.status < 500 and flight.status not in _UNKNOWN_PATH
-    return flight.status, raw if relayed and is_envelope(raw, protocol) else None, given
+    # A client with a key of its own would take a refused one for that.
+    own = flight.status == 401 and bool(service.settings.keys)
+    return flight.status, raw if relayed and not own and is_envelope(raw, protocol) else None, given
 
 
 def _refuse(

@@ -34,10 +34,13 @@ from dragoman.gateway.stored_responses.stored_state import several_owners
 from dragoman.gateway.value_limits import weigh_members
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.http.server import Request
+from dragoman.model.failure import Failure, FailureKind
+from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
 from dragoman.routing.candidate import Why
+from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import FALLBACK
 from dragoman.routing.target import Target
@@ -150,12 +153,20 @@ async def _ask_in_turn(
         told = _headers(service, request, account, attempt.target, answer.status, answer.headers, tries)
         _refuse(service, request, account, attempt.target, answer.status, told, answer.body)
         return
-    # Of several providers none refuses the client's own credential, whatever their words.
-    redactor, record = service.redactor(attempt.target.provider), account.record
-    failure = replace(missed.failure, message=redactor.clean_text(missed.failure.message[: redactor.longest]))
-    said = reply_parts.told(failure, record.dialect, record.id)
-    headers = _headers(service, request, account, attempt.target, said.status, [(b"content-type", JSON[1])], tries)
-    account.settle(status=said.status, failure=failure.kind.value)
+    _tell_bad_key(service, request, account, attempt.target, missed.failure, tries)
+
+
+def _tell_bad_key(
+    service: Service, request: Request, account: Account, target: Target, failure: Failure, attempts: int = 0
+) -> None:
+    """Say that it is the gateway's own credential that a provider refuses, and not the client's."""
+    redactor, record = service.redactor(target.provider), account.record
+    words = redactor.clean_text(failure.message[: redactor.longest])
+    said = reply_parts.told(
+        replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502, message=words), record.dialect, record.id
+    )
+    headers = _headers(service, request, account, target, said.status, [JSON], attempts)
+    account.settle(status=said.status, failure=FailureKind.UPSTREAM_AUTH.value)
     request.respond(said.status, [*headers, *passed_headers.written(said.headers)], said.body)
 
 
@@ -189,6 +200,10 @@ async def _hand_over(
     told = _headers(service, request, account, target, flight.status, flight.headers, attempts)
     if flight.status >= 400:
         body = await flight.read(service.redactor(target.provider).longest)
+        failure = codec_of(target.endpoint.protocol).decode_failure(flight.status, body)
+        if service.settings.keys and kind_of(failure, cloud=False) is Kind.BAD_KEY:
+            _tell_bad_key(service, request, account, target, failure)
+            return
         _refuse(service, request, account, target, flight.status, told, body)
         return
     account.note(status=flight.status)

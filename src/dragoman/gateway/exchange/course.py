@@ -36,6 +36,8 @@ class Course:
 
     # What is so for most requests, which have one target that answers.
     several = False
+    # Whether clients have keys of their own, which they would take for bad ones.
+    guarded = False
     policy = ""
     # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
     # content may take, and whether it is left for another one if it refuses the content.
@@ -232,8 +234,8 @@ class Course:
         return None if place is None else self._as_told(self._misses[place])
 
     def _as_told(self, missed: Missed) -> Missed:
-        if not self.several or missed.kind is not Kind.BAD_KEY:
+        if missed.kind is not Kind.BAD_KEY or not (self.several or self.guarded):
             return missed
-        # Of several providers none refuses the client's own credential, whatever their words.
+        # No provider refuses the client's own credential, whatever its words (decision 14).
         failure = replace(missed.failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
         return replace(missed, failure=failure, answer=None)

@@ -169,6 +169,7 @@ class RequestMoves(FailureMoves):
         self._set_out(course)
 
     def _set_out(self, course: Course) -> None:
+        course.guarded = bool(self._service.settings.keys)
         self._course = course
         self._search()
 
