@@ -219,3 +219,9 @@ def test_the_route_is_a_legal_header_for_any_models_name(case: str) -> None:
 def test_a_models_name_does_not_pose_as_the_dialect() -> None:
     _, value = route_header("openai", "m; dialect=anthropic-messages", CHAT)
     assert value.count(b"; dialect=") == 1
+
+
+def test_the_route_tells_policy_and_attempts_where_there_are_any() -> None:
+    assert route_header("a", "m", CHAT)[1] == b"a/m; dialect=openai-chat"
+    assert route_header("a", "m", CHAT, "fastest", 2)[1] == b"a/m; dialect=openai-chat; policy=fastest; attempts=2"
+    assert route_header("a", "m", CHAT, attempts=2)[1] == b"a/m; dialect=openai-chat; attempts=2"

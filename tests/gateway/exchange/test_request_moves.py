@@ -18,6 +18,7 @@ from dragoman.gateway.exchange.steps import (
     Failed,
     HangUp,
     Locate,
+    Pause,
     Recall,
     Respond,
     Settle,
@@ -284,3 +285,21 @@ def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
         assert play.machine.state is State.OVER
 
     played_by(story, _line)
+
+
+@pytest.mark.parametrize(("retries", "more"), [(0, b""), (1, b"; attempts=2")])
+def test_a_line_with_one_target_that_is_asked_again_tells_its_attempts(retries: int, more: bytes) -> None:
+    line = Line(pattern="patient", targets=("messages/served",), retries=retries)
+
+    def story(house: House) -> None:
+        play = Played(house, "chat/served")
+        play.until_called(Begin(BODY.replace(b"messages/served", b"patient")))
+        waits = play.say(Failed(Unreachable("nobody is there")))
+        if retries:
+            assert isinstance(waits, Pause)
+            play.until_called(Done())
+            play.say(Failed(Unreachable("nobody is there")))
+        told = next(command for command in play.said if isinstance(command, Respond))
+        assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; dialect=anthropic-messages" + more
+
+    played_by(story, lambda port: replace(settings_for(port), routes=(line,)))

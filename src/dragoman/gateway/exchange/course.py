@@ -44,6 +44,8 @@ class Course:
     tries = 0
     _retries = 0
     pauses = 0
+    # Whether any target of it may be asked more than once.
+    repeats = False
     first_byte: float | None = None
     _refusals = False
     # What its conversation is known by, if it stays where it is; and which rules led it there.
@@ -92,6 +94,7 @@ class Course:
             if self._route is not None:
                 line = self._route if self._route.members[0] is target else self._route.around(target)
                 self._retries, self.first_byte, self._refusals = line.retries, line.first_byte, line.refusals
+                self.repeats = self.repeats or line.retries > 0
             if not self.several or self._may_ask(target):
                 return target
             self._asleep += (target,)

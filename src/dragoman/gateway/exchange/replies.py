@@ -49,7 +49,7 @@ class Replies:
         self._service = service
         self._asked = asked
         self._account = account
-        # What is tried, where there are several targets.
+        # What is tried.
         self.course: Course | None = None
         self.full_report = (asked.header(b"x-dragoman-report") or b"").lower() == b"full"
 
@@ -90,9 +90,10 @@ class Replies:
 
     def _route(self, target: Target) -> tuple[bytes, bytes]:
         provider, protocol = target.provider.name, target.endpoint.protocol
-        if self.course is None:
+        course = self.course
+        if course is None or not (course.policy or course.repeats):
             return reply_parts.route_header(provider, target.shown, protocol)
-        return reply_parts.route_header(provider, target.shown, protocol, self.course.policy, self.course.tries)
+        return reply_parts.route_header(provider, target.shown, protocol, course.policy, course.tries)
 
     def pending(self) -> HeaderList:
         """The headers of a stream of which nobody knows yet who will answer, and what that loses."""

@@ -88,11 +88,16 @@ def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:
 
 
 def route_header(provider: str, model: str, protocol: str, policy: str = "", attempts: int = 0) -> tuple[bytes, bytes]:
-    """Who answered: provider, model and the protocol it was asked in; of several, by which policy and which attempt."""
+    """Who answered: provider, model and the protocol it was asked in.
+
+    Of several also by which policy, and where more than one attempt may be made, which of them it was.
+    """
     # A model's name must not pose as the dialect.
     named = safe(f"{provider}/{model}").replace(b";", b"%3B")
     told = b"%b; dialect=%b" % (named, protocol.encode())
-    return (_ROUTE, b"%b; policy=%b; attempts=%d" % (told, policy.encode(), attempts) if policy else told)
+    if policy:
+        told += b"; policy=%b" % policy.encode()
+    return (_ROUTE, b"%b; attempts=%d" % (told, attempts) if policy or attempts else told)
 
 
 def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:

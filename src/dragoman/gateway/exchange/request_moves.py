@@ -162,7 +162,6 @@ class RequestMoves(FailureMoves):
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else plan.order
         course = Course(order, service.settings.routing, route, plan, service.traffic)
         self._keep_to(course, conversation)
-        self._replies.course = course
         self._is_held = _waits_for_a_stream(looked)
         if self._is_held:
             self._do(Hold(service.settings.routing.hold))
@@ -170,7 +169,7 @@ class RequestMoves(FailureMoves):
 
     def _set_out(self, course: Course) -> None:
         course.guarded = bool(self._service.settings.keys)
-        self._course = course
+        self._course = self._replies.course = course
         self._search()
 
     def _resume(self, event: Resume) -> None:
