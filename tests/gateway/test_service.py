@@ -9,15 +9,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from dragoman.config.settings import Settings
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.service import Service
 from dragoman.model.listing import ListedModel
+from dragoman.providers.provider import Endpoint
 from dragoman.routing.needs import Needs
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
-from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, Received, Reply, running, settings_for, whole
+from tests.gateway.harness import CHAT, MESSAGES, PROVIDER_KEY, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells
 
 
@@ -158,3 +161,35 @@ def test_item_12_a_changed_configuration_remembers_which_keys_rest() -> None:
         for _ in range(3):
             assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 200
     assert seen == [f"Bearer {keys[0]}", *[f"Bearer {keys[1]}"] * 4]
+
+
+def test_a_reload_forgives_a_provider_whose_address_or_keys_were_changed() -> None:
+    """It is another thing now; what was not changed goes on resting."""
+    keys = ("sk-1-0123456789abcdef", "sk-2-0123456789abcdef")
+
+    def settings(port: int) -> Settings:
+        return settings_for(port, provider_keys=keys)
+
+    async def story(house: House) -> None:
+        old = house.app.service
+        targets = {name: f"{name}/served" for name in ("chat", "messages", "responses")}
+        now = old.clock()
+        for name, target in targets.items():
+            for _ in range(12):
+                old.traffic.health.note(target, Kind.NO_ANSWER, now, now, set())
+            assert old.traffic.rests(target)
+            old.rotation(old.settings.providers[name]).cool(keys[0], 600.0)
+        providers = dict(old.settings.providers)
+        chat, messages = providers["chat"], providers["messages"]
+        moved = Endpoint(protocol=CHAT, base_url="http://127.0.0.1:9/v1")
+        providers["chat"] = replace(chat, endpoints=(moved,))
+        providers["messages"] = replace(messages, keys=(*keys, "sk-3-0123456789abcdef"))
+        changed = replace(old.settings, providers=providers)
+        new = Service(changed, old.metrics, old.log, old.state, former=old)
+        assert [new.traffic.rests(target) for target in targets.values()] == [False, False, True]
+        resting = {name: len(new.rotation(providers[name]).resting()) for name in targets}
+        assert resting == {"chat": 0, "messages": 1, "responses": 1}
+        await new.client.close()
+
+    with running((), settings) as house:
+        house.run(story(house))

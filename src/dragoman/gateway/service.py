@@ -103,6 +103,8 @@ class Service:
             name: Rotation(provider.keys, self.clock, rotations.get(name), name)
             for name, provider in settings.providers.items()
         }
+        if former is not None:
+            self._forgive_changed(former.settings)
         # How many calls each provider has, and who waits for one.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         # How many exchanges each gateway key has.
@@ -114,6 +116,25 @@ class Service:
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
         self.knowledge = Knowledge(self.book, self.listed, self._rotations, self.admission, self.mint.now)
+
+    def _forgive_changed(self, former: Settings) -> None:
+        """Hold nothing against a provider that is called elsewhere, or with other keys, than it was before.
+
+        A key that stays, at the same place, goes on resting.
+        """
+        now = self.clock()
+        changed: set[str] = set()
+        for name, provider in self.settings.providers.items():
+            before = former.providers.get(name)
+            if before is None or _place(provider) != _place(before):
+                changed.add(name)
+                self._rotations[name].rests.clear(now)
+            elif provider.keys != before.keys:
+                changed.add(name)
+        if changed:
+            for report in self.traffic.health.reports(now):
+                if report.target.partition("/")[0] in changed:
+                    self.traffic.health.clear(report.target, now)
 
     @property
     def chance(self) -> Callable[[], float]:
@@ -259,6 +280,11 @@ class Service:
     async def close(self) -> None:
         """Let go of idle connections; exchanges under way end on their own."""
         await self.client.close()
+
+
+def _place(provider: Provider) -> tuple[object, ...]:
+    """Where and how a provider is called, its keys aside."""
+    return provider.endpoints, provider.transport, provider.auth, provider.headers, provider.options
 
 
 def _limits(settings: Settings) -> dict[str, Limits]:
