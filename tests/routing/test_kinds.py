@@ -106,15 +106,18 @@ ANSWERS: dict[str, tuple[str, int, object, Kind]] = {
     "a 403 of Messages": (M, 403, {"type": "permission_error", "message": "x"}, Kind.FORBIDDEN),
     "a 403 that names the key": (C, 403, {"code": "api_key_disabled"}, Kind.BAD_KEY),
     "a 403 for what was said": (C, 403, {"code": "content_filter"}, Kind.REFUSED),
-    "a 403 for what was said, in words": (
+    "a 403 for what was said, by its reasons": (
         C,
         403,
-        {
-            "code": 403,
-            "message": "some/model requires moderation and your input was flagged for violence",
-            "metadata": {"reasons": ["violence"], "flagged_input": "x"},
-        },
+        {"code": 403, "message": "no", "metadata": {"reasons": ["violence"], "flagged_input": "x"}},
         Kind.REFUSED,
+    ),
+    "a 403 with no reasons": (C, 403, {"code": 403, "metadata": {"reasons": [], "provider_name": "x"}}, Kind.FORBIDDEN),
+    "a 403 that says so in words alone": (
+        C,
+        403,
+        {"code": 403, "message": "some/model requires moderation and your input was flagged for violence"},
+        Kind.FORBIDDEN,
     ),
     "a 403 whose words mean something else": (
         C,

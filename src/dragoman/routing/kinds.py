@@ -25,6 +25,7 @@ from dragoman.errors import (
 )
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.outcomes import Kind
+from dragoman.rules.failures import is_flagged
 
 # First match wins, so classes stand before their own parents. What is not here is our own affair, or the client's.
 _ERRORS: tuple[tuple[type[DragomanError], Kind], ...] = (
@@ -137,8 +138,6 @@ _OF_KEYS = frozenset(
         "usage_not_included",
     }
 )
-# How OpenRouter says that its own check stopped the content, for which its code is the status once more.
-_FLAGGED = "input was flagged"
 _OVERLOADED = "overloaded"
 # The statuses of which a code may say that it is overload.
 _LIMITS = frozenset({429, 500, 502, 503, 529})
@@ -199,7 +198,7 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Kind:
         return Kind.OVERLOADED
     kind = _KINDS.get(failure.kind)
     if kind is Kind.FORBIDDEN:
-        return _kind_of_ban(failure, native, code)
+        return _kind_of_ban(failure)
     if kind is Kind.WRONG_REQUEST:
         return _kind_of_refusal(failure, native)
     if stream and failure.kind is FailureKind.BAD_GATEWAY and not native and not code:
@@ -223,12 +222,10 @@ def _kind_of_refusal(failure: Failure, native: str) -> Kind:
     return Kind.WRONG_REQUEST
 
 
-def _kind_of_ban(failure: Failure, native: str, code: str) -> Kind:
+def _kind_of_ban(failure: Failure) -> Kind:
     if speaks_of_key(failure):
         return Kind.BAD_KEY
-    if not native and code in ("", str(failure.status)) and _FLAGGED in failure.message[:200].lower():
-        return Kind.REFUSED
-    return Kind.FORBIDDEN
+    return Kind.REFUSED if is_flagged(failure) else Kind.FORBIDDEN
 
 
 def speaks_of_key(failure: Failure) -> bool:

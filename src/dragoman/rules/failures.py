@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.parts import Extras
 from dragoman.rules.nested import BESIDE, DEEPEST, TOLD, inner_of, line_of
 from dragoman.rules.overflow import CODE as OVERFLOW_CODE
 from dragoman.rules.overflow import is_context_overflow
@@ -272,6 +273,8 @@ def _text(value: JsonValue) -> str:
 
 # The OpenAI protocols.
 
+# Whose members beside the error are looked at.
+_ROUTER = "openrouter"
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
 
@@ -321,7 +324,24 @@ def openai_failure(body: JsonObject, status: int | None) -> Failure:
         native=report.native,
         code=report.code,
         param=report.param,
+        extras=_moderation_of(error_of(body).get("metadata")),
     )
+
+
+def _moderation_of(metadata: JsonValue) -> Extras | None:
+    """Why a check of its own stopped the content, as OpenRouter tells it beside a code that only repeats the status.
+
+    What was stopped stands beside that, too; nobody needs it.
+    """
+    reasons = metadata.get("reasons") if isinstance(metadata, dict) else None
+    if not isinstance(reasons, list) or not reasons or not all(isinstance(reason, str) for reason in reasons):
+        return None
+    return Extras(origin=_ROUTER, fields={"metadata": {"reasons": reasons}})
+
+
+def is_flagged(failure: Failure) -> bool:
+    """Whether it was what was said that a check stopped."""
+    return failure.extras is not None and failure.extras.origin == _ROUTER
 
 
 def openai_error(failure: Failure) -> tuple[int, JsonObject]:
