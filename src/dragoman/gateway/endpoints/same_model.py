@@ -128,6 +128,6 @@ class SameModel:
 
     def _then(self, missed: Missed) -> Then:
         service = self._service
-        left = self._account.record.started + service.settings.timeouts.total - service.clock()
+        left = self._account.record.started + service.settings.timeouts.whole - service.clock()
         wall = service.mint.now()
         return self.course.then(missed, Heard.NOTHING, calls=self._calls.count, seconds=left, wall=wall)
