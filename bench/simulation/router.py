@@ -33,6 +33,7 @@ from dragoman.providers.rotation import Rotation
 from dragoman.routing.health import Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Kind
+from dragoman.routing.outline import Outline
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -114,8 +115,8 @@ class _Known(Knowledge):
         self.load = Load()
         super().__init__(BOOK, KeptLists({}), self.rotations, Admission(clock), clock)
 
-    def free(self, target: Target) -> bool:
-        return self.load.free(target.provider.name)
+    def busy(self, outline: Outline) -> list[str]:
+        return [name for name in outline.providers if not self.load.free(name)]
 
 
 class _Open(Struct):

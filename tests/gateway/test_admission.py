@@ -63,12 +63,12 @@ def test_without_a_limit_everybody_enters_at_once_and_is_counted() -> None:
     async def dialogue() -> None:
         admission = make()
         slots = [slot(admission) for _ in range(1000)]
-        assert admission.free("p")
+        assert admission.busy(["p"]) == []
         assert (load(admission), admission.length("p")) == (Load(1000, None, 0), 0)
         for one in slots:
             one.release()
         assert load(admission) == Load(0, None, 0)
-        assert admission.free("never heard of")
+        assert admission.busy(["never heard of"]) == []
         assert admission.length("never heard of") == 0
 
     run(dialogue())
@@ -78,7 +78,7 @@ def test_a_slot_is_given_back_once() -> None:
     async def dialogue() -> None:
         admission = make(Limits(2))
         one, two = slot(admission), slot(admission)
-        assert not admission.free("p")
+        assert admission.busy(["p"]) == ["p"]
         one.release()
         one.release()
         assert load(admission).calls == 1
@@ -436,7 +436,7 @@ def test_limits_may_change_while_calls_are_made_and_others_wait() -> None:
         assert load(admission) == Load(3, None, 0)
         # Back again: those calls still count.
         admission.settle({"p": Limits(3)})
-        assert not admission.free("p")
+        assert admission.busy(["p"]) == ["p"]
         for one in slots:
             one.release()
         assert load(admission) == Load(0, 3, 0)

@@ -11,6 +11,7 @@ from dragoman.model.signs import Signs
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.needs import Needs
+from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, running, settings_for
 
 # Pico-dollars for a token: a dollar and ten for a million.
@@ -49,13 +50,15 @@ def test_keys_that_rest_and_places_are_known() -> None:
     with running() as house:
         service = house.app.service
         target = service.routes.target("chat/m", CHAT)
-        assert service.knowledge.free(target)
+        outline = service.routes.route("chat/m", CHAT).outline
+        assert not service.knowledge.busy(outline) and not service.knowledge.keys_rest(outline)
         assert service.knowledge.wakes(target) is None
         rotation = service.rotation(target.provider)
         for key in target.provider.keys:
             rotation.cool(key, 60.0, target.model)
         wakes = service.knowledge.wakes(target)
         assert wakes is not None and wakes > service.clock()
+        assert service.knowledge.keys_rest(outline)
 
 
 def test_each_of_several_answers_is_paid() -> None:
@@ -119,21 +122,21 @@ def test_pitfall_407_a_request_is_estimated_at_the_tier_that_it_asks_for(
         assert service.knowledge.cost(target, asked, 100.0) == cost
 
 
-def test_a_window_is_that_of_the_latest_list() -> None:
+def test_windows_are_those_of_the_latest_lists() -> None:
     with running((), lambda port: _priced(settings_for(port))) as house:
         service = house.app.service
-        target, overridden = (service.routes.target(name, CHAT) for name in ("chat/listed", "chat/m"))
-        assert (service.knowledge.window(target), service.knowledge.window(overridden)) == (None, 1000)
+        outline = Route(name="line", members=(*(service.routes.target(f"chat/{name}", CHAT) for name in "ml"),)).outline
+        assert service.knowledge.windows(outline) == [1000, None]
         for window in (9000, 8000):
-            models = [ListedModel(id=name, window=window) for name in ("listed", "m")]
-            service.listed.keep(target.provider, models, 0.0)
-            assert (service.knowledge.window(target), service.knowledge.window(overridden)) == (window, 1000)
+            models = [ListedModel(id=name, window=window) for name in "ml"]
+            service.listed.keep(outline.leaves[0][1].provider, models, 0.0)
+            assert service.knowledge.windows(outline) == [1000, window]
 
 
 def test_windows_of_names_that_clients_make_up_are_not_remembered_without_end() -> None:
     with running() as house:
         service = house.app.service
         for name in (*(f"chat/{number}" for number in range(5000)), f"chat/{'x' * 5000}"):
-            assert service.knowledge.window(service.routes.target(name, CHAT)) is None
+            assert service.knowledge.windows(service.routes.route(name, CHAT).outline) == [None]
         remembered = service.knowledge._windows
-        assert 0 < len(remembered) <= 4096 and max(map(len, remembered)) <= 512
+        assert 0 < len(remembered) <= 4096 and max(len(name) for names in remembered for name in names) <= 512

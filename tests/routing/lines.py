@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Dice, Pin, Plan, View
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
@@ -59,14 +60,19 @@ def seen(
     """A view of targets by their providers' names."""
     return View(
         now=now,
-        standing=lambda found: (standings or {}).get(found.provider.name, GOOD),
-        speed=lambda found, _: (speeds or {}).get(found.provider.name),
-        free=lambda found: found.provider.name not in busy.split(),
+        standings=lambda outline: [(standings or {}).get(name, GOOD) for name in named(outline)],
+        speeds=lambda outline, _: [(speeds or {}).get(name) for name in named(outline)],
+        busy=lambda _: busy.split(),
         cost=lambda found, _: (costs or {}).get(found.provider.name),
-        window=lambda found: (windows or {}).get(found.provider.name),
+        windows=lambda outline: [(windows or {}).get(name) for name in named(outline)],
         pin=(Pin(f"{pin}/m") if pin else None) if isinstance(pin, str) else pin,
         turn=turn,
     )
+
+
+def named(outline: Outline) -> list[str]:
+    """The names of the providers of a line, target by target."""
+    return [found.provider.name for _, found, _, _ in outline.leaves]
 
 
 def names(made: Plan) -> str:
@@ -113,11 +119,11 @@ def worlds(draw: st.DrawFn) -> View:
     busy = draw(st.sets(st.sampled_from(known)))
     return View(
         now=NOW,
-        standing=lambda found: standings[found.provider.name],
-        speed=lambda found, _: speeds[found.provider.name],
-        free=lambda found: found.provider.name not in busy,
+        standings=lambda outline: [standings[name] for name in named(outline)],
+        speeds=lambda outline, _: [speeds[name] for name in named(outline)],
+        busy=lambda _: busy,
         cost=lambda found, _: costs[found.provider.name],
-        window=lambda found: windows[found.provider.name],
+        windows=lambda outline: [windows[name] for name in named(outline)],
         pin=pin,
         turn=turn,
     )

@@ -596,3 +596,16 @@ def test_pitfall_322_a_target_that_only_dawdles_stands_behind_for_a_while_and_do
     health.note(A, Kind.ANSWERED, 130.0, 129.0)
     health.note(A, Kind.SLOW, 131.0, 121.0)
     assert health.standing(A, 131.0).level is Level.GOOD
+
+
+@given(steps)
+def test_whoever_is_not_good_is_among_those_who_may_not_be(outcomes: list[tuple[Kind, float]]) -> None:
+    health, told, now = Health(), Health(), 0.0
+    for kind, passed in outcomes:
+        now += passed
+        health.note(A, kind, now, now, permit=health.take_permit(A, now, 30.0))
+        told.merge(health.news())
+        for one in (health, told):
+            assert one.are_good([A]) <= (one.standing(A, now) is GOOD)
+    health.clear(A, now)
+    assert health.standing(A, now) is GOOD and health.are_good([A])

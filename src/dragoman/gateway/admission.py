@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -294,10 +294,10 @@ class Admission:
         gate = self._gates.get(provider)
         return gate is not None and gate.limits is not None
 
-    def free(self, provider: str) -> bool:
-        """Whether a call to a provider could be made at once."""
-        gate = self._gates.get(provider)
-        return gate is None or gate.free
+    def busy(self, providers: Iterable[str]) -> list[str]:
+        """Those of some providers to whom no call could be made at once."""
+        gates = self._gates
+        return [name for name in providers if name in gates and not gates[name].free] if gates else []
 
     def length(self, provider: str) -> int:
         """How many wait for a provider."""

@@ -33,6 +33,8 @@ class KeptLists:
 
     def __init__(self, providers: Mapping[str, Provider], former: KeptLists | None = None) -> None:
         kept = former._kept if former is not None else {}
+        # How often anything was listed.
+        self.changes = 0
         self._kept: dict[str, KeptList] = {
             name: found for name, found in kept.items() if providers.get(name) == found.provider
         }
@@ -43,6 +45,7 @@ class KeptLists:
 
     def keep(self, provider: Provider, models: Iterable[ListedModel], until: float) -> KeptList:
         """Keep what a provider listed, until it is to be asked again."""
+        self.changes += 1
         listed = {model.id: model for model in models}
         found = self._kept[provider.name] = KeptList(provider=provider, until=until, models=listed)
         return found

@@ -6,10 +6,10 @@ else the book's; the rules of translation know some caps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from dragoman.gateway.admission import Admission
-from dragoman.gateway.kept_lists import KeptList, KeptLists, facts_of_rules
+from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.classes import STANDARD
 from dragoman.prices.cost import estimate
@@ -20,10 +20,11 @@ from dragoman.providers.rotation import Rotation
 from dragoman.routing.described import Price
 from dragoman.routing.facts import Facts, FactsOf, first_known
 from dragoman.routing.needs import Needs
+from dragoman.routing.outline import Outline
 from dragoman.routing.target import Target
 from dragoman.rules.abilities import abilities_of
 
-# Targets whose windows are remembered, and characters of their names: some lines let clients name them.
+# Lines whose windows are remembered, and characters of their targets' names: some let clients name them.
 _MOST = 4096
 _LONGEST = 512
 
@@ -46,20 +47,23 @@ class Knowledge:
         self._wall = wall
         # How much a target takes and says.
         self.sizes: FactsOf = first_known(self._overridden, listed.facts_of, self._printed, facts_of_rules)
-        # How much it takes alone, which every plan asks for, with the list from which that is known.
-        self._windows: dict[str, tuple[KeptList | None, int | None]] = {}
+        # How much the targets of lines take, by their ids, with how many lists there were when that was found out.
+        self._windows: dict[tuple[str, ...], tuple[int, list[int | None]]] = {}
 
-    def window(self, target: Target) -> int | None:
-        """How many tokens a target takes in; only what its provider lists can change that."""
-        kept = self._listed.of(target.provider)
-        known = self._windows.get(target.id)
-        if known is None or known[0] is not kept:
-            known = (kept, self.sizes(target).window)
+    def windows(self, outline: Outline) -> Sequence[int | None]:
+        """How many tokens the targets of a line take in; only what their providers list can change that."""
+        known, changes = self._windows.get(outline.ids), self._listed.changes
+        if known is None or known[0] != changes:
+            known = (changes, [self.window(target) for _, target, _, _ in outline.leaves])
             if len(self._windows) >= _MOST:
                 self._windows.clear()
-            if len(target.id) <= _LONGEST:
-                self._windows[target.id] = known
+            if max(map(len, outline.ids)) <= _LONGEST:
+                self._windows[outline.ids] = known
         return known[1]
+
+    def window(self, target: Target) -> int | None:
+        """How many tokens a target takes in."""
+        return self.sizes(target).window
 
     def _overridden(self, target: Target) -> Facts:
         found = self._book.override_of(target.provider.name, target.model)
@@ -92,14 +96,18 @@ class Knowledge:
             return None
         return Price(input=in_units(rates.input, PER_MILLION), output=in_units(rates.output, PER_MILLION))
 
-    def free(self, target: Target) -> bool:
-        """Whether a call could be made at once."""
-        return self._admission.free(target.provider.name)
+    def busy(self, outline: Outline) -> Container[str]:
+        """The names of a line's providers of whom no call could be made at once."""
+        return self._admission.busy(outline.providers)
+
+    def keys_rest(self, outline: Outline) -> bool:
+        """Whether any key may rest of any provider of a line."""
+        rotations = self._rotations
+        return any([rotations[name].rests.any for name in outline.providers])
 
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""
-        rotation = self._rotations[target.provider.name]
-        return rotation.wakes(target.model) if rotation.rests.any else None
+        return self._rotations[target.provider.name].wakes(target.model)
 
 
 def _tier(target: Target, facts: ModelFacts, asked: str) -> str:

@@ -12,7 +12,7 @@ A plan is made from all of that, with the throw of dice and the time.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from dragoman.routing.budgets import Budgets
 from dragoman.routing.health import Health, Permit
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import OUR_OWN, Kind, counts_for_health
+from dragoman.routing.outline import Outline
 from dragoman.routing.pins import Pins
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
@@ -83,25 +84,29 @@ class Traffic:
         return known.cost(target, needs, self._outputs.get(target.id, _USUAL_OUTPUT))
 
     def _view(self, known: Knowledge, now: float, pin: Pin | None, turn: int) -> View:
-        health, speeds = self.health, self.speeds
-
-        def standing(target: Target) -> Standing:
-            found = health.standing(target.id, now)
-            until = known.wakes(target)
-            if until is not None and found.level is not Level.RESTING:
-                return Standing(Level.KEYLESS, until)
-            return found
-
         return View(
             now=now,
-            standing=standing,
-            speed=lambda target, size: speeds.speed(target.id, size, now),
-            free=known.free,
+            standings=lambda outline: self._standings(outline, known, now),
+            speeds=lambda outline, size: self.speeds.speeds(outline.ids, size, now),
+            busy=known.busy,
             cost=lambda target, needs: known.cost(target, needs, self._outputs.get(target.id, _USUAL_OUTPUT)),
-            window=known.window,
+            windows=known.windows,
             pin=pin,
             turn=turn,
         )
+
+    def _standings(self, outline: Outline, known: Knowledge, now: float) -> Sequence[Standing]:
+        """How the targets of a line stand, their keys considered."""
+        if self.health.are_good(outline.ids) and not known.keys_rest(outline):
+            return [GOOD] * len(outline.leaves)
+        return [self._standing(target, known, now) for _, target, _, _ in outline.leaves]
+
+    def _standing(self, target: Target, known: Knowledge, now: float) -> Standing:
+        found = self.health.standing(target.id, now)
+        until = known.wakes(target)
+        if until is not None and found.level is not Level.RESTING:
+            return Standing(Level.KEYLESS, until)
+        return found
 
     def is_good(self, target: Target) -> bool:
         """Whether a target may be asked by anybody."""

@@ -165,6 +165,8 @@ class Health:
         self._entries: dict[str, _Entry] = {}
         self._most = most
         self._dirty: set[str] = set()
+        # Those that may not be good, so that nobody asks about the others.
+        self._unwell: set[str] = set()
         self._permits = 0
 
     # Outcomes.
@@ -278,10 +280,15 @@ class Health:
         """How a target stands; one that rests and whose end is over may be asked by whoever gets the permit."""
         entry = self._entries.get(target)
         if entry is None or entry.level is _GOOD:
+            self._unwell.discard(target)
             return GOOD
         if now >= entry.until:
             _settle(entry, now)
         return entry.shown
+
+    def are_good(self, targets: Iterable[str]) -> bool:
+        """Whether nothing is held against any of these, as far as can be told at once."""
+        return self._unwell.isdisjoint(targets)
 
     def knows(self, target: str) -> bool:
         """Whether anything was heard of a target."""
@@ -387,6 +394,7 @@ class Health:
                 entry = self._made(notice.target, -math.inf)
             if (notice.epoch, _RANKS[notice.level], notice.until, notice.rests) > entry.key():
                 _adopt(entry, notice)
+                self._unwell.add(notice.target)
 
     def _enter(self, target: str, entry: _Entry, level: Level, until: float, now: float) -> None:
         if _RANKS[level] < _RANKS[entry.level]:
@@ -394,6 +402,7 @@ class Health:
         entry.holder = 0
         _show(entry, level, until, now)
         self._dirty.add(target)
+        self._unwell.add(target)
 
     def _made(self, target: str, now: float) -> _Entry:
         if len(self._entries) >= self._most:
@@ -408,6 +417,7 @@ class Health:
         for target in ranked[: max(self._most // 8, 1)]:
             del entries[target]
             self._dirty.discard(target)
+            self._unwell.discard(target)
 
 
 def _settle(entry: _Entry, now: float) -> None:

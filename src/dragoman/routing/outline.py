@@ -39,8 +39,10 @@ class Outline(Struct, frozen=True, kw_only=True):
     policy: Policy
     leaves: tuple[Leaf, ...]
     tree: Node
-    # Places by the ids of their targets.
+    # Places by the ids of their targets, the ids by themselves, and the names of all providers.
     places: dict[str, int]
+    ids: tuple[str, ...]
+    providers: tuple[str, ...]
     # Whether no route is nested in it.
     flat: bool
     # What any policy, or a limit, wants to know.
@@ -68,6 +70,8 @@ def outline_of(route: Route) -> Outline:
         leaves=found,
         tree=tree,
         places={key: leaf[0] for key, leaf in leaves.items()},
+        ids=tuple(leaves),
+        providers=tuple(dict.fromkeys(target.provider.name for _, target, _, _ in found)),
         flat=all(isinstance(member, int) for member in tree.members),
         prices=any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in found),
         speed=any(policy.speed for policy in policies),

@@ -61,9 +61,10 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
 
 def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[list[Candidate], list[Candidate]]:
     """Who may be asked, and what is known of everybody."""
-    now, standing_of, free, window_of = view.now, view.standing, view.free, view.window
+    now, busy = view.now, view.busy(outline)
+    standings, windows = view.standings(outline), view.windows(outline)
     cost_of = view.cost if outline.prices else None
-    speed_of = view.speed if outline.speed else None
+    speeds = view.speeds(outline, needs.size) if outline.speed else None
     losses_of = needs.losses if outline.losses else None
     text = needs.size - needs.signs.media
     special = picky(needs, outline)
@@ -74,7 +75,7 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
     for place, target, limit, _ in outline.leaves:
         left_out = unfit(target, needs, outline.leaves[0][1]) if special else None
         behind = None
-        window = window_of(target)
+        window = windows[place]
         if window is not None and text > window * USUAL_BYTES:
             behind = Behind.TIGHT
             if left_out is None and text > window * MOST_BYTES:
@@ -86,12 +87,12 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
                 full = cost if needs.warm != target.id else cost_of(target, cold)
                 left_out = too_dear(full, limit)
                 cost = full if left_out is not None else cost
-        standing = standing_of(target)
+        standing = standings[place]
         if standing is not GOOD:
             if left_out is None and rests(standing, now):
                 left_out = Filter.RESTING
             behind = unwell(standing, now, dice.ramp) or behind
-        if (behind is None or behind is Behind.TIGHT) and not free(target):
+        if busy and (behind is None or behind is Behind.TIGHT) and target.provider.name in busy:
             behind = Behind.BUSY
         found = Candidate(
             place,
@@ -100,7 +101,7 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
             left_out,
             behind,
             cost,
-            None if speed_of is None else speed_of(target, needs.size),
+            None if speeds is None else speeds[place],
             None if losses_of is None else losses_of.get(target.id),
             window,
         )

@@ -7,6 +7,8 @@ that came whole only tell how long they took, and are asked for where no stream 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dragoman.routing.speed import Speed
 
 # Bytes from which a request is a large one.
@@ -52,6 +54,25 @@ class _Averages:
         self.whole *= left
         self.took *= left
 
+    def speed(self, now: float) -> Speed:
+        """What they come to."""
+        age = now - self.last
+        if age < 0.0:
+            age = 0.0
+        left = 0.5 ** (age / HALF_LIFE)
+        if self.streams > 0.0:
+            first, tokens, seconds = self.first / self.streams, self.tokens, self.seconds
+        else:
+            first, tokens, seconds = 0.0, self.whole, self.took
+        return Speed(
+            first_token=first,
+            rate=tokens / seconds if seconds > 0.0 else 0.0,
+            # One answer is taken for granted: failures of long ago fade, and nobody is without any chance.
+            success_rate=(self.answers * left + 1.0) / (self.attempts * left + 1.0),
+            age=age,
+            samples=self.samples,
+        )
+
 
 class Speeds:
     """How fast targets are. Times are in seconds of a clock that only grows."""
@@ -94,23 +115,15 @@ class Speeds:
 
     def speed(self, target: str, size: int, now: float) -> Speed | None:
         """How fast a target is for requests of about this size; None if nothing was measured."""
-        found = self._found.get((target, size >= LARGE))
-        if found is None or not found.samples:
-            return None
-        age = max(now - found.last, 0.0)
-        left = 0.5 ** (age / HALF_LIFE)
-        if found.streams > 0.0:
-            first, tokens, seconds = found.first / found.streams, found.tokens, found.seconds
-        else:
-            first, tokens, seconds = 0.0, found.whole, found.took
-        return Speed(
-            first_token=first,
-            rate=tokens / seconds if seconds > 0.0 else 0.0,
-            # One answer is taken for granted: failures of long ago fade, and nobody is without any chance.
-            success_rate=(found.answers * left + 1.0) / (found.attempts * left + 1.0),
-            age=age,
-            samples=found.samples,
-        )
+        return self.speeds((target,), size, now)[0]
+
+    def speeds(self, targets: Iterable[str], size: int, now: float) -> list[Speed | None]:
+        """The same of several targets."""
+        known, large = self._found, size >= LARGE
+        return [
+            None if (found := known.get((target, large))) is None or not found.samples else found.speed(now)
+            for target in targets
+        ]
 
     def _at(self, target: str, size: int, now: float) -> _Averages:
         place = (target, size >= LARGE)

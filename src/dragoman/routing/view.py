@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -10,6 +11,9 @@ from dragoman.routing.needs import Needs
 from dragoman.routing.speed import Speed
 from dragoman.routing.standing import GOOD, Standing
 from dragoman.routing.target import Target
+
+if TYPE_CHECKING:
+    from dragoman.routing.outline import Outline
 
 # One request in twenty.
 EXPLORING = 0.05
@@ -24,18 +28,21 @@ class Pin(Struct, frozen=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What is known at a moment. Without anything said, everybody is well, free, and of unknown price and speed."""
+    """What is known at a moment. Without anything said, everybody is well, free, and of unknown price and speed.
+
+    Most is told of all targets of a line at once, in its order: mostly there is nothing to tell of any of them.
+    """
 
     now: float = 0.0
-    standing: Callable[[Target], Standing] = lambda _: GOOD
+    standings: Callable[[Outline], Sequence[Standing]] = lambda outline: [GOOD] * len(outline.leaves)
     # Of requests of about this many bytes.
-    speed: Callable[[Target, int], Speed | None] = lambda _, __: None
-    # Whether the target has a slot for one more call.
-    free: Callable[[Target], bool] = lambda _: True
+    speeds: Callable[[Outline, int], Sequence[Speed | None]] = lambda outline, _: [None] * len(outline.leaves)
+    # The names of providers that have no slot for one more call.
+    busy: Callable[[Outline], Container[str]] = lambda _: ()
     # What the request is estimated to cost there, in nano-dollars; None is unknown.
     cost: Callable[[Target, Needs], int | None] = lambda _, __: None
-    # How many tokens the target takes in; None is unknown.
-    window: Callable[[Target], int | None] = lambda _: None
+    # How many tokens the targets take in; None is unknown.
+    windows: Callable[[Outline], Sequence[int | None]] = lambda outline: [None] * len(outline.leaves)
     # Where the conversation is, if it is anywhere.
     pin: Pin | None = None
     # How many requests the line has had.

@@ -14,6 +14,7 @@ from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Heard, Kind, Then
+from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Dice, View, plan
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -29,9 +30,13 @@ def target(model: str) -> Target:
     return Target(provider=provider, endpoint=ENDPOINT, model=model, strict=False)
 
 
+def windows(outline: Outline) -> list[int | None]:
+    return [WINDOWS.get(found.model) for _, found, _, _ in outline.leaves]
+
+
 def course_of(*models: str, routing: Routing | None = None, retries: int = 0) -> Course:
     route = Route(name="line", members=tuple(map(target, models)), retries=retries)
-    planned = plan(route, Needs(size=1), View(window=lambda found: WINDOWS.get(found.model)), Dice())
+    planned = plan(route, Needs(size=1), View(windows=windows), Dice())
     return Course(planned.order, routing or Routing(), route, planned)
 
 
@@ -129,7 +134,7 @@ def test_who_was_left_out_by_a_filter_is_named_with_the_reason_in_words() -> Non
     route = Route(name="line", members=(target("small"), target("dear"), target("strange")), max_cost=5)
     prices = {"small": 1, "dear": 10}
     needs = Needs(size=10_000_000)
-    view = View(window=lambda found: WINDOWS.get(found.model), cost=lambda found, _: prices.get(found.model), pin=None)
+    view = View(windows=windows, cost=lambda found, _: prices.get(found.model), pin=None)
     planned = plan(route, needs, view, Dice())
     told = Course(planned.order, Routing(), route, planned).nobody()
     assert isinstance(told, ClientError) and told.status == 400
