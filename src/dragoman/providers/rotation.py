@@ -49,7 +49,7 @@ class Rotation:
         keys = self._keys
         if not keys:
             return None
-        if not self.rests.any and not preferred and not without:
+        if not self.rests.any and not without and (not preferred or len(keys) == 1):
             return self._take(self._position)
         now = self._clock()
         self.rests.forget(now)

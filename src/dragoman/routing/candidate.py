@@ -10,6 +10,7 @@ from dragoman.routing.needs import Needs
 from dragoman.routing.speed import Speed
 from dragoman.routing.standing import Standing
 from dragoman.routing.target import Target
+from dragoman.routing.view import Pin
 
 
 class Filter(Enum):
@@ -91,3 +92,5 @@ class Plan(Struct, frozen=True):
     candidates: tuple[Candidate, ...]
     # Which rules decided, as a pin holds them.
     held: str = ""
+    # Where the conversation was until now, wherever it goes.
+    pin: Pin | None = None

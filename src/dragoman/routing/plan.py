@@ -43,7 +43,7 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     if needs.alone:
         return _of_one(outline, looked_at, policy, rule, held, needs, view)
     if not able:
-        return _of_nobody(looked_at, policy, rule, needs, view.now)
+        return _of_nobody(looked_at, policy, rule, needs, view)
     if len(able) == 1:
         ordered, why = able, Why.ONLY
     else:
@@ -56,7 +56,7 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
             ordered = [pinned, *(found for found in ordered if found is not pinned)]
             why = Why.PINNED
     order = tuple([found.target for found in ordered])
-    return Plan(order, policy, why, rule, needs, view.now, tuple(looked_at), held)
+    return Plan(order, policy, why, rule, needs, view.now, tuple(looked_at), held, view.pin)
 
 
 def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[list[Candidate], list[Candidate]]:
@@ -120,7 +120,7 @@ def _of_one(
     """
     able = [found for found in looked_at if found.left_out is None or found.left_out is Filter.RESTING]
     if not able:
-        return Plan((), policy, Why.NOBODY, rule, needs, view.now, tuple(looked_at))
+        return Plan((), policy, Why.NOBODY, rule, needs, view.now, tuple(looked_at), pin=view.pin)
     pinned = outline.places.get(view.pin.target if view.pin is not None else needs.issuer)
     there = next((found for found in able if found.place == pinned), None)
     family = needs.protocol.partition("-")[0]
@@ -129,17 +129,17 @@ def _of_one(
     why = Why.PINNED if there is not None else Why.ONLY if len(able) == 1 else Why.ALONE
     told = [_left(found, None) if found is first else found for found in looked_at]
     told = [found if found.left_out or found.place == first.place else _left(found, Filter.ALONE) for found in told]
-    return Plan((first.target,), policy, why, rule, needs, view.now, tuple(told), held)
+    return Plan((first.target,), policy, why, rule, needs, view.now, tuple(told), held, view.pin)
 
 
-def _of_nobody(looked_at: list[Candidate], policy: str, rule: str, needs: Needs, now: float) -> Plan:
+def _of_nobody(looked_at: list[Candidate], policy: str, rule: str, needs: Needs, view: View) -> Plan:
     """What is left where nobody may be asked: of those that only rest, the one that wakes first."""
     resting = [found for found in looked_at if found.left_out is Filter.RESTING]
     if not resting:
-        return Plan((), policy, Why.NOBODY, rule, needs, now, tuple(looked_at))
+        return Plan((), policy, Why.NOBODY, rule, needs, view.now, tuple(looked_at), pin=view.pin)
     first = min(resting, key=_end)
     woken = tuple([_left(found, None) if found is first else found for found in looked_at])
-    return Plan((first.target,), policy, Why.WAKES, rule, needs, now, woken)
+    return Plan((first.target,), policy, Why.WAKES, rule, needs, view.now, woken, pin=view.pin)
 
 
 def _ordered(

@@ -131,15 +131,10 @@ class RequestMoves(FailureMoves):
             return
         course = Course((route.only,), service.settings.routing, route, traffic=service.traffic)
         conversation = conversation_of(self._asked, looked, event.value.opening, looked.model)
-        self._keep_to(course, conversation)
+        course.conversation = conversation
+        course.pin = self._service.traffic.pins.pin(conversation, self._service.clock()) if conversation else None
         course.stays = bool(conversation)
         self._set_out(course)
-
-    def _keep_to(self, course: Course, conversation: str) -> None:
-        """Know where a conversation was until now."""
-        pins = self._service.traffic.pins
-        course.conversation = conversation
-        course.pin = pins.pin(conversation, self._service.clock()) if conversation else None
 
     def _choose(self, seen: Seen) -> None:
         """Put the targets of a line in the order in which they are tried."""
@@ -151,17 +146,17 @@ class RequestMoves(FailureMoves):
         if self._is_astray:
             # Only whoever keeps it can go on from what was said, and nobody knows who that is.
             seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
-        needs = replace(
-            needs_of(
-                self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
-            ),
-            keeper=self._keeper,
+        needs = needs_of(
+            self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
         )
+        if self._keeper:
+            needs = replace(needs, keeper=self._keeper)
         plan = service.plan(route, needs, conversation)
         self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else plan.order
         course = Course(order, service.settings.routing, route, plan, service.traffic)
-        self._keep_to(course, conversation)
+        course.conversation = conversation
+        course.pin = plan.pin
         self._is_held = _waits_for_a_stream(looked)
         if self._is_held:
             self._do(Hold(service.settings.routing.hold))
