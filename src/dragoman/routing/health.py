@@ -188,7 +188,7 @@ class Health:
         if kind is _ANSWERED:
             if entry is None:
                 entry = self._made(target, now)
-            elif entry.level in _ASLEEP and not self._wake(target, entry, now, permit):
+            elif entry.level is not _GOOD and entry.level in _ASLEEP and not self._wake(target, entry, now, permit):
                 return
             if now >= entry.turn:
                 entry.roll(now)

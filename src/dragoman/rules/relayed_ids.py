@@ -48,7 +48,10 @@ def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     if rule is ANY:
         return body
     # Every call has its result, so looking for these is enough, and there are few.
-    named = Counter(match[1] for match in ids.results(body))
+    found = [match[1] for match in ids.results(body)]
+    if not found:
+        return body
+    named = Counter(found)
     if all(often <= ids.times and _fits(_read(value), rule) for value, often in named.items()):
         return body
     calls: Counter[str] = Counter()
