@@ -131,7 +131,7 @@ class Checks:
         finally:
             watch.is_busy = False
         name, now, health = watch.provider.name, service.clock(), service.traffic.health
-        if self._watches.get(name) is not watch:
+        if self._service().settings.providers.get(name) != watch.provider:
             # It is another one by now.
             return
         service.metrics.note_check(name, result.value, now)
