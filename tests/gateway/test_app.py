@@ -98,7 +98,7 @@ def test_the_home_page_answers_politely(house: House) -> None:
         assert int(silent.header("content-length") or 0) > 0
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/status"])
+@pytest.mark.parametrize("path", ["/health", "/healthz", "/readyz", "/metrics", "/status"])
 def test_the_pages_of_an_operator_answer_to_get_and_head(house: House, path: str) -> None:
     assert house.get(path).status == 200
     silent = house.ask("HEAD", path, b"")

@@ -212,7 +212,13 @@ def test_a_reminder_after_a_tool_result_stays_where_it_was_said(provider: str) -
         assert places == sorted(places)
 
 
-def test_the_probe_that_opens_a_connection_is_answered() -> None:
-    with running() as house:
-        assert house.ask("HEAD", "/api/hello", b"").status == 404
-        assert house.ask("HEAD", "/", b"").status == 200
+def test_the_probes_of_a_start_are_answered_without_a_key_and_are_not_in_the_log() -> None:
+    with running(settings=lambda port: settings_for(port, keys=["sesame-open"])) as house:
+        for path in ("/api/hello", "/"):
+            head, got = house.ask("HEAD", path, b""), house.ask("GET", path, b"")
+            assert (head.status, head.body, got.status) == (200, b"", 200)
+            assert head.header("content-length") == str(len(got.body))
+        assert house.get("/api/hello").json() == {"message": "hello"}
+        assert house.post("/api/hello", {}).status == 405
+    (line,) = house.log.getvalue().splitlines()
+    assert json.loads(line)["status"] == 405

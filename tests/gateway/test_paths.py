@@ -17,6 +17,8 @@ ENDPOINTS = {
     "/metrics": (Kind.METRICS, ""),
     "/status": (Kind.STATUS, ""),
     "/route": (Kind.ROUTE, ""),
+    "/api/hello": (Kind.HELLO, ""),
+    "/health": (Kind.HEALTH, ""),
     "/healthz": (Kind.HEALTH, ""),
     "/readyz": (Kind.READY, ""),
     "/": (Kind.HOME, ""),

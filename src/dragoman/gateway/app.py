@@ -51,7 +51,7 @@ _ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/mode
 _LONGEST_PROGRAM = 120
 # What a model works for: it takes a place among the exchanges of its key.
 _WORKING_KINDS = frozenset({Kind.CONVERSATION, Kind.COUNT, Kind.COMPACT, Kind.OTHER})
-_OPEN_KINDS = frozenset({Kind.HOME, Kind.HEALTH, Kind.READY})
+_OPEN_KINDS = frozenset({Kind.HOME, Kind.HELLO, Kind.HEALTH, Kind.READY})
 
 
 class App:
@@ -64,6 +64,7 @@ class App:
         self.lame_duck = False
         self._pages: dict[Kind, Callable[[Request], Awaitable[None]]] = {
             Kind.HOME: self._home,
+            Kind.HELLO: self._hello,
             Kind.HEALTH: self._health,
             Kind.READY: self._ready,
             Kind.METRICS: self._metrics,
@@ -222,6 +223,9 @@ class App:
             "endpoints": [*_ENDPOINTS],
         }
         request.respond(200, [JSON], encode(body))
+
+    async def _hello(self, request: Request) -> None:
+        request.respond(200, [JSON], b'{"message":"hello"}')
 
     async def _health(self, request: Request) -> None:
         request.respond(200, [_TEXT], b"ok\n")

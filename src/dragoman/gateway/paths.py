@@ -32,6 +32,7 @@ class Kind(Enum):
     MODEL = "model"
     NAMES = "names"
     HOME = "home"
+    HELLO = "hello"
     HEALTH = "health"
     READY = "ready"
     METRICS = "metrics"
@@ -62,6 +63,9 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
     "/models": (Kind.MODELS, "", ("GET", "HEAD")),
     "/names": (Kind.NAMES, "", ("GET", "HEAD")),
     "/": (Kind.HOME, "", ("GET", "HEAD")),
+    # By which some clients open a connection when they start, and see whether anybody is there.
+    "/api/hello": (Kind.HELLO, "", ("GET", "HEAD")),
+    "/health": (Kind.HEALTH, "", ("GET", "HEAD")),
     "/healthz": (Kind.HEALTH, "", ("GET", "HEAD")),
     "/readyz": (Kind.READY, "", ("GET", "HEAD")),
     "/metrics": (Kind.METRICS, "", ("GET", "HEAD")),
