@@ -1,10 +1,11 @@
-"""Logs: one line per exchange, readable on a terminal and JSON elsewhere; never a prompt, never a key.
+"""Logs: one line per exchange, JSON here and readable on a terminal (`log_columns.py`); never a prompt, never a key.
 
 Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -13,34 +14,31 @@ from functools import partial
 from typing import TextIO
 
 from dragoman.errors import WireError
+from dragoman.gateway.records.log_columns import LONGEST, LogColumns
 from dragoman.gateway.records.log_writer import LogWriter
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.wire.json import encode
 
 _SHOWN = 120
-# A field of an event may be a sentence, or several.
-_LONGEST = 2000
-
-
-def shown(text: str) -> str:
-    """Text from outside on one line of a terminal: short, printable, without blanks that could pose as fields."""
-    if len(text) <= _SHOWN and text.isprintable() and " " not in text:
-        return text
-    return "".join(c if c.isprintable() and c != " " else "?" for c in text[:_SHOWN])
 
 
 class Log:
     """Writes to one stream, as text or as JSON, and never waits for whoever reads it."""
 
-    def __init__(self, out: TextIO | None = None, *, json: bool | None = None, quiet: bool = False) -> None:
+    def __init__(
+        self, out: TextIO | None = None, *, json: bool | None = None, quiet: bool = False, screen: Screen | None = None
+    ) -> None:
         self._out = out or sys.stderr
         self._json = not self._out.isatty() if json is None else json
         self._quiet = quiet
-        self._line: Callable[[Record], str] = self._as_json if self._json else _as_text
-        descriptor = _descriptor_of(self._out)
+        columns = LogColumns(screen or screen_of(self._out, os.environ))
+        self._line: Callable[[Record], str] = self._as_json if self._json else columns.exchange
+        self._event: Callable[[str, str, JsonObject], str] = _json_event if self._json else columns.event
+        descriptor = descriptor_of(self._out)
         # None where lines go to a stream without a descriptor, which cannot block.
-        self._writer = LogWriter(descriptor, partial(_left_out, self._json)) if descriptor is not None else None
+        self._writer = LogWriter(descriptor, partial(_left_out, self._event)) if descriptor is not None else None
 
     @property
     def lines_lost(self) -> int:
@@ -54,7 +52,11 @@ class Log:
 
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does."""
-        self._write(_event(self._json, level, message, fields), own=True)
+        self._write(self._event(level, message, fields), own=True)
+
+    def say(self, level: str, message: str, words: str, **fields: JsonValue) -> None:
+        """Tell what the gateway itself does: by fields where programs read it, in words where people do."""
+        self._write(self._event(level, message, fields) if self._json else self._event(level, words, {}), own=True)
 
     def close(self) -> None:
         """Give what waits a moment to be written, before the process ends."""
@@ -78,7 +80,7 @@ class Log:
             "key": record.key,
             "client": record.dialect,
             # Of what is refused at the door the path is all that there is to know.
-            "path": record.path[: _LONGEST if record.why else _SHOWN],
+            "path": record.path[: LONGEST if record.why else _SHOWN],
             "asked": record.asked[:_SHOWN],
             "provider": record.provider,
             "model": record.model[:_SHOWN],
@@ -104,7 +106,7 @@ class Log:
         if record.failure:
             line["failure"] = record.failure
         if record.why:
-            line["why"] = record.why[:_LONGEST]
+            line["why"] = record.why[:LONGEST]
         if record.upstream_id:
             line["upstream_id"] = record.upstream_id
         return _json_line(line)
@@ -125,22 +127,12 @@ def _tried(attempt: Attempt) -> JsonValue:
     return told
 
 
-def _descriptor_of(out: TextIO) -> int | None:
-    try:
-        return out.fileno()
-    except (OSError, ValueError):
-        return None
+def _json_event(level: str, message: str, fields: JsonObject) -> str:
+    return _json_line({"time": _now(), "level": level, "event": message, **_cut(fields)})
 
 
-def _event(json: bool, level: str, message: str, fields: JsonObject) -> str:
-    if json:
-        return _json_line({"time": _now(), "level": level, "event": message, **_cut(fields)})
-    told = " ".join(f"{name}={_quoted(str(value))}" for name, value in fields.items())
-    return f"{_clock()} {level:5} {message}{' ' if told else ''}{told}"
-
-
-def _left_out(json: bool, lines: int) -> bytes:
-    return _octets(_event(json, "warn", "lines of the log could not be written", {"lines": lines}))
+def _left_out(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
+    return _octets(event("warn", "lines of the log could not be written", {"lines": lines}))
 
 
 def _octets(line: str) -> bytes:
@@ -177,50 +169,15 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _cut(fields: JsonObject) -> JsonObject:
-    return {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in fields.items()}
+    return {name: value[:LONGEST] if isinstance(value, str) else value for name, value in fields.items()}
 
 
-def _quoted(text: str) -> str:
-    """A field of an event on one line: words in quotes, which they cannot end."""
-    text = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
-    return '"' + text.replace('"', "'") + '"' if not text or " " in text or '"' in text else text
-
-
-def _as_text(record: Record) -> str:
-    usage = record.usage
-    tokens = f"{usage.input}+{usage.output}" if usage is not None else "-"
-    route = f"{record.provider}/{record.model}" if record.provider else "-"
-    failure = f" {record.failure}" if record.failure else ""
-    why = f" {_quoted(record.why)}" if record.why else ""
-    address = f" from {record.address}" if record.address else ""
-    tried = f" tried {len(record.attempts)}" if record.route and len(record.attempts) > 1 else ""
-    first = f" first {1000 * (record.first - record.started):.0f} ms" if record.first and record.stream else ""
-    return (
-        f"{_clock()} {record.status} {record.dialect or '-'} {shown(record.asked) or '-'} -> {shown(route)}"
-        f" {record.served or '-'} {1000 * (record.ended - record.started):.0f} ms{first}{tried} tokens {tokens}"
-        f" losses {len(record.losses)}{failure}{why}{address} {record.id}"
-    )
-
-
-_SECOND = [0, "", ""]
-
-
-def _clock() -> str:
-    _tick()
-    return str(_SECOND[1])
+_SECOND: list[int | str] = [0, ""]
 
 
 def _now() -> str:
-    _tick()
-    return str(_SECOND[2])
-
-
-def _tick() -> None:
-    """Formatting a time costs more than the rest of a line, and a second has many lines."""
+    """The time. Formatting it costs more than the rest of a line, and a second has many lines."""
     now = int(time.time())
     if now != _SECOND[0]:
-        _SECOND[:] = (
-            now,
-            time.strftime("%H:%M:%S", time.localtime(now)),
-            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
-        )
+        _SECOND[:] = (now, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
+    return str(_SECOND[1])

@@ -1,0 +1,294 @@
+"""Log columns: an exchange as a line that people read, as wide as their terminal, in colour if it has any.
+
+    14:02:11 200 /messages   1.2s    4123+340 fast → openai/gpt-5.1  -top_k ~cache_mark  key laptop
+    14:02:15 502 /messages   12ms           - fast → ollama/qwen3
+             bad_gateway: ollama unreachable
+
+Time, status, path, how long it took, tokens in + out; then the model that was asked for and whom that led to, and what
+else there is to say, as far as it fits. Why something failed is always said, below if need be. Losses are told by name:
+`-` dropped, `~` approximated, `+` invented. A wide line has the time to the first content, cached tokens and the id.
+
+Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from dragoman.gateway.records.record import Attempt, Record
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.terminal import Screen, cells, cut
+
+_SHOWN = 120
+# A field of an event may be a sentence, or several.
+LONGEST = 2000
+# From here on there is room for all columns; and below that, for those that are left out first.
+_WIDE, _NARROW = 120, 64
+_PATH, _WIDE_PATH = 10, 17
+_TOKENS, _WIDE_TOKENS = 11, 18
+_FIRST = 11
+# What long names leave of a line for losses.
+_FOR_LOSSES = 16
+# What stands below a line begins where its path does, and is at most so many lines.
+_INDENT = 13
+_MOST_LINES = 4
+# As wide as a line is taken to be that has no limit.
+_NO_LIMIT = 100_000
+_FATES = {"dropped": "-", "approximated": "~", "invented": "+"}
+# What became of a call that nobody has to hear the reason of.
+_WELL = frozenset({"", "answered", "left"})
+
+_DIM, _RED, _GREEN, _YELLOW, _CYAN = (f"\x1b[{code}m" for code in (2, 31, 32, 33, 36))
+_RESET = "\x1b[0m"
+_LEVELS = {"warn": _YELLOW, "error": _RED}
+
+
+def shown(text: str) -> str:
+    """Text from outside on one line of a terminal: short, printable, without blanks that could pose as fields."""
+    if len(text) <= _SHOWN and text.isprintable() and " " not in text:
+        return text
+    return "".join(c if c.isprintable() and c != " " else "?" for c in text[:_SHOWN])
+
+
+class LogColumns:
+    """Words lines for one screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._arrow, self._mark = (" → ", "…") if screen.unicode else (" -> ", "..")
+
+    def exchange(self, record: Record) -> str:
+        """One exchange: a line, and what does not fit there of the reason that it failed for."""
+        if not self._screen.unicode:
+            record = _in_ascii(record)
+        width = self._screen.columns() or _NO_LIMIT
+        wide = width >= _WIDE
+        line = _Line(self._screen.colours)
+        line.add("", _clock(), _DIM)
+        line.add(" ", str(record.status), _colour_of(record))
+        self._add_numbers(line, record, width, wide)
+        reason = _reason_of(record)
+        # A short reason stands on the line itself, right behind the names, and those give way to it.
+        beside = bool(reason) and cells(reason) + 2 <= (width - line.cells) // 2
+        kept = cells(reason) + 2 if beside else _FOR_LOSSES if record.losses else 0
+        names = self._names(record, width - line.cells - 1 - kept)
+        if names:
+            line.add(" ", names)
+        if reason and (beside or cells(reason) + 2 <= width - line.cells):
+            line.add("  ", reason, _colour_of(record))
+            reason = ""
+        losses = _losses(record, width - line.cells - 2, self._mark)
+        if losses:
+            line.add("  ", losses, _YELLOW)
+        for text, shorter, colour in self._facts(record, wide):
+            room = width - line.cells - 2
+            fitting = text if cells(text) <= room else shorter if cells(shorter) <= room else ""
+            if fitting:
+                line.add("  ", fitting, colour)
+        if wide and width - line.cells >= len(record.id) + 2:
+            blanks = width - line.cells - len(record.id) if width < _NO_LIMIT else 2
+            line.add(" " * blanks, record.id, _DIM)
+        for text in _wrapped(reason, max(width - _INDENT, _INDENT), self._mark) if reason else ():
+            line.add("\n" + " " * _INDENT, text, _colour_of(record))
+        return line.text()
+
+    def event(self, level: str, message: str, fields: JsonObject) -> str:
+        """Something that the gateway itself does."""
+        line = _Line(self._screen.colours)
+        line.add("", _clock(), _DIM)
+        line.add(" ", f"{level:5}", _LEVELS.get(level, ""))
+        line.add(" ", message)
+        for name, value in fields.items():
+            line.add(" ", f"{name}={quoted(str(value))}")
+        return line.text() if self._screen.unicode else _ascii(line.text())
+
+    def _add_numbers(self, line: _Line, record: Record, width: int, wide: bool) -> None:
+        """The columns that stand below each other: path, times, tokens."""
+        path = shown(record.path) or "-"
+        if width >= _NARROW:
+            column = _WIDE_PATH if wide else _PATH
+            # Where nobody was asked the path is all that there is to know, and no names follow that it would move.
+            most = column if record.asked or record.provider else max(column, width // 3)
+            line.add(" ", _padded(cut(path, min(most, _SHOWN), self._mark), column))
+        line.add(" ", f"{_span(record.ended - record.started):>5}")
+        if wide:
+            first = f"first {_span(record.first - record.started)}" if record.first and record.stream else ""
+            line.add(" ", first, _DIM)
+            line.add(" " * (_FIRST - len(first)), "")
+        if width >= _NARROW:
+            line.add(" ", f"{_tokens(record, wide):>{_WIDE_TOKENS if wide else _TOKENS}}")
+
+    def _names(self, record: Record, room: int) -> str:
+        """The model that was asked for, and whom that led to, if that is not the same."""
+        asked = shown(record.asked)
+        if not record.provider:
+            return cut(asked, room, self._mark)
+        served = shown(f"{record.provider}/{record.model}")
+        if not asked or asked in (served, record.model):
+            return cut(served, room, self._mark)
+        most = max(room - cells(asked) - len(self._arrow), room // 2)
+        served = cut(served, most, self._mark)
+        asked = cut(asked, max(room - cells(served) - len(self._arrow), 0), self._mark)
+        return f"{asked}{self._arrow}{served}" if len(asked) > len(self._mark) else served
+
+    def _facts(self, record: Record, wide: bool) -> Iterable[tuple[str, str, str]]:
+        """What is said if there is room, what is said else, and its colour; what matters most comes first."""
+        if len(record.attempts) > 1:
+            tried = f"tried {len(record.attempts)}"
+            missed = "" if record.failure else _missed(record.attempts, "")
+            yield f"{tried}: {missed}" if missed else tried, tried, _YELLOW
+        if record.key:
+            key = shown(record.key)
+            yield f"key {key}", key, _CYAN
+        if wide and record.address and not _is_near(record.address):
+            yield f"from {shown(record.address)}", "", _DIM
+
+
+def _in_ascii(record: Record) -> Record:
+    """A record whose names a screen can show that knows no other letters."""
+    return replace(
+        record,
+        path=_ascii(record.path[:_SHOWN]),
+        asked=_ascii(record.asked[:_SHOWN]),
+        model=_ascii(record.model[:_SHOWN]),
+        key=_ascii(record.key[:_SHOWN]),
+        why=_ascii(record.why[:LONGEST]),
+    )
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+class _Line:
+    """A line while it is put together: its text, and how many columns it takes without its colours."""
+
+    __slots__ = ("_colours", "_pieces", "cells")
+
+    def __init__(self, colours: bool) -> None:
+        self._colours = colours
+        self._pieces: list[str] = []
+        self.cells = 0
+
+    def add(self, before: str, text: str, colour: str = "") -> None:
+        """Add a text, and the blanks before it, which have no colour."""
+        self.cells += len(before) + cells(text)
+        self._pieces.append(f"{before}{colour}{text}{_RESET}" if colour and self._colours and text else before + text)
+
+    def text(self) -> str:
+        return "".join(self._pieces).rstrip()
+
+
+def quoted(text: str) -> str:
+    """A field of an event on one line: words in quotes, which they cannot end."""
+    text = _sentence(text)
+    return '"' + text.replace('"', "'") + '"' if not text or " " in text or '"' in text else text
+
+
+def _sentence(text: str) -> str:
+    """Words on one line of a terminal."""
+    text = text[:LONGEST]
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _padded(text: str, room: int) -> str:
+    return text + " " * (room - cells(text))
+
+
+def _colour_of(record: Record) -> str:
+    if record.status >= 500:
+        return _RED
+    return _YELLOW if record.status >= 400 or record.failure else _GREEN
+
+
+def _reason_of(record: Record) -> str:
+    """Why an exchange failed: in words if it was refused here, else by its kind and by what became of its calls."""
+    if record.why:
+        # Two blanks stand between what are fields.
+        return " ".join(_sentence(record.why).split())
+    if not record.failure:
+        return ""
+    missed = _missed(record.attempts, record.failure)
+    return f"{record.failure}: {missed}" if missed else record.failure
+
+
+def _missed(attempts: Iterable[Attempt], known: str) -> str:
+    """The calls that failed: whom they went to, what they were answered, and of which kind that is if not known."""
+    told: dict[str, int] = {}
+    for attempt in attempts:
+        if attempt.kind in _WELL:
+            continue
+        words = shown(attempt.provider)
+        if attempt.status >= 400:
+            words += f" answered {attempt.status}" + (f" {attempt.kind}" if attempt.kind != known else "")
+        else:
+            words += f" {attempt.kind}"
+        told[words] = told.get(words, 0) + 1
+    return ", ".join(words if count == 1 else f"{words} ({count} times)" for words, count in told.items())
+
+
+def _losses(record: Record, room: int, mark: str) -> str:
+    """What was lost, by name, as far as there is room; of the rest there is a number."""
+    if not record.losses:
+        return ""
+    names = list(dict.fromkeys(_FATES.get(loss["fate"], "") + loss["feature"] for loss in record.losses))
+    text = " ".join(names)
+    count = len(names)
+    while len(text) > room and names:
+        names.pop()
+        text = " ".join([*names, f"{mark}{count - len(names)}"]) if names else f"{count} losses"
+    return text if len(text) <= room else ""
+
+
+def _wrapped(text: str, room: int, mark: str) -> Iterable[str]:
+    """A sentence in lines of so many columns, broken at blanks where there are any."""
+    for _ in range(_MOST_LINES - 1):
+        if cells(text) <= room:
+            break
+        most = len(cut(text, room, ""))
+        at = text.rfind(" ", 1, most + 1)
+        at = at if at > 0 else most
+        yield text[:at]
+        text = text[at:].lstrip(" ")
+    yield cut(text, room, mark)
+
+
+def _span(seconds: float) -> str:
+    if seconds < 0.9995:
+        return f"{1000 * max(seconds, 0.0):.0f}ms"
+    return f"{seconds:.1f}s" if seconds < 99.95 else f"{seconds:.0f}s"
+
+
+def _tokens(record: Record, wide: bool) -> str:
+    usage = record.usage
+    if usage is None:
+        return "-"
+    cached = f"({_count(usage.cache_read)})" if wide and usage.cache_read else ""
+    return f"{_count(usage.input)}{cached}+{_count(usage.output)}"
+
+
+def _count(number: int) -> str:
+    """A number in at most five letters."""
+    if number < 10_000:
+        return str(number)
+    if number < 99_950:
+        return f"{number / 1000:.1f}k"
+    return f"{number / 1000:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
+
+
+def _is_near(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
+_SECOND: list[int | str] = [0, ""]
+
+
+def _clock() -> str:
+    """The time of day. Formatting it costs more than the rest of a line, and a second has many lines."""
+    now = int(time.time())
+    if now != _SECOND[0]:
+        _SECOND[:] = (now, time.strftime("%H:%M:%S", time.localtime(now)))
+    return str(_SECOND[1])

@@ -1,0 +1,116 @@
+"""Terminal: what a stream can show: how wide it is, whether in colour, and whether beyond ASCII.
+
+Each stream is judged by itself: standard output may be a file while standard error is looked at. The judgements are
+functions of what is handed in; `screen_of` asks the system.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Literal, TextIO, TypeAlias
+
+from msgspec import Struct
+
+# What `--color` may say.
+Choice: TypeAlias = Literal["auto", "always", "never"]
+_USUAL_COLUMNS = 80
+
+
+class Screen(Struct, frozen=True, kw_only=True):
+    """What is known of whoever looks at a stream."""
+
+    colours: bool = False
+    unicode: bool = True
+    # How many columns there are now, which changes with the window; None where nobody looks and lines need no end.
+    columns: Callable[[], int | None] = lambda: None
+
+
+def screen_of(stream: TextIO, environ: Mapping[str, str], choice: Choice = "auto") -> Screen:
+    """What a stream can show."""
+    looked_at = stream.isatty()
+    return Screen(
+        colours=in_colour(looked_at, environ, choice),
+        unicode=beyond_ascii(looked_at, environ, stream.encoding or "utf-8"),
+        columns=_measure(descriptor_of(stream), environ) if looked_at else lambda: None,
+    )
+
+
+def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "auto") -> bool:
+    """Whether to write in colour: as was asked, and else on terminals alone, unless the user objects."""
+    if choice != "auto":
+        return choice == "always"
+    # https://no-color.org: present, and not empty.
+    return looked_at and not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def beyond_ascii(looked_at: bool, environ: Mapping[str, str], encoding: str) -> bool:
+    """Whether arrows and the like are shown as what they are."""
+    dumb = looked_at and environ.get("TERM") == "dumb"
+    return not dumb and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+
+
+def columns_of(size: int, environ: Mapping[str, str]) -> int:
+    """How wide a terminal is that says `size` of itself: many say 0 when nobody has told them."""
+    if size > 0:
+        return size
+    told = environ.get("COLUMNS", "")
+    return int(told) if told.isascii() and told.isdecimal() and 0 < len(told) < 6 and int(told) else _USUAL_COLUMNS
+
+
+def descriptor_of(stream: TextIO) -> int | None:
+    """The file descriptor behind a stream; None if there is none."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        return None
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes: some letters take two, and marks on letters none."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cell, text))
+
+
+def cut(text: str, room: int, mark: str = "…") -> str:
+    """As much of a text as has room; where something is missing the mark says so."""
+    if cells(text) <= room:
+        return text
+    if room <= len(mark):
+        return mark[: max(room, 0)]
+    room -= len(mark)
+    if text.isascii():
+        return text[:room] + mark
+    taken = 0
+    for at, letter in enumerate(text):
+        taken += _cell(letter)
+        if taken > room:
+            return text[:at] + mark
+    return text
+
+
+@lru_cache(4096)
+def _cell(letter: str) -> int:
+    if unicodedata.category(letter) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
+
+
+def _measure(descriptor: int | None, environ: Mapping[str, str]) -> Callable[[], int]:
+    """Gives the width whenever it is asked for, since windows are made wider; to ask takes less than a microsecond."""
+    before = columns_of(0, environ)
+
+    def columns() -> int:
+        nonlocal before
+        if descriptor is not None:
+            try:
+                before = columns_of(os.get_terminal_size(descriptor).columns, environ)
+            except OSError:
+                # The terminal is gone: nobody looks any more, and nothing is to be said about that.
+                return before
+        return before
+
+    return columns

@@ -1,0 +1,256 @@
+"""Lines for people: they fit the terminal, say what matters, and nothing from outside can pose as anything else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.gateway.records.log_columns import LogColumns, shown
+from dragoman.gateway.records.record import Attempt, Record
+from dragoman.model.response import Usage
+from dragoman.terminal import Screen, cells
+from dragoman.translate import LossLine
+from tests.gateway.records.test_logs import HOSTILE
+from tests.screen import COLOUR, as_seen, fits
+
+WIDTHS = (20, 40, 63, 64, 80, 100, 119, 120, 140, 200)
+CALL = Attempt(
+    provider="openai", model="gpt-5.1", protocol="openai-responses", started=100.0, status=200, kind="answered"
+)
+RECORD = Record(
+    id="req_0123456789abcdefghijklmn",
+    dialect="openai-chat",
+    path="/chat/completions",
+    started=100.0,
+    time=0.0,
+    address="127.0.0.1",
+    asked="fast",
+    provider="openai",
+    model="gpt-5.1",
+    served="openai-responses",
+    status=200,
+    stream=True,
+    first=100.3,
+    ended=101.25,
+    attempts=(CALL,),
+    usage=Usage(input=12345, output=340, cache_read=9800),
+)
+
+
+def loss(fate: str, feature: str) -> LossLine:
+    return LossLine(fate=fate, feature=feature, at="", note="")
+
+
+LOSSES = (
+    loss("dropped", "top_k"),
+    loss("approximated", "tool_result_image"),
+    loss("invented", "max_tokens"),
+    loss("dropped", "top_k"),
+)
+LIMITED = replace(CALL, status=429, kind="rate_limited")
+DOWN = replace(CALL, provider="ollama", status=0, kind="unreachable")
+NOWHERE = "there is nothing at this path; what there is: /v1/messages, /v1/chat/completions, /v1/responses, /v1/models"
+CASES = {
+    "a plain answer": RECORD,
+    "losses and a key": replace(RECORD, path="/messages", losses=LOSSES, key="laptop"),
+    "the second target": replace(RECORD, asked="gpt-5.1", path="/responses", attempts=(LIMITED, DOWN, CALL)),
+    "a provider that is down": replace(
+        RECORD, status=502, failure="bad_gateway", provider="ollama", attempts=(DOWN,), usage=None, first=0.0
+    ),
+    "a limit": replace(RECORD, status=429, failure="rate_limited", attempts=(LIMITED, LIMITED), usage=None, first=0.0),
+    "a client that left": replace(RECORD, status=499, failure="cancelled", usage=None),
+    "nothing there": Record(
+        id=RECORD.id,
+        dialect="",
+        path="/nowhere/at/all",
+        started=1.0,
+        time=0.0,
+        ended=1.0,
+        status=404,
+        failure="not_found",
+        why=NOWHERE,
+        address="203.0.113.9",
+    ),
+}
+
+
+def told(record: Record, columns: int | None, *, colours: bool = False, unicode: bool = True) -> list[str]:
+    """The lines for a record, without their time."""
+    lines = LogColumns(Screen(colours=colours, unicode=unicode, columns=lambda: columns)).exchange(record).split("\n")
+    seen = [as_seen(line) for line in lines]
+    assert re.match(r"\d\d:\d\d:\d\d ", seen[0])
+    return [seen[0][9:], *seen[1:]]
+
+
+def test_eighty_columns_show_who_was_asked_what_it_took_and_why_it_failed() -> None:
+    assert {case: told(record, 80) for case, record in CASES.items()} == {
+        "a plain answer": ["200 /chat/com…  1.2s   12.3k+340 fast → openai/gpt-5.1"],
+        "losses and a key": ["200 /messages   1.2s   12.3k+340 fast → openai/gpt-5.1  -top_k …2"],
+        "the second target": ["200 /responses  1.2s   12.3k+340 openai/gpt-5.1  tried 3"],
+        "a provider that is down": [
+            "502 /chat/com…  1.2s           - fast → ollama/gpt-5.1",
+            "             bad_gateway: ollama unreachable",
+        ],
+        "a limit": [
+            "429 /chat/com…  1.2s           - fast → openai/gpt-5.1  tried 2",
+            "             rate_limited: openai answered 429 (2 times)",
+        ],
+        "a client that left": ["499 /chat/com…  1.2s           - fast → openai/gpt-5.1  cancelled"],
+        "nothing there": [
+            "404 /nowhere/at/all   0ms           -",
+            "             there is nothing at this path; what there is: /v1/messages,",
+            "             /v1/chat/completions, /v1/responses, /v1/models",
+        ],
+    }
+
+
+def test_a_wide_terminal_shows_first_content_cached_tokens_and_ids() -> None:
+    assert {case: told(record, 140) for case, record in CASES.items()} == {
+        "a plain answer": [
+            "200 /chat/completions  1.2s first 300ms    12.3k(9800)+340 fast → openai/gpt-5.1"
+            "                       req_0123456789abcdefghijklmn"
+        ],
+        "losses and a key": [
+            "200 /messages          1.2s first 300ms    12.3k(9800)+340 fast → openai/gpt-5.1"
+            "  -top_k ~tool_result_image +max_tokens  key laptop"
+        ],
+        "the second target": [
+            "200 /responses         1.2s first 300ms    12.3k(9800)+340 openai/gpt-5.1  tried 3"
+            "                     req_0123456789abcdefghijklmn"
+        ],
+        "a provider that is down": [
+            "502 /chat/completions  1.2s                              - fast → ollama/gpt-5.1"
+            "  bad_gateway: ollama unreachable"
+        ],
+        "a limit": [
+            "429 /chat/completions  1.2s                              - fast → openai/gpt-5.1"
+            "  rate_limited: openai answered 429 (2 times)"
+        ],
+        "a client that left": [
+            "499 /chat/completions  1.2s first 300ms                  - fast → openai/gpt-5.1  cancelled"
+            "            req_0123456789abcdefghijklmn"
+        ],
+        "nothing there": [
+            "404 /nowhere/at/all     0ms                              -  from 203.0.113.9"
+            "                           req_0123456789abcdefghijklmn",
+            f"             {NOWHERE}",
+        ],
+    }
+
+
+def test_without_an_edge_all_is_on_one_line() -> None:
+    assert {case: told(record, None)[0].split("  ")[-4:] for case, record in CASES.items()} == {
+        "a plain answer": ["1.2s first 300ms", "", "12.3k(9800)+340 fast → openai/gpt-5.1", RECORD.id],
+        "losses and a key": [
+            "12.3k(9800)+340 fast → openai/gpt-5.1",
+            "-top_k ~tool_result_image +max_tokens",
+            "key laptop",
+            RECORD.id,
+        ],
+        "the second target": [
+            "",
+            "12.3k(9800)+340 openai/gpt-5.1",
+            "tried 3: openai answered 429 rate_limited, ollama unreachable",
+            RECORD.id,
+        ],
+        "a provider that is down": [
+            "",
+            "- fast → ollama/gpt-5.1",
+            "bad_gateway: ollama unreachable",
+            RECORD.id,
+        ],
+        "a limit": [
+            "- fast → openai/gpt-5.1",
+            "rate_limited: openai answered 429 (2 times)",
+            "tried 2",
+            RECORD.id,
+        ],
+        "a client that left": ["", "- fast → openai/gpt-5.1", "cancelled", RECORD.id],
+        "nothing there": ["-", NOWHERE, "from 203.0.113.9", RECORD.id],
+    }
+    assert all(len(told(record, None)) == 1 for record in CASES.values())
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("case", CASES)
+def test_every_line_fits_and_colours_change_nothing_but_the_colour(case: str, columns: int) -> None:
+    plain, coloured = (told(CASES[case], columns, colours=colours) for colours in (False, True))
+    assert plain == coloured
+    assert all(cells(line) <= columns for line in plain[1:] if columns > 26)
+    if columns >= 40:
+        # The time is not in it.
+        assert cells(plain[0]) <= columns - 9
+
+
+@pytest.mark.parametrize(
+    ("status", "failure", "code"),
+    [(200, "", 32), (200, "truncated", 33), (404, "not_found", 33), (499, "cancelled", 33), (502, "bad_gateway", 31)],
+)
+def test_the_status_has_the_colour_of_how_it_went(status: int, failure: str, code: int) -> None:
+    screen = Screen(colours=True, columns=lambda: 80)
+    line = LogColumns(screen).exchange(replace(RECORD, status=status, failure=failure))
+    assert f" \x1b[{code}m{status}\x1b[0m" in line
+    assert not COLOUR.search(LogColumns(Screen(columns=lambda: 80)).exchange(RECORD))
+
+
+def test_an_event_is_told_with_its_level_in_colour() -> None:
+    line = LogColumns(Screen(colours=True)).event("warn", "something happened", {"why": "a reason", "running": 3})
+    assert as_seen(line)[9:] == 'warn  something happened why="a reason" running=3'
+    assert " \x1b[33mwarn \x1b[0m" in line
+
+
+@pytest.mark.parametrize("columns", [None, 80, 140])
+@pytest.mark.parametrize("member", ["asked", "model", "path", "key", "why"])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_text_stays_in_its_place(case: str, member: str, columns: int | None) -> None:
+    record = replace(RECORD, status=404, failure="not_found", **{member: HOSTILE[case]})
+    for unicode in (True, False):
+        lines = told(record, columns, unicode=unicode)
+        assert lines[0].startswith("404 ")
+        # What stands below begins further in than any line does by itself.
+        assert all(line.startswith(" " * 13) for line in lines[1:])
+        assert len(lines) <= 5
+        assert columns is None or (fits(lines[1:], columns) and cells(lines[0]) <= columns - 9)
+        assert unicode or all(line.isascii() for line in lines)
+        if member != "why":
+            # Fields are two blanks apart, and no name has any.
+            assert not any(" openai/x openai-chat " in line for line in lines)
+            assert columns is not None or lines[0].endswith(f"  {RECORD.id}")
+
+
+def test_a_reason_cannot_pose_as_a_field() -> None:
+    (line,) = told(replace(CASES["nothing there"], why="no  key admin   here", address=""), 140)
+    assert "  no key admin here" in line
+
+
+def test_names_of_other_scripts_are_shown_as_they_are() -> None:
+    assert shown("模型-é") == "模型-é"
+    assert "模型-é → openai/gpt-5.1" in told(replace(RECORD, asked="模型-é"), 80)[0]
+    assert "\\u6a21\\u578b -> openai" in told(replace(RECORD, asked="模型"), 80, unicode=False)[0]
+
+
+def test_long_names_leave_room_for_what_was_lost() -> None:
+    record = replace(RECORD, asked="a-name-of-a-model-that-is-long", model="m" * 60, losses=LOSSES)
+    (line,) = told(record, 80)
+    assert line.endswith("…  -top_k …2")
+    assert "a-name-" in line and "openai/mmm" in line
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0"), (9999, "9999"), (10_000, "10.0k"), (99_949, "99.9k"), (99_950, "100k"), (999_500, "1.0M")],
+)
+def test_numbers_of_tokens_are_short(count: int, said: str) -> None:
+    (line,) = told(replace(RECORD, usage=Usage(input=count, output=1)), 80)
+    assert f" {said}+1 " in line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.0, "0ms"), (0.999, "999ms"), (0.9996, "1.0s"), (99.9, "99.9s"), (185.2, "185s"), (-1.0, "0ms")],
+)
+def test_times_are_short(seconds: float, said: str) -> None:
+    (line,) = told(replace(RECORD, started=100.0, ended=100.0 + seconds, first=0.0), 80)
+    assert f" {said} " in line
