@@ -109,6 +109,8 @@ class Process:
             stderr=theirs,
             cwd=directory,
             env={**clean_environment(directory), **(environment or {})},
+            # Whoever runs the tests may do so in a terminal, which is none of this process's.
+            start_new_session=True,
         )
         os.close(theirs)
         assert self._process.stdout is not None

@@ -16,15 +16,13 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.gateway.harness import PROVIDER_KEY
-from tests.server.process import NO_LINES, Lines, Process, Provider, Script, Served, clean_environment, config, looping
-
-__all__ = ["PROVIDER_KEY", "Script", "TerminalProcess", "serving_in_terminal"]
+from tests.gateway.harness import Received, Reply
+from tests.server.process import NO_LINES, Lines, Process, Provider, Served, clean_environment, config, looping
 
 # Takes standard input for its controlling terminal, and becomes another program.
 _IN_TERMINAL = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -108,7 +106,7 @@ def _plain_environment(directory: Path) -> dict[str, str]:
 
 @contextmanager
 def serving_in_terminal(
-    script: Script,
+    script: Callable[[Received], Reply],
     more: str = "",
     *,
     arguments: Sequence[str] = NO_LINES,

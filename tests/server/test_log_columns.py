@@ -9,8 +9,8 @@ import pytest
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, whole
 from tests.gateway.says import error_body, question, tells
 from tests.screen import COLOUR, as_seen, fits
-from tests.server.process import Served
-from tests.server.terminal import Script, TerminalProcess, serving_in_terminal
+from tests.server.process import Script, Served
+from tests.server.terminal import TerminalProcess, serving_in_terminal
 
 KEY = "dgm_key-of-somebody-at-a-terminal-01"
 KEYS = '[keys.laptop]\nkey = "$LAPTOP_KEY"\n'

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
-import signal
 import stat
 import sys
 import textwrap
@@ -58,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.access.protection import bound_host, protection_at_start
     from dragoman.gateway.processes.binding import bind
     from dragoman.gateway.processes.followed_config import Duty
+    from dragoman.gateway.processes.hang_up import hang_up_at_start
     from dragoman.gateway.processes.supervisor import serve
     from dragoman.gateway.records.logs import Log
 
-    # Nobody can be told to read again before anything was read.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    hang_up = hang_up_at_start()
     _fill_standard_streams()
     lifeline = _lifeline() if options.lifeline else None
     file = file_to_read(options.config)
@@ -92,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
         protection=protection,
         fingerprint=fingerprint,
         seen=seen,
+        hang_up=hang_up,
         lifeline=lifeline,
     )
     return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))
@@ -182,8 +183,14 @@ def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, 
         lines += [f"  {line.pattern} -> {describe_line(line)}" for line in settings.routes]
     lines.append("try:")
     lines += (f"  {line}" for line in curl_lines(address, keyed=protection.asks_keys))
-    sys.stdout.write("\n".join(map(printable, lines)) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write("\n".join(map(printable, lines)) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        # The terminal is gone. Whether that ends the gateway is told by a signal; what is left to say has no reader.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _models(name: str, models: tuple[str, ...] | None) -> str:

@@ -52,3 +52,12 @@ def test_a_worker_that_rests_need_not_turn_and_the_next_in_its_place_has_not_beg
     page.set_port(1, 4000)
     page.clear(1)
     assert (page.turned(1), page.port(1)) == (0, 0)
+
+
+def test_how_many_exchanges_a_worker_waits_for_is_known_once_it_stops() -> None:
+    page = Page(3)
+    page.wait_for(0, 0)
+    page.wait_for(2, 7)
+    assert [page.waits_for(number) for number in range(3)] == [0, None, 7]
+    page.clear(2)
+    assert page.waits_for(2) is None

@@ -1,7 +1,8 @@
 """Shared page: one page of memory that a supervisor and its workers see alike. It is made before the first of them is.
 
     marks    keys are asked for | the file is why | several keys were known: each is set once, and never taken back
-    slots    one for each worker: when its loop last turned, and the port at which it tells its siblings what it counted
+    slots    one for each worker: when its loop last turned, the port at which it tells its siblings what it counted,
+             and how many exchanges it waits for at its end
 
 Each place has one writer at a time or only ever gets one value, so that nothing has to be locked.
 """
@@ -16,8 +17,8 @@ from msgspec.structs import replace
 from dragoman.gateway.access.protection import Protection
 
 _ASKS_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
-# Numbers of eight bytes: those of the marks, then two for each worker.
-_MARKS, _SLOT, _BYTES = 3, 2, 8
+# Numbers of eight bytes: those of the marks, then three for each worker.
+_MARKS, _SLOT, _BYTES = 3, 3, 8
 
 
 class Page:
@@ -65,7 +66,8 @@ class Page:
 
     def clear(self, worker: int) -> None:
         """Note that a worker is gone; the next in its place has not begun, and its port may be another's by now."""
-        self._numbers[_MARKS + _SLOT * worker] = self._numbers[_MARKS + _SLOT * worker + 1] = 0
+        for number in range(_SLOT):
+            self._numbers[_MARKS + _SLOT * worker + number] = 0
 
     def port(self, worker: int) -> int:
         """Where a worker tells what it counted; 0 if it does not."""
@@ -74,3 +76,11 @@ class Page:
     def set_port(self, worker: int, port: int) -> None:
         """Note where a worker tells what it counted."""
         self._numbers[_MARKS + _SLOT * worker + 1] = port
+
+    def waits_for(self, worker: int) -> int | None:
+        """How many exchanges a worker lets end before it does; None if it does not stop yet."""
+        return self._numbers[_MARKS + _SLOT * worker + 2] - 1 if self._numbers[_MARKS + _SLOT * worker + 2] else None
+
+    def wait_for(self, worker: int, exchanges: int) -> None:
+        """Note that a worker lets nobody in any more, and for how many exchanges it waits."""
+        self._numbers[_MARKS + _SLOT * worker + 2] = exchanges + 1

@@ -19,10 +19,11 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.processes.binding import listen
 from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.processes.hang_up import HangUp
 from dragoman.gateway.processes.other_workers import new_token
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.processes.watchdog import WHERE, tell_where_when_asked
-from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended
+from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, tell_waiting
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.unexpected_errors import UnexpectedErrors, places
 from dragoman.model.jsonvalue import JsonObject
@@ -38,6 +39,8 @@ LAST_MOMENTS = 10.0
 # Whoever watches looks so often; after a longer gap than this its clock says nothing of others: the machine slept.
 _LONGEST_GAP = 5.0
 _FIRST_LOOK = 0.02
+# So long workers may take to say how many exchanges they wait for.
+_LONGEST_COUNT = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STEADY = 10.0
 _MOST_FILES = 65_536
@@ -149,6 +152,9 @@ class Supervisor:
         # When workers were last told to stop, and when those that have not are ended.
         self._told = 0.0
         self._end_by: float | None = None
+        # When nobody was let in any more, and whether it was said how many exchanges are waited for.
+        self._drain_began: float | None = None
+        self._counted = False
         # When the socket is closed that the workers no longer accept from.
         self._last_call: float | None = None
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
@@ -165,7 +171,8 @@ class Supervisor:
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno())
         for name in _WATCHED:
-            signal.signal(name, _noted)
+            if name != signal.SIGHUP or self._duty.hang_up is not HangUp.IGNORED:
+                signal.signal(name, _noted)
         try:
             for number in range(self._page.workers):
                 self._start(number)
@@ -198,6 +205,8 @@ class Supervisor:
         """Wait for a signal or some time, and do what is to be done."""
         now = time.monotonic()
         due = [*self._due.values(), *(() if self._last_call is None else (self._last_call,))]
+        if self._drains() and not self._counted:
+            retries = _FIRST_LOOK
         retries = max(0.0, min([retries, *(at - now for at in due)]))
         heard = [self._signals, *(() if self._above is None else (self._above,))]
         heard = select.select(heard, [], [], retries)[0]
@@ -208,13 +217,14 @@ class Supervisor:
         if self._signals in heard:
             for number in self._signals.recv(4096):
                 if number == signal.SIGHUP:
-                    self._configuration.reload()
-                    self._pass_on(signal.SIGHUP)
+                    self._hung_up()
                 elif number != signal.SIGCHLD:
                     self._stop(signal.Signals(number))
         self._bury()
         now = time.monotonic()
         self._end_still(now)
+        if not self._counted:
+            self._tell_waiting(now)
         if self._last_call is not None and now >= self._last_call:
             self._close()
         if not self._stopping:
@@ -237,6 +247,9 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for name in _WATCHED:
                 signal.signal(name, signal.SIG_DFL)
+            if self._duty.hang_up is not HangUp.RELOADS:
+                # A terminal tells all its processes; what follows is for whoever watches over them to say.
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
             tell_where_when_asked()
             lifeline = os.dup(self._lifeline)
             self._let_go()
@@ -311,6 +324,28 @@ class Supervisor:
             # not waited for.
             limit, since = (self._last_moments, self._told) if self._stopping else (self._longest_start, worker.started)
         return limit is not None and since > 0 and now - max(since, self._awake) > limit
+
+    def _hung_up(self) -> None:
+        """Read the configuration again, or stop because the terminal is gone. That may be told twice."""
+        if self._duty.hang_up is HangUp.RELOADS:
+            self._configuration.reload()
+            self._pass_on(signal.SIGHUP)
+        elif not self._drains():
+            self._stop(signal.SIGINT)
+
+    def _tell_waiting(self, now: float) -> None:
+        """Say how many exchanges the end waits for, once all workers have said it, or some have for a while."""
+        if not self._drains():
+            return
+        if self._drain_began is None:
+            self._drain_began = now
+        counts = [self._page.waits_for(worker.number) for worker in self._workers.values()]
+        known = [count for count in counts if count is not None]
+        if len(known) < len(counts) and now - self._drain_began < _LONGEST_COUNT:
+            return
+        self._counted = True
+        if sum(known):
+            tell_waiting(self._duty, sum(known), self._configuration.settings.timeouts.drain)
 
     def _stop(self, number: signal.Signals) -> None:
         """Have the workers stop: at once at the second signal, and at SIGINT; at a further one they end what runs.

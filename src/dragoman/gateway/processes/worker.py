@@ -3,7 +3,7 @@
 SIGTERM           `/readyz` fails, and all are served on for `timeouts.lame_duck`; then as SIGINT. A second one: at once
 SIGINT            stop accepting, let running exchanges end within `timeouts.drain`, then end them in their own form
 one of them more  end them now. A worker among several leaves the counting to its supervisor, which says so by SIGUSR1
-SIGHUP            read the configuration again
+SIGHUP            as `hang_up.py` says: stop like SIGINT, however often it comes; or read the configuration again
 the file changes  likewise, once it rests
 lifeline ends     whoever watches over this process is gone: as SIGINT
 """
@@ -30,6 +30,7 @@ from dragoman.gateway.large_work import share_interpreter
 from dragoman.gateway.processes.binding import BACKLOG
 from dragoman.gateway.processes.channel import Channel
 from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
+from dragoman.gateway.processes.hang_up import HangUp
 from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.processes.watchdog import Watchdog
 from dragoman.gateway.records.metrics import Metrics
@@ -80,7 +81,10 @@ class Worker:
         loop.add_signal_handler(signal.SIGINT, self._stop_at_once if supervised else self._interrupted)
         if supervised:
             loop.add_signal_handler(END_NOW, self._end_now)
-        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        if self._duty.hang_up is HangUp.RELOADS:
+            loop.add_signal_handler(signal.SIGHUP, self.reload)
+        elif self._duty.hang_up is HangUp.ENDS and not supervised:
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         if self._duty.lifeline is not None:
             loop.add_reader(self._duty.lifeline, self._cut_loose)
         if self._configuration.catch_up():
@@ -156,6 +160,11 @@ class Worker:
         elif now - before > SAME_SIGNAL:
             self._end_now()
 
+    def _hung_up(self) -> None:
+        """Stop, because the terminal is gone. That may be told twice, and nobody is impatient."""
+        self._told = time.monotonic()
+        self._stop_at_once()
+
     def _end_now(self) -> None:
         self._stop_at_once()
         self._now.set()
@@ -198,9 +207,11 @@ class Worker:
         for running in (service, *self._former):
             running.draining = True
         self._server.retire()
-        if self._server.busy:
-            log.event("info", "stopping when running exchanges have ended", running=self._server.busy)
         retries = service.settings.timeouts.drain
+        if self._others is not None:
+            self._duty.page.wait_for(self._duty.number, self._server.busy)
+        elif self._server.busy:
+            tell_waiting(self._duty, self._server.busy, retries)
         detached = asyncio.ensure_future(self._finish_background(retries))
         idle = asyncio.ensure_future(self._server.wait_idle(retries))
         if not (await self._before_told(idle) and idle.result()):
@@ -227,6 +238,14 @@ class Worker:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
         return work.done()
+
+
+def tell_waiting(duty: Duty, running: int, seconds: float) -> None:
+    """Say how many exchanges the end waits for, and how to end them."""
+    many = "1 exchange still runs" if running == 1 else f"{running} exchanges still run"
+    again = "Ctrl-C again" if duty.hang_up is HangUp.ENDS else "a second signal"
+    words = f"stopping: {many}, and may for {seconds:g} s; {again} ends them at once"
+    duty.log.say("info", "stopping when running exchanges have ended", words, running=running)
 
 
 def has_ended(lifeline: int) -> bool:

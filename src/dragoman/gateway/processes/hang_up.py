@@ -1,0 +1,47 @@
+"""Hang-up: what SIGHUP means to a gateway, settled once at its start (decision 28).
+
+it is ignored already, as by nohup            it stays ignored
+a controlling terminal, and not process 1     the terminal is gone: end, as at the first Ctrl-C
+none: a service, a container                  read the configuration again, as daemons do
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from enum import Enum
+
+
+class HangUp(Enum):
+    """What follows a SIGHUP."""
+
+    IGNORED = "ignored"
+    ENDS = "ends"
+    RELOADS = "reloads"
+
+
+def hang_up_of(*, ignored: bool, terminal: bool, pid: int) -> HangUp:
+    """What a SIGHUP means to a process that began like this."""
+    if ignored:
+        return HangUp.IGNORED
+    # Process 1 is that of a container, whose terminal is one to look at: nobody would start it anew.
+    return HangUp.ENDS if terminal and pid != 1 else HangUp.RELOADS
+
+
+def hang_up_at_start() -> HangUp:
+    """What a SIGHUP means to this process; to be asked before anybody has changed that."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    hang_up = hang_up_of(ignored=ignored, terminal=_has_terminal(), pid=os.getpid())
+    if hang_up is HangUp.RELOADS:
+        # Nobody can be told to read again before anything was read.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return hang_up
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a controlling terminal, wherever its streams go."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
