@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.launching.listeners import owners_of, strangers
+from dragoman.launching.listeners import owners_of, processes_of, strangers
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TAIL = "0 1583 1 000000004c34ad2f 100 0 0 10 0"
@@ -69,3 +69,40 @@ def test_a_socket_of_another_user_is_a_strangers() -> None:
         os.seteuid(0)
     with listener:
         assert owners_of(listener.getsockname()[1]) == frozenset({65534})
+
+
+def _process(processes: Path, pid: int, parent: int, *sockets: int) -> None:
+    """A process as the system shows it."""
+    folder = processes / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    (folder / "stat").write_text(f"{pid} (a name) with ) in it) S {parent} 1 1 0 -1")
+    for number, inode in enumerate(sockets):
+        (folder / "fd" / str(number)).symlink_to(f"socket:[{inode}]")
+
+
+def test_the_process_that_listens_is_known_and_not_those_that_it_started(tmp_path: Path) -> None:
+    table, processes = tmp_path / "tcp", tmp_path / "proc"
+    table.write_text(HEAD + line("0100007F", "0A", 0) + line("0100007F", "0A", 0, PORT + 1).replace("1583", "99"))
+    _process(processes, 10, 1, 99, 7)
+    _process(processes, 20, 1, 7, 1583)
+    _process(processes, 21, 20, 1583)
+    _process(processes, 22, 20, 1583)
+    # One of another user, whose files cannot be seen; and what is no process.
+    (processes / "30").mkdir()
+    (processes / "net").mkdir()
+    assert processes_of(PORT, (table,), processes) == [20]
+    assert processes_of(PORT + 1, (table,), processes) == [10]
+    assert processes_of(PORT + 2, (table,), processes) == []
+    # Two that both took the port by themselves.
+    _process(processes, 40, 1, 1583)
+    assert processes_of(PORT, (table,), processes) == [20, 40]
+
+
+def test_where_the_system_does_not_tell_no_process_is_known(tmp_path: Path) -> None:
+    assert processes_of(PORT, (tmp_path / "none",), tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are found in /proc")
+def test_this_process_is_found() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert processes_of(listener.getsockname()[1]) == [os.getpid()]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman import __version__
 from tests.cli.machine import put_trusted
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import question, tells, text_of
@@ -114,6 +115,28 @@ def test_listening_for_others_is_allowed_to(tmp_path: Path, insists: bool) -> No
         process.listening()
         _try_all(process, {"DRAGOMAN_KEY": KEY})
         assert ("for everybody" in "\n".join(process.out.all())) is insists
+
+
+@pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])
+def test_pitfall_614_a_port_that_a_dragoman_has_is_told_with_its_process_and_what_to_do(
+    tmp_path: Path, workers: str
+) -> None:
+    file = tmp_path / "named.toml"
+    file.write_text("[server]\n")
+    with started(tmp_path, "--config", "named.toml", "--port", "0", "--workers", workers) as first:
+        port = first.listening()
+        with started(tmp_path, "--port", str(port)) as second:
+            assert second.wait() == 1
+            assert second.out.all() == []
+            (said,) = second.log.all()
+        assert first.running
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use by a dragoman that runs already" in said
+    assert f"version {__version__}" in said
+    assert f"use that one at http://127.0.0.1:{port}, stop it with " in said
+    assert "choose another with --port" in said
+    if Path("/proc/net/tcp").exists():
+        assert f"pid {first.pid}, configured by {file.resolve()}" in said
+        assert f"`kill {first.pid}`" in said
 
 
 def test_a_port_in_use_is_said_clearly(tmp_path: Path) -> None:

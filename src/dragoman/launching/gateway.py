@@ -76,17 +76,22 @@ def _check_owners(server: Server, owners: frozenset[int]) -> None:
 
 def is_running(url: str) -> bool:
     """Whether a gateway answers there."""
+    return greeting_of(url) is not None
+
+
+def greeting_of(url: str, seconds: float = _ANSWER_SECONDS) -> JsonObject | None:
+    """What a gateway says of itself to whoever asks; None if none answers there."""
     place = urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
-    connection = kind(place.hostname or "", place.port, timeout=_ANSWER_SECONDS)
+    connection = kind(place.hostname or "", place.port, timeout=seconds)
     try:
         connection.request("GET", f"{place.path}/")
         told = decode(connection.getresponse().read(_LARGEST_ANSWER))
     except (OSError, http.client.HTTPException, WireError):
-        return False
+        return None
     finally:
         connection.close()
-    return isinstance(told, dict) and told.get("name") == "dragoman"
+    return told if isinstance(told, dict) and told.get("name") == "dragoman" else None
 
 
 def status_of(url: str, key: str) -> JsonObject:

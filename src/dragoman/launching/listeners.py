@@ -1,13 +1,15 @@
-"""Listeners: whose a port of this machine is. Whoever listens there is told prompts and keys."""
+"""Listeners: whose a port of this machine is, and which process has it. Whoever listens is told prompts and keys."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 # One line for each socket: https://docs.kernel.org/networking/proc_net_tcp.html
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+# One folder for each process: https://docs.kernel.org/filesystems/proc.html
+PROCESSES = Path("/proc")
 _LISTENS = "0A"
 _ROOT = 0
 
@@ -18,14 +20,45 @@ def owners_of(port: int, tables: Sequence[Path] = TABLES) -> frozenset[int] | No
     return frozenset(owner for text in told for owner in _owners(text, port)) if told else None
 
 
+def processes_of(port: int, tables: Sequence[Path] = TABLES, processes: Path = PROCESSES) -> list[int]:
+    """The processes that listen at a port and were not started by another of them, as far as this user may know."""
+    told = [table.read_text(encoding="ascii") for table in tables if table.exists()]
+    sockets = {f"socket:[{fields[9]}]" for text in told for fields in _listening(text, port)}
+    if not sockets:
+        return []
+    found = {int(folder.name): folder for folder in processes.glob("[0-9]*") if _has_open(folder, sockets)}
+    return sorted(pid for pid, folder in found.items() if _parent_of(folder) not in found)
+
+
+def _has_open(process: Path, sockets: Set[str]) -> bool:
+    """Whether a process has one of these sockets open; those of other users do not say, and some end meanwhile."""
+    try:
+        return any(str(link.readlink()) in sockets for link in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _parent_of(process: Path) -> int:
+    try:
+        # The name stands in brackets and may be anything; after it come the state and the parent.
+        return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 def strangers(owners: frozenset[int]) -> list[int]:
     """Those of the users who are neither this one nor root."""
     return sorted(owners - {_ROOT, os.geteuid()})
 
 
 def _owners(table: str, port: int) -> Iterator[int]:
+    for fields in _listening(table, port):
+        yield int(fields[7])
+
+
+def _listening(table: str, port: int) -> Iterator[list[str]]:
     for line in table.splitlines()[1:]:
-        # Number, local address, other address, state, queues, timers, retransmits, user …
+        # Number, local address, other address, state, queues, timers, retransmits, user, timeout, inode …
         fields = line.split()
         if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-            yield int(fields[7])
+            yield fields

@@ -6,12 +6,14 @@ import errno
 import socket
 
 from dragoman.errors import ConfigError
+from dragoman.gateway.processes.port_holder import holder_of
 
 _LAST_PORT = 65535
 BACKLOG = 1024
 # Whose fault it is that nobody can listen there, and what helps; what is not here is the address's.
 _REMEDIES = {
-    errno.EADDRINUSE: ("server.port", "stop what listens there, or choose another with --port"),
+    # Who has it is said besides.
+    errno.EADDRINUSE: ("server.port", ""),
     errno.EACCES: ("server.port", "choose one above 1023 with --port"),
 }
 _OTHER_ADDRESS = ("server.host", "choose an address of this machine with --host, for example 127.0.0.1")
@@ -50,4 +52,7 @@ def listen(listener: socket.socket) -> None:
 def _unusable(host: str, port: int, error: Exception) -> ConfigError:
     words, number = (error.strerror, error.errno) if isinstance(error, OSError) else (None, None)
     key, remedy = _REMEDIES.get(number or 0, _OTHER_ADDRESS)
+    if number == errno.EADDRINUSE:
+        holder = holder_of(host, port)
+        words, remedy = f"{words} by {holder.who}" if holder.who else words, holder.remedy
     return ConfigError(key=key, problem=f"cannot listen on {host}:{port}: {words or error}", remedy=remedy)

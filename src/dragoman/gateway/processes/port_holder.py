@@ -1,0 +1,104 @@
+"""Port holder: who has the port that a gateway wants, and what can be done about it.
+
+A gateway is known by its own answer at `/`, where it tells nobody its process or its file; those the system tells, of
+processes of the same user. Of other programs only the name is said: their command lines are not ours to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.config.values import address_to_call
+from dragoman.launching.gateway import greeting_of
+from dragoman.launching.listeners import PROCESSES, TABLES, processes_of
+from dragoman.model.jsonvalue import JsonObject
+
+# What listens there need not speak HTTP, or at all.
+_ANSWER_SECONDS = 1.0
+_LONGEST = 60
+_CONFIG = "--config"
+_ANOTHER_PORT = "choose another with --port"
+
+
+class Holder(Struct, frozen=True):
+    """Who has a port, in words, or nothing if nobody says; and what to do."""
+
+    who: str
+    remedy: str
+
+
+def holder_of(host: str, port: int, tables: Sequence[Path] = TABLES, processes: Path = PROCESSES) -> Holder:
+    """Who has a port of this machine."""
+    address = address_to_call(host, port)
+    greeting = greeting_of(address, _ANSWER_SECONDS)
+    pids = processes_of(port, tables, processes)
+    # Several have nothing to do with each other, and then it is not known which of them is in the way.
+    process = processes / str(pids[0]) if len(pids) == 1 else None
+    if greeting is not None:
+        remedy = f"use that one at {address}, stop it with {_stop(process)}, or {_ANOTHER_PORT}"
+        return Holder(_gateway(greeting, process), remedy)
+    if process is not None:
+        return Holder(_program(process), f"stop it with `kill {process.name}`, or {_ANOTHER_PORT}")
+    return Holder("", f"stop what listens there, or {_ANOTHER_PORT}")
+
+
+def _gateway(greeting: JsonObject, process: Path | None) -> str:
+    """A gateway, with what is known of it."""
+    known: list[str] = []
+    version = greeting.get("version")
+    if isinstance(version, str):
+        known.append(_short(f"version {version}"))
+    if process is not None:
+        known.append(f"pid {process.name}")
+        config = _config_of(process)
+        known += [f"configured by {config}"] if config else []
+    return f"a dragoman that runs already: {', '.join(known)}"
+
+
+def _stop(process: Path | None) -> str:
+    """How a gateway is stopped; one that somebody watches over would come back."""
+    if process is None:
+        return "Ctrl-C where it was started or `dragoman service stop`"
+    # The unit that `dragoman service install` makes.
+    is_service = "/dragoman.service" in _read(process / "cgroup")
+    return "`dragoman service stop`" if is_service else f"`kill {process.name}`"
+
+
+def _program(process: Path) -> str:
+    """The name of a program, which it chose itself."""
+    name = _read(process / "comm").strip()
+    return f"{_short(name)}, pid {process.name}" if name else f"pid {process.name}"
+
+
+def _config_of(process: Path) -> str:
+    """The configuration that a gateway was told to use; nothing if it was not told."""
+    # Each word ends with a null, so that there is something behind the last one.
+    for word, following in pairwise(_read(process / "cmdline").split("\0")):
+        name, given, value = word.partition("=")
+        file = value if given else following
+        if name == _CONFIG and file:
+            try:
+                return _printable(str((process / "cwd").readlink() / file))
+            except OSError:
+                return _printable(file)
+    return ""
+
+
+def _read(file: Path) -> str:
+    """What the system says of a process; nothing if it has ended, or is not ours to know."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _short(text: str) -> str:
+    return _printable(text)[:_LONGEST]
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
