@@ -9,12 +9,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from dragoman import __version__
 from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.endpoints.count_tokens import count_tokens
+from dragoman.gateway.endpoints.home import ENDPOINTS, tell_home
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.names import tell_names
 from dragoman.gateway.endpoints.other_paths import pass_on
@@ -39,14 +39,12 @@ from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
-from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import StoreError
 from dragoman.wire.json import encode
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 # https://prometheus.io/docs/instrumenting/exposition_formats/
 _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
-_ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models")
 # No honest name of a program is longer.
 _LONGEST_PROGRAM = 120
 # What a model works for: it takes a place among the exchanges of its key.
@@ -97,7 +95,7 @@ class App:
                 await explain_route(service, request, key)
                 return
             if api_path.kind is Kind.NOWHERE:
-                raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(_ENDPOINTS)}")
+                raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
         except ClientError as error:
             self._refuse(request, api_path, error)
             return
@@ -217,12 +215,7 @@ class App:
         )
 
     async def _home(self, request: Request) -> None:
-        body: JsonObject = {
-            "name": "dragoman",
-            "version": __version__,
-            "endpoints": [*_ENDPOINTS],
-        }
-        request.respond(200, [JSON], encode(body))
+        tell_home(self.service, request, ready=self._is_ready())
 
     async def _hello(self, request: Request) -> None:
         request.respond(200, [JSON], b'{"message":"hello"}')
@@ -231,10 +224,13 @@ class App:
         request.respond(200, [_TEXT], b"ok\n")
 
     async def _ready(self, request: Request) -> None:
-        if self.lame_duck or self.service.draining:
-            request.respond(503, [_TEXT], b"draining\n")
-        else:
+        if self._is_ready():
             request.respond(200, [_TEXT], b"ready\n")
+        else:
+            request.respond(503, [_TEXT], b"draining\n")
+
+    def _is_ready(self) -> bool:
+        return not (self.lame_duck or self.service.draining)
 
     async def _metrics(self, request: Request) -> None:
         request.respond(200, [_METRICS], render(await self._snapshots()))

@@ -1,0 +1,159 @@
+"""`GET /`: what this is, its state and the next step: a page for browsers, and JSON for everybody else.
+
+Programs know a gateway by the JSON. The page has no script and takes nothing from elsewhere. Where keys are asked for,
+whoever has none is told neither which providers there are nor what anything is called.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from html import escape
+
+from dragoman import __version__
+from dragoman.config.values import address_to_call
+from dragoman.errors import ClientError
+from dragoman.gateway.endpoints.status import check_near
+from dragoman.gateway.exchange.reply_parts import JSON
+from dragoman.gateway.service import Service
+from dragoman.http.flight import HeaderList
+from dragoman.http.server import Request
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.wire.json import encode
+
+ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models")
+_BOTH: HeaderList = [(b"vary", b"Accept"), (b"cache-control", b"no-store")]
+# More ranges than these nobody means.
+_MOST_RANGES = 64
+_quality = re.compile(r"[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.IGNORECASE).fullmatch
+# A host that can stand in a line for a shell.
+_is_plain_host = re.compile(rb"[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?").fullmatch
+_ECHO = "echo"
+_SHOWN_PROVIDERS = 50
+
+_STYLE = """
+:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:3rem auto;padding:0 1rem;\
+background:Canvas;color:CanvasText}
+h1{font-size:1.5rem;margin:0}
+h2{font-size:1rem;margin:2rem 0 .5rem}
+small{font-weight:normal}
+p,ul{margin:.5rem 0}
+pre{font:14px/1.5 ui-monospace,monospace;padding:.75rem;white-space:pre-wrap;overflow-wrap:anywhere;\
+border:1px solid GrayText;border-radius:4px}
+code{font:14px ui-monospace,monospace}
+"""
+_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE: HeaderList = [
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    *_BOTH,
+]
+
+
+def tell_home(service: Service, request: Request, *, ready: bool) -> None:
+    """Answer with the page or with JSON, whichever is preferred."""
+    if prefers_html(request.header(b"accept")):
+        request.respond(200, _PAGE, page(service, request, ready=ready).encode())
+        return
+    body: JsonObject = {"name": "dragoman", "version": __version__, "endpoints": [*ENDPOINTS]}
+    request.respond(200, [JSON, *_BOTH], encode(body))
+
+
+def prefers_html(accept: bytes | None) -> bool:
+    """Whether somebody wants HTML more than JSON; of what is taken equally, JSON is given.
+
+    https://www.rfc-editor.org/rfc/rfc9110#name-accept
+    """
+    if accept is None:
+        return False
+    wanted: dict[str, float] = {}
+    for said in accept.decode("latin-1").split(",", _MOST_RANGES)[:_MOST_RANGES]:
+        name, *parameters = said.lower().split(";")
+        quality = 1.0
+        for parameter in parameters:
+            if parameter.strip().startswith("q="):
+                found = _quality(parameter)
+                quality = float(found[1]) if found is not None else 0.0
+        wanted[name.strip()] = max(quality, wanted.get(name.strip(), 0.0))
+    return _wanted(wanted, "text/html") > _wanted(wanted, "application/json")
+
+
+def _wanted(wanted: dict[str, float], kind: str) -> float:
+    """How much a kind is wanted: the range that says most about it counts."""
+    for name in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
+        if name in wanted:
+            return wanted[name]
+    return 0.0
+
+
+def page(service: Service, request: Request, *, ready: bool) -> str:
+    """The page."""
+    is_open, known = service.guard.open, _may_know(service, request)
+    state = "It is ready." if ready else "It is stopping: nobody new should be sent here."
+    if not is_open:
+        state += " It asks for a gateway key, as <code>x-api-key</code> or <code>Authorization: Bearer</code>."
+    providers = list(service.settings.providers) if known else []
+    address = _address(service, request)
+    body = [
+        "<h1>Dragoman <small>" + escape(__version__) + "</small></h1>",
+        "<p>A gateway between programs that speak Anthropic Messages, OpenAI Chat Completions or OpenAI Responses, and "
+        "providers that speak another of them.</p>",
+        f"<p>{state}</p>",
+        *(_providers(providers) if known else ()),
+        "<h2>Try it</h2>",
+        f"<pre>{escape(_asking(address, providers, keyed=not is_open))}</pre>",
+        "<p>Run a client in front of it:</p>",
+        f"<pre>{escape(f'dragoman launch claude --gateway {address}')}</pre>",
+        "<h2>Look further</h2>",
+        "<p><code>dragoman status</code> says how providers are doing, <code>dragoman models</code> which names there "
+        "are, and <code>dragoman check --live</code> whether every provider answers.</p>",
+    ]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Dragoman</title>'
+        '<meta name="viewport" content="width=device-width,initial-scale=1"><link rel="icon" href="data:,">'
+        f"<style>{_STYLE}</style></head><body><main>" + "\n".join(body) + "</main></body></html>\n"
+    )
+
+
+def _may_know(service: Service, request: Request) -> bool:
+    """Whether somebody may be told which providers there are: who has a key, or is near if none is asked for."""
+    try:
+        service.guard.identify(request, "")
+        check_near(service, request)
+    except ClientError:
+        return False
+    return True
+
+
+def _providers(names: Sequence[str]) -> Sequence[str]:
+    more = f"<li>… {len(names)} in all</li>" if len(names) > _SHOWN_PROVIDERS else ""
+    listed = "".join(f"<li><code>{escape(name)}</code></li>" for name in names[:_SHOWN_PROVIDERS])
+    return ("<h2>Providers</h2>", f"<ul>{listed}{more}</ul>")
+
+
+def _asking(address: str, providers: Sequence[str], *, keyed: bool) -> str:
+    """A line for a shell that asks something, which whoever knows no provider can do, too."""
+    key = " -H 'x-api-key: '\"$DRAGOMAN_KEY\"" if keyed else ""
+    if _ECHO not in providers:
+        return f"curl {address}/v1/models{key}"
+    body = '{"model":"echo/text","max_tokens":100,"messages":[{"role":"user","content":"Hello"}]}'
+    return f"curl {address}/v1/messages -H 'content-type: application/json'{key} -d '{body}'"
+
+
+def _address(service: Service, request: Request) -> str:
+    """Where whoever looks at the page has found it."""
+    host = request.header(b"host") or b""
+    if not _is_plain_host(host):
+        server = service.settings.server
+        return address_to_call(server.host, server.port)
+    # A proxy in front may say that it was called more safely; this is seen by nobody but who called it.
+    scheme = "https" if request.header(b"x-forwarded-proto") == b"https" else "http"
+    return f"{scheme}://{host.decode()}"
