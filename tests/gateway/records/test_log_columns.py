@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.records.log_columns import LogColumns, shown
 from dragoman.gateway.records.record import Attempt, Record
+from dragoman.model.features import Feature
 from dragoman.model.response import Usage
 from dragoman.terminal import Screen, cells
 from dragoman.translate import LossLine
@@ -254,3 +256,35 @@ def test_numbers_of_tokens_are_short(count: int, said: str) -> None:
 def test_times_are_short(seconds: float, said: str) -> None:
     (line,) = told(replace(RECORD, started=100.0, ended=100.0 + seconds, first=0.0), 80)
     assert f" {said} " in line
+
+
+def test_the_page_shows_lines_as_they_are() -> None:
+    page = (Path(__file__).parents[3] / "docs/operations.md").read_text(encoding="utf-8")
+    shown_there = page.partition("### On a terminal")[2].split("```")[1].strip("\n")
+    asked = replace(RECORD, path="/messages", usage=Usage(input=4123, output=340))
+    local = replace(CALL, provider="local", model="qwen3", status=0, kind="unreachable")
+    records = (
+        replace(asked, losses=(loss("dropped", Feature.TOP_K.value), loss("dropped", Feature.STORE.value))),
+        replace(
+            asked,
+            provider="azure",
+            ended=103.4,
+            attempts=(LIMITED, CALL),
+            usage=Usage(input=12_345, output=1021),
+            key="ci",
+        ),
+        replace(
+            asked,
+            asked="local/qwen3",
+            provider="local",
+            model="qwen3",
+            status=502,
+            failure="bad_gateway",
+            ended=100.012,
+            attempts=(local,),
+            usage=None,
+        ),
+        replace(CASES["nothing there"], path="/nowhere"),
+    )
+    lines = [line for record in records for line in told(record, 80)]
+    assert [line.removeprefix("14:02:11 ") for line in shown_there.split("\n")] == lines
