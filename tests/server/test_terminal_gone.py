@@ -157,12 +157,40 @@ def test_under_nohup_itself_it_lives_on(tmp_path: Path) -> None:
             time.sleep(0.05)
         port = int(written.read_text().split(" listens on ")[1].split(",")[0].rsplit(":", 1)[1])
         terminal.close_window()
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-        connection.request("GET", "/healthz")
-        assert connection.getresponse().read() == b"ok\n"
-        connection.close()
+        assert _answers(port)
         terminal.send(signal.SIGTERM)
         terminal.send(signal.SIGINT)
         assert terminal.wait() == 0
     finally:
         terminal.end()
+
+
+def test_it_starts_although_its_terminal_is_gone_already(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    # Not before the window is closed.
+    late = ("sh", "-c", "trap '' HUP; echo waits; while [ ! -e go ]; do sleep 0.05; done; exec \"$@\"", "sh")
+    terminal = TerminalProcess(("--port", str(port)), tmp_path, under=late)
+    try:
+        terminal.out.wait("waits")
+        terminal.close_window()
+        (tmp_path / "go").touch()
+        end = time.monotonic() + PATIENCE
+        while not _answers(port):
+            assert time.monotonic() < end and terminal.running
+            time.sleep(0.05)
+        terminal.send(signal.SIGINT)
+        assert terminal.wait() == 0
+    finally:
+        terminal.end()
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()

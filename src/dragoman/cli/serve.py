@@ -58,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.access.protection import bound_host, protection_at_start
     from dragoman.gateway.processes.binding import bind
     from dragoman.gateway.processes.followed_config import Duty
-    from dragoman.gateway.processes.hang_up import hang_up_at_start
+    from dragoman.gateway.processes.hangup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
     from dragoman.gateway.records.logs import Log
 
-    hang_up = hang_up_at_start()
+    hangup = hangup_at_start()
     _fill_standard_streams()
     lifeline = _lifeline() if options.lifeline else None
     file = file_to_read(options.config)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         protection=protection,
         fingerprint=fingerprint,
         seen=seen,
-        hang_up=hang_up,
+        hangup=hangup,
         lifeline=lifeline,
     )
     return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))

@@ -15,7 +15,7 @@ from dragoman.config.finding import Fingerprint
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.access.protection import Protection, judged, protection_of, tightened
-from dragoman.gateway.processes.hang_up import HangUp
+from dragoman.gateway.processes.hangup import OnHangup
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.unexpected_errors import places
@@ -44,7 +44,7 @@ class Duty(Struct, frozen=True, kw_only=True):
     # What a sibling says to be told what was counted; empty for one without siblings.
     token: bytes = b""
     # What a SIGHUP means.
-    hang_up: HangUp = HangUp.RELOADS
+    hangup: OnHangup = OnHangup.RELOADS
     # A pipe that ends with the process at its other side.
     lifeline: int | None = None
     # After how many seconds without a turn of its loop the process ends itself; None for never.

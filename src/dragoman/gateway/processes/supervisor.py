@@ -19,7 +19,7 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.processes.binding import listen
 from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
-from dragoman.gateway.processes.hang_up import HangUp
+from dragoman.gateway.processes.hangup import OnHangup
 from dragoman.gateway.processes.other_workers import new_token
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.processes.watchdog import WHERE, tell_where_when_asked
@@ -171,7 +171,7 @@ class Supervisor:
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno())
         for name in _WATCHED:
-            if name != signal.SIGHUP or self._duty.hang_up is not HangUp.IGNORED:
+            if name != signal.SIGHUP or self._duty.hangup is not OnHangup.IGNORED:
                 signal.signal(name, _noted)
         try:
             for number in range(self._page.workers):
@@ -247,7 +247,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for name in _WATCHED:
                 signal.signal(name, signal.SIG_DFL)
-            if self._duty.hang_up is not HangUp.RELOADS:
+            if self._duty.hangup is not OnHangup.RELOADS:
                 # A terminal tells all its processes; what follows is for whoever watches over them to say.
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
             tell_where_when_asked()
@@ -327,7 +327,7 @@ class Supervisor:
 
     def _hung_up(self) -> None:
         """Read the configuration again, or stop because the terminal is gone. That may be told twice."""
-        if self._duty.hang_up is HangUp.RELOADS:
+        if self._duty.hangup is OnHangup.RELOADS:
             self._configuration.reload()
             self._pass_on(signal.SIGHUP)
         elif not self._drains():

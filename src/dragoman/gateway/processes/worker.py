@@ -3,7 +3,7 @@
 SIGTERM           `/readyz` fails, and all are served on for `timeouts.lame_duck`; then as SIGINT. A second one: at once
 SIGINT            stop accepting, let running exchanges end within `timeouts.drain`, then end them in their own form
 one of them more  end them now. A worker among several leaves the counting to its supervisor, which says so by SIGUSR1
-SIGHUP            as `hang_up.py` says: stop like SIGINT, however often it comes; or read the configuration again
+SIGHUP            as `hangup.py` says: stop like SIGINT, however often it comes; or read the configuration again
 the file changes  likewise, once it rests
 lifeline ends     whoever watches over this process is gone: as SIGINT
 """
@@ -30,7 +30,7 @@ from dragoman.gateway.large_work import share_interpreter
 from dragoman.gateway.processes.binding import BACKLOG
 from dragoman.gateway.processes.channel import Channel
 from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration, Duty
-from dragoman.gateway.processes.hang_up import HangUp
+from dragoman.gateway.processes.hangup import OnHangup
 from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.processes.watchdog import Watchdog
 from dragoman.gateway.records.metrics import Metrics
@@ -81,9 +81,9 @@ class Worker:
         loop.add_signal_handler(signal.SIGINT, self._stop_at_once if supervised else self._interrupted)
         if supervised:
             loop.add_signal_handler(END_NOW, self._end_now)
-        if self._duty.hang_up is HangUp.RELOADS:
+        if self._duty.hangup is OnHangup.RELOADS:
             loop.add_signal_handler(signal.SIGHUP, self.reload)
-        elif self._duty.hang_up is HangUp.ENDS and not supervised:
+        elif self._duty.hangup is OnHangup.ENDS and not supervised:
             loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         if self._duty.lifeline is not None:
             loop.add_reader(self._duty.lifeline, self._cut_loose)
@@ -243,7 +243,7 @@ class Worker:
 def tell_waiting(duty: Duty, running: int, seconds: float) -> None:
     """Say how many exchanges the end waits for, and how to end them."""
     many = "1 exchange still runs" if running == 1 else f"{running} exchanges still run"
-    again = "Ctrl-C again" if duty.hang_up is HangUp.ENDS else "a second signal"
+    again = "Ctrl-C again" if duty.hangup is OnHangup.ENDS else "a second signal"
     words = f"stopping: {many}, and may for {seconds:g} s; {again} ends them at once"
     duty.log.say("info", "stopping when running exchanges have ended", words, running=running)
 

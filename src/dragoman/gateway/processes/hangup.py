@@ -1,4 +1,4 @@
-"""Hang-up: what SIGHUP means to a gateway, settled once at its start (decision 28).
+"""Hangup: what SIGHUP means to a gateway, settled once at its start (decision 28).
 
 it is ignored already, as by nohup            it stays ignored
 a controlling terminal, and not process 1     the terminal is gone: end, as at the first Ctrl-C
@@ -12,7 +12,7 @@ import signal
 from enum import Enum
 
 
-class HangUp(Enum):
+class OnHangup(Enum):
     """What follows a SIGHUP."""
 
     IGNORED = "ignored"
@@ -20,22 +20,22 @@ class HangUp(Enum):
     RELOADS = "reloads"
 
 
-def hang_up_of(*, ignored: bool, terminal: bool, pid: int) -> HangUp:
+def hangup_of(*, ignored: bool, terminal: bool, pid: int) -> OnHangup:
     """What a SIGHUP means to a process that began like this."""
     if ignored:
-        return HangUp.IGNORED
+        return OnHangup.IGNORED
     # Process 1 is that of a container, whose terminal is one to look at: nobody would start it anew.
-    return HangUp.ENDS if terminal and pid != 1 else HangUp.RELOADS
+    return OnHangup.ENDS if terminal and pid != 1 else OnHangup.RELOADS
 
 
-def hang_up_at_start() -> HangUp:
+def hangup_at_start() -> OnHangup:
     """What a SIGHUP means to this process; to be asked before anybody has changed that."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    hang_up = hang_up_of(ignored=ignored, terminal=_has_terminal(), pid=os.getpid())
-    if hang_up is HangUp.RELOADS:
+    hangup = hangup_of(ignored=ignored, terminal=_has_terminal(), pid=os.getpid())
+    if hangup is OnHangup.RELOADS:
         # Nobody can be told to read again before anything was read.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    return hang_up
+    return hangup
 
 
 def _has_terminal() -> bool:

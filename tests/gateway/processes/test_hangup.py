@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from dragoman.gateway.processes.hang_up import HangUp, hang_up_of
+from dragoman.gateway.processes.hangup import OnHangup, hangup_of
 
 _ASKED = (
-    "import signal; from dragoman.gateway.processes.hang_up import hang_up_at_start as asked; "
+    "import signal; from dragoman.gateway.processes.hangup import hangup_at_start as asked; "
     "print(asked().value, signal.getsignal(signal.SIGHUP).name)"
 )
 _IN_TERMINAL = f"import os; os.login_tty(0); {_ASKED}"
@@ -23,16 +23,16 @@ _IGNORED = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
 @pytest.mark.parametrize(
     ("ignored", "terminal", "pid", "then"),
     [
-        (True, True, 100, HangUp.IGNORED),
-        (True, False, 1, HangUp.IGNORED),
-        (False, True, 100, HangUp.ENDS),
-        (False, True, 1, HangUp.RELOADS),
-        (False, False, 100, HangUp.RELOADS),
-        (False, False, 1, HangUp.RELOADS),
+        (True, True, 100, OnHangup.IGNORED),
+        (True, False, 1, OnHangup.IGNORED),
+        (False, True, 100, OnHangup.ENDS),
+        (False, True, 1, OnHangup.RELOADS),
+        (False, False, 100, OnHangup.RELOADS),
+        (False, False, 1, OnHangup.RELOADS),
     ],
 )
-def test_a_hang_up_means_what_whoever_started_it_expects(ignored: bool, terminal: bool, pid: int, then: HangUp) -> None:
-    assert hang_up_of(ignored=ignored, terminal=terminal, pid=pid) is then
+def test_a_hang_up_means_what_is_expected(ignored: bool, terminal: bool, pid: int, then: OnHangup) -> None:
+    assert hangup_of(ignored=ignored, terminal=terminal, pid=pid) is then
 
 
 @pytest.mark.parametrize(
