@@ -13,18 +13,20 @@ import pytest
 
 from dragoman.terminal import Choice, beyond_ascii, cells, columns_of, cut, in_colour, screen_of
 
+KNOWN = {"TERM": "xterm-256color"}
+
 
 @pytest.mark.parametrize(
     ("looked_at", "environ", "choice", "coloured"),
     [
-        (True, {}, "auto", True),
-        (True, {"TERM": "xterm-256color"}, "auto", True),
-        (False, {"TERM": "xterm-256color"}, "auto", False),
-        (True, {"NO_COLOR": "1"}, "auto", False),
-        (True, {"NO_COLOR": ""}, "auto", True),
+        (True, KNOWN, "auto", True),
+        (False, KNOWN, "auto", False),
+        (True, {**KNOWN, "NO_COLOR": "1"}, "auto", False),
+        (True, {**KNOWN, "NO_COLOR": ""}, "auto", True),
         (True, {"TERM": "dumb"}, "auto", False),
+        (True, {}, "auto", False),
         (False, {"NO_COLOR": "1", "TERM": "dumb"}, "always", True),
-        (True, {}, "never", False),
+        (True, KNOWN, "never", False),
     ],
 )
 def test_pitfall_615_colour_is_for_terminals_and_for_those_who_ask(
@@ -36,13 +38,14 @@ def test_pitfall_615_colour_is_for_terminals_and_for_those_who_ask(
 @pytest.mark.parametrize(
     ("looked_at", "environ", "encoding", "is_shown"),
     [
-        (True, {}, "utf-8", True),
-        (True, {}, "UTF8", True),
-        (False, {}, "utf_8", True),
-        (True, {}, "ascii", False),
-        (True, {}, "iso-8859-1", False),
+        (True, KNOWN, "utf-8", True),
+        (True, KNOWN, "UTF8", True),
+        (False, KNOWN, "utf_8", True),
+        (True, KNOWN, "ascii", False),
+        (True, KNOWN, "iso-8859-1", False),
         (True, {"TERM": "dumb"}, "utf-8", False),
-        (False, {"TERM": "dumb"}, "utf-8", True),
+        (True, {**KNOWN, "LC_ALL": "C"}, "utf-8", False),
+        (False, {"TERM": "dumb", "LC_ALL": "C"}, "utf-8", True),
     ],
 )
 def test_pitfall_619_letters_beyond_ascii_are_for_those_who_can_show_them(
@@ -67,7 +70,7 @@ def test_a_stream_that_nobody_looks_at_has_no_edge() -> None:
 def test_a_window_may_be_made_wider_and_go_away() -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as stream:
-        screen = screen_of(stream, {})
+        screen = screen_of(stream, KNOWN)
         assert screen.colours
         assert screen.columns() == 80
         fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 140, 0, 0))

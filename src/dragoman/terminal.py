@@ -43,13 +43,19 @@ def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "aut
     if choice != "auto":
         return choice == "always"
     # https://no-color.org: present, and not empty.
-    return looked_at and not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("dumb", "unknown")
+    return looked_at and not environ.get("NO_COLOR") and not _is_dumb(environ)
 
 
 def beyond_ascii(looked_at: bool, environ: Mapping[str, str], encoding: str) -> bool:
     """Whether arrows and the like are shown as what they are."""
-    dumb = looked_at and environ.get("TERM") == "dumb"
-    return not dumb and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+    # Python takes the C locale for UTF-8; whoever asks for it by this name means ASCII.
+    plain = _is_dumb(environ) or environ.get("LC_ALL") in ("C", "POSIX")
+    return not (looked_at and plain) and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+
+
+def _is_dumb(environ: Mapping[str, str]) -> bool:
+    """Whether a terminal obeys nothing; where nobody says what it is, nothing is known that it obeys."""
+    return environ.get("TERM", "") in ("", "dumb", "unknown")
 
 
 def columns_of(size: int, environ: Mapping[str, str]) -> int:

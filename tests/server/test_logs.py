@@ -128,7 +128,8 @@ FORGED = 'x\x1b[2J\n12:00:00 200 {"event":"exchange"}\u2028\u202eforged'
 )
 def test_on_a_terminal_lines_are_readable_text(forced: str | None) -> None:
     arguments = ("--log", forced) if forced is not None else ()
-    with serving(_script, terminal=True, arguments=arguments) as house:
+    known = {"TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    with serving(_script, terminal=True, arguments=arguments, environment=known) as house:
         for client in PROTOCOLS:
             assert house.post(PATHS[client], _asked(client, CHAT, "served", stream=True)).status == 200
         assert house.post(PATHS[CHAT], _asked(CHAT, CHAT, "breaks", stream=False)).status == 500
