@@ -222,6 +222,11 @@ def test_a_hostile_text_stays_in_its_place(case: str, member: str, columns: int 
             assert columns is not None or lines[0].endswith(f"  {RECORD.id}")
 
 
+def test_a_provider_is_not_named_for_what_the_gateway_did_itself() -> None:
+    record = replace(RECORD, status=500, failure="internal", attempts=(replace(CALL, kind="ours"),))
+    assert told(record, 80)[0].endswith("fast → openai/gpt-5.1  internal")
+
+
 def test_a_reason_cannot_pose_as_a_field() -> None:
     (line,) = told(replace(CASES["nothing there"], why="no  key admin   here", address=""), 140)
     assert "  no key admin here" in line
@@ -238,6 +243,9 @@ def test_long_names_leave_room_for_what_was_lost() -> None:
     (line,) = told(record, 80)
     assert line.endswith("…  -top_k …2")
     assert "a-name-" in line and "openai/mmm" in line
+    # No more of it than they need.
+    (line,) = told(replace(RECORD, asked="a-name-that-is-long", losses=LOSSES[:1]), 80)
+    assert line.endswith(" a-name-that-… → openai/gpt-5.1  -top_k")
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ _MOST_LINES = 4
 # As wide as a line is taken to be that has no limit.
 _NO_LIMIT = 100_000
 _FATES = {"dropped": "-", "approximated": "~", "invented": "+"}
-# What became of a call that nobody has to hear the reason of.
-_WELL = frozenset({"", "answered", "left"})
+# What became of a call that is no reason to name its provider.
+_WELL = frozenset({"", "answered", "left", "ours"})
 
 _DIM, _RED, _GREEN, _YELLOW, _CYAN = (f"\x1b[{code}m" for code in (2, 31, 32, 33, 36))
 _RESET = "\x1b[0m"
@@ -73,16 +73,17 @@ class LogColumns:
         reason = _reason_of(record)
         # A short reason stands on the line itself, right behind the names, and those give way to it.
         beside = bool(reason) and cells(reason) + 2 <= (width - line.cells) // 2
-        kept = cells(reason) + 2 if beside else _FOR_LOSSES if record.losses else 0
-        names = self._names(record, width - line.cells - 1 - kept)
+        losses = _losses(record)
+        kept = cells(reason) + 2 if beside else min(_FOR_LOSSES, sum(map(len, losses)) + len(losses) + 1)
+        names = self._names(record, width - line.cells - 1 - (kept if reason or losses else 0))
         if names:
             line.add(" ", names)
         if reason and (beside or cells(reason) + 2 <= width - line.cells):
             line.add("  ", reason, _colour_of(record))
             reason = ""
-        losses = _losses(record, width - line.cells - 2, self._mark)
-        if losses:
-            line.add("  ", losses, _YELLOW)
+        lost = _as_many(losses, width - line.cells - 2, self._mark)
+        if lost:
+            line.add("  ", lost, _YELLOW)
         for text, shorter, colour in self._facts(record, wide):
             room = width - line.cells - 2
             fitting = text if cells(text) <= room else shorter if cells(shorter) <= room else ""
@@ -230,16 +231,18 @@ def _missed(attempts: Iterable[Attempt], known: str) -> str:
     return ", ".join(words if count == 1 else f"{words} ({count} times)" for words, count in told.items())
 
 
-def _losses(record: Record, room: int, mark: str) -> str:
-    """What was lost, by name, as far as there is room; of the rest there is a number."""
-    if not record.losses:
-        return ""
-    names = list(dict.fromkeys(_FATES.get(loss["fate"], "") + loss["feature"] for loss in record.losses))
-    text = " ".join(names)
-    count = len(names)
-    while len(text) > room and names:
-        names.pop()
-        text = " ".join([*names, f"{mark}{count - len(names)}"]) if names else f"{count} losses"
+def _losses(record: Record) -> list[str]:
+    """What was lost, by name and fate, each once."""
+    return list(dict.fromkeys(_FATES.get(loss["fate"], "") + loss["feature"] for loss in record.losses))
+
+
+def _as_many(losses: list[str], room: int, mark: str) -> str:
+    """As many losses as there is room for; of the rest there is a number."""
+    text = " ".join(losses)
+    for left in range(len(losses) - 1, -1, -1):
+        if len(text) <= room:
+            break
+        text = " ".join([*losses[:left], f"{mark}{len(losses) - left}"]) if left else f"{len(losses)} losses"
     return text if len(text) <= room else ""
 
 
