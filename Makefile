@@ -6,8 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 PYTEST := $(BIN)/pytest -n auto
-# Touched after an install; older than the pins or the project file means: install again.
+# What `make run` gives to `dragoman serve`, as in: make run ARGUMENTS='--port 9000'
+ARGUMENTS ?=
+# Touched after an install; older than the pins or the project file means: install again. Both are of the same
+# environment: what runs is a part of what is needed to work on it.
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+# What builds the package is pinned, too, where pip makes an environment for it; by this name for later pips.
+PINNED_BUILD := PIP_CONSTRAINT=requirements/build.txt PIP_BUILD_CONSTRAINT=requirements/build.txt
 # The same for the real clients that the tests run.
 CLIENTS := .clients/.installed
 # Without npm there are no clients to run, and the tests go without them; CI insists.
@@ -20,14 +26,33 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(STAMP): requirements/dev.txt pyproject.toml
+# What a person reads while something is installed.
+SAY := @printf >&2 'dragoman: %s\n'
+# How many packages are pinned in files.
+pins = $$(cat $(1) | grep -c '^[A-Za-z0-9]')
+
+define environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "dragoman needs Python 3.11 or newer as '$(PYTHON)'; name another one: make PYTHON=python3.12 ..." >&2; \
 		exit 1; }
-	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || { printf >&2 'dragoman: %s\n' "making $(VENV) with $$($(PYTHON) --version)"; \
+		$(PYTHON) -m venv $(VENV); }
+endef
+
+$(RUNTIME): requirements/run.txt requirements/build.txt pyproject.toml
+	$(environment)
+	$(SAY) "installing the $(call pins,requirements/run.txt) packages that it needs to run into $(VENV)"
+	@$(PIP) install -r requirements/run.txt
+	$(SAY) "installing dragoman itself from this clone"
+	@$(PINNED_BUILD) $(PIP) install --no-deps -e .
+	@touch $@
+
+$(STAMP): requirements/dev.txt requirements/run.txt requirements/build.txt pyproject.toml
+	$(environment)
+	$(SAY) "installing the $(call pins,$(filter %.txt,$^)) packages that it takes to work on it into $(VENV): a minute or two"
 	@$(PIP) install -r requirements/dev.txt
 	@$(PIP) install --no-build-isolation --no-deps -e .
-	@touch $@
+	@touch $(RUNTIME) $@
 
 $(CLIENTS): $(STAMP) tests/clients/installing.py $(wildcard requirements/clients/*)
 	@$(BIN)/python -m tests.clients.installing
@@ -35,8 +60,9 @@ $(CLIENTS): $(STAMP) tests/clients/installing.py $(wildcard requirements/clients
 
 setup: $(STAMP) ## make the virtual environment and install everything in it
 
-run: $(STAMP) ## the gateway up, with the embedded echo provider, and curl lines to try
-	@exec $(BIN)/dragoman serve
+run: $(RUNTIME) ## the gateway up, with the embedded echo provider, and curl lines to try; installs only what runs
+	$(SAY) "in another terminal, from this clone: $(BIN)/dragoman, or plain dragoman after: source $(BIN)/activate"
+	@exec $(BIN)/dragoman serve $(ARGUMENTS)
 
 test: check ## everything, on a fresh machine too
 
