@@ -21,7 +21,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack bench bench-gateway simulate clean
+.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack dist bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ clients: $(CLIENTS) ## the real clients against the gateway; writes docs/clients
 
 attack: $(STAMP) ## attack running gateways at length, and tell what it cost whom
 	$(BIN)/python -m tests.attack.run
+
+dist: $(STAMP) ## wheel and sdist in dist/, proved: contents, metadata, and run on every Python that is here
+	$(BIN)/python -m tools.distribution
 
 bench: $(STAMP) ## measure the core's hot paths
 	$(BIN)/python -m bench.run
