@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_wishes, named_gateway, settings_of, warn_of_clear_text, wish_of, with_sizes
+from dragoman.cli.system import refuse_windows
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
@@ -52,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
     wish_of(client, options, settings, "")
     running = _running(options, settings)
     if running is None:
+        refuse_windows()
         _check_models(options, settings)
     key = (key_of_own if running is None else find_key)(settings, os.environ, options.key_file)
     if running is not None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from dragoman.cli.system import refuse_windows
 from dragoman.config.values import address_to_call
 
 _SCRIPT = "<mock>say Hello from the script</mock>"
@@ -23,6 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
+    refuse_windows()
     # Here, so that the other commands start without a server's modules.
     import asyncio
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.cli import documents
 from dragoman.cli.ledger import printable
+from dragoman.cli.system import refuse_windows
 from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
 from dragoman.config.file_schema import SERVER
@@ -54,6 +55,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
+    refuse_windows()
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.access.protection import bound_host, protection_at_start
     from dragoman.gateway.processes.binding import bind

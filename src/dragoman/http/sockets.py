@@ -7,10 +7,13 @@ whoever was handed a large read stops reading until the loop's next turn; smalle
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import sys
-import termios
 from typing import Protocol, runtime_checkable
+
+if sys.platform != "win32":
+    # Commands that ask providers run there, too, although no gateway does.
+    import fcntl
+    import termios
 
 NONE = bytes(4)
 # Less than what fills the loop's buffer, also where half a record of TLS is left in it.
@@ -19,6 +22,8 @@ LARGE_READ = 128 * 1024
 
 def unarrived(descriptor: int) -> int:
     """How many bytes that a socket took have not arrived at the other side; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0
     try:
         count = fcntl.ioctl(descriptor, termios.TIOCOUTQ, NONE)
     except (OSError, ValueError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ _OWN_ROOM = _ROOM // 4
 _GATHERED = 0.01
 # One write is of whole lines, and of so few bytes that those of several processes do not mix within them.
 _AT_ONCE = 64 * 1024
-_AT_ONCE_SHARED = select.PIPE_BUF
+_AT_ONCE_SHARED = select.PIPE_BUF if sys.platform != "win32" else 512
 # How long a descriptor that somebody else made non-blocking is waited for, in one go.
 _PATIENCE = 1.0
 _LAST_MOMENTS = 1.0
@@ -153,4 +154,5 @@ def _forked() -> None:
         writer._begin()
 
 
-os.register_at_fork(after_in_child=_forked)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forked)
