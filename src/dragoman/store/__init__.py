@@ -9,6 +9,7 @@
     events         the stream of a background response, as far as it was told
     turns          what completes the turns of Chat clients, for an hour
     rests          targets and keys that are left alone, for after a restart
+    writable       who may not write to a file, and what mends that
     transaction    several writes that are one
     errors         what everybody else sees of SQLite's
 
@@ -25,5 +26,16 @@ from dragoman.store.database import MEMORY, Tables, open_tables
 from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.interface import Store
 from dragoman.store.unit import Haste
+from dragoman.store.writable import not_writable
 
-__all__ = ["MEMORY", "Haste", "LeaseLost", "Store", "StoreBusy", "StoreError", "Tables", "open_tables"]
+__all__ = [
+    "MEMORY",
+    "Haste",
+    "LeaseLost",
+    "Store",
+    "StoreBusy",
+    "StoreError",
+    "Tables",
+    "not_writable",
+    "open_tables",
+]

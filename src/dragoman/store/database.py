@@ -17,6 +17,7 @@ from dragoman.store.rests import Rests
 from dragoman.store.transaction import KeptFile, Transaction
 from dragoman.store.turn_marks import TurnMarks
 from dragoman.store.turns import Turns
+from dragoman.store.writable import not_writable
 
 MEMORY = ":memory:"
 # Behind the name of the file, whose neighbour it is.
@@ -136,7 +137,9 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
     except (OSError, sqlite3.Error) as error:
         if db is not None:
             db.close()
-        raise ConfigError(
+        elsewhere = "name a file elsewhere, or set keep = false"
+        refused = not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
+        raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
             remedy="name a file in a directory that can be written to, or set keep = false",

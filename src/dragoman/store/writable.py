@@ -1,0 +1,59 @@
+"""Writable: why a file cannot be written, in words that say who may not, and the line that mends it.
+
+Mostly it is a volume that belongs to root, and a process that is not root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+from shlex import quote
+
+from dragoman.errors import ConfigError
+
+# Whoever asks on behalf of another user, and not of the one that the process was started by.
+_EFFECTIVE = os.access in os.supports_effective_ids
+
+
+def not_writable(path: Path, error: OSError | sqlite3.Error, *, key: str, otherwise: str) -> ConfigError | None:
+    """What to say of a file that could not be opened or made; None if that has another reason than who we are.
+
+    `key` is the setting that names it, `otherwise` what can be done instead of mending it.
+    """
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        return ConfigError(
+            key=key, problem=f"{path.parent} is on a file system that nobody can write to", remedy=otherwise
+        )
+    if os.name != "posix":
+        return None
+    folder = path.parent
+    nearest = next(place for place in (folder, *folder.absolute().parents) if _exists(place))
+    blocked = next((place for place in (path, nearest) if _exists(place) and not _may_write(place)), None)
+    if blocked is None:
+        return None
+    owner, place = f"{os.geteuid()}:{os.getegid()}", quote(str(folder))
+    if not _exists(folder):
+        mended = f"mkdir -p {place} && chown {owner} {place}"
+    else:
+        # Of what lies beside it under the same name (`-wal`, `-shm`) the same is true.
+        mended = f"chown {owner} {place}" + (f" {quote(str(path))}*" if _exists(path) else "")
+    return ConfigError(
+        key=key,
+        problem=f"{blocked} cannot be written to by this user, uid {os.geteuid()}",
+        remedy=f"as root: {mended}; or {otherwise}",
+    )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        # Not even the way there may be looked at.
+        return False
+
+
+def _may_write(path: Path) -> bool:
+    wanted = os.W_OK | os.X_OK if path.is_dir() else os.W_OK | os.R_OK
+    return os.access(path, wanted, effective_ids=_EFFECTIVE)
