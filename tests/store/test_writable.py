@@ -3,48 +3,23 @@
 from __future__ import annotations
 
 import errno
-import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.store import not_writable, open_tables
+from tests.store.other_users import as_nobody, unwritable_folder
 
-NOBODY = 65534
 ELSEWHERE = "name a file elsewhere, or set keep = false"
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that everybody may look into, and nobody but root write to."""
-    place = Path(tempfile.mkdtemp(prefix="dragoman-volume-"))
-    try:
-        place.chmod(0o555)
+    with unwritable_folder() as place:
         yield place
-    finally:
-        place.chmod(0o755)
-        shutil.rmtree(place)
-
-
-@contextmanager
-def as_nobody() -> Iterator[str]:
-    """As a user who is not root, which may write anywhere; gives who that is."""
-    if os.geteuid() != 0:
-        yield f"{os.geteuid()}:{os.getegid()}"
-        return
-    os.setegid(NOBODY)
-    os.seteuid(NOBODY)
-    try:
-        yield f"{NOBODY}:{NOBODY}"
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
 
 
 def test_pitfall_630_a_volume_of_another_user_is_one_sentence(folder: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import catalogue
 
 if TYPE_CHECKING:
+    from dragoman.gateway.access.first_key import FirstKey
     from dragoman.gateway.access.protection import Protection
 
 _SHOWN_MODELS = 6
@@ -46,7 +48,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     parser.add_argument("--workers", type=int, help="how many processes serve; more than there are cores is no gain")
     parser.add_argument("--key-hash", metavar="HASH", help="one more key, by its hash, beside those of the file")
-    parser.add_argument("--open", action="store_true", help="listen for other machines although no key is configured")
+    without_keys = parser.add_mutually_exclusive_group()
+    without_keys.add_argument(
+        "--open", action="store_true", help="listen for other machines although no key is configured"
+    )
+    without_keys.add_argument(
+        "--first-key",
+        metavar="FILE",
+        help="if no key is configured, make one, print it once, and keep its hash in FILE",
+    )
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
     # For whoever starts a gateway for itself: it ends when standard input does. `launch` holds the other end.
     parser.add_argument("--lifeline", action="store_true", help=argparse.SUPPRESS)
@@ -57,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     refuse_windows()
     # Here, so that the other commands start without a server's modules.
+    from dragoman.gateway.access.first_key import is_wanted, with_first_key
     from dragoman.gateway.access.protection import bound_host, protection_at_start
     from dragoman.gateway.processes.binding import bind
     from dragoman.gateway.processes.followed_config import Duty
@@ -68,9 +79,10 @@ def run(options: argparse.Namespace) -> int:
     _fill_standard_streams()
     lifeline = _lifeline() if options.lifeline else None
     file = file_to_read(options.config)
+    first: FirstKey | None = None
 
     def read(source: ConfigFile | None) -> Settings:
-        return _overridden(read_settings(source, os.environ, catalogue()), options)
+        return with_first_key(_overridden(read_settings(source, os.environ, catalogue()), options), first)
 
     # A pipe is read once, and says nothing later.
     followed = file is not None and file.is_plain()
@@ -79,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
     seen = fingerprint() if fingerprint is not None else None
     settings = read(file)
     _refuse_nothing(file, settings)
+    if options.first_key is not None and is_wanted(settings):
+        # From now on every reading has it.
+        first = _first_key(options.first_key)
+        settings = with_first_key(settings, first)
     protection_at_start(settings, settings.server.host, open_to_all=options.open)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
@@ -98,6 +114,20 @@ def run(options: argparse.Namespace) -> int:
         lifeline=lifeline,
     )
     return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))
+
+
+def _first_key(file: str) -> FirstKey:
+    """The key that is made at the first start; whoever looks at that start is told it, and nobody later."""
+    from dragoman.gateway.access.first_key import take_first_key
+
+    first = take_first_key(Path(file))
+    if first.text is not None:
+        # At once: nothing that happens later can keep it from whoever needs it.
+        documents.complain(f"made a key, which is shown this once: {first.text}")
+        documents.complain(f"its hash is kept in {file}; if the key is lost, remove that file and start again")
+    else:
+        documents.complain(f"the key that was shown at the first start opens it; lost? remove {file} and start again")
+    return first
 
 
 def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:

@@ -1,0 +1,87 @@
+"""First key: one that a gateway makes for itself, where it serves others and nobody configured any.
+
+A container listens for everybody, and its first start is before anybody could make a key. So it makes one, says it
+once, and keeps its hash: it is never open, and there is a way in.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.config.keys import hash_text, new_key, read_hash
+from dragoman.config.settings import Key, Settings
+from dragoman.errors import ConfigError
+from dragoman.store import not_writable
+
+OPTION = "--first-key"
+# What it is called in the log.
+NAME = "first"
+# A hash and the end of its line; nobody writes more.
+_MOST = 1024
+
+
+class FirstKey(Struct, frozen=True):
+    """The key of a file; its text is known only to the process that made it."""
+
+    digest: bytes
+    text: str | None = None
+
+
+def is_wanted(settings: Settings) -> bool:
+    """Whether nobody has configured keys: a table without any, which lets nobody in, is a decision, too."""
+    return not settings.keys and not settings.keys_table
+
+
+def with_first_key(settings: Settings, first: FirstKey | None) -> Settings:
+    """The settings, and the key beside what they say, unless they have keys of their own by now."""
+    if first is None or settings.keys_table:
+        return settings
+    return replace(settings, keys=(*settings.keys, Key(name=NAME, digest=first.digest)))
+
+
+def take_first_key(path: Path) -> FirstKey:
+    """The key of a file; it is made, and the file with it, if there is none."""
+    try:
+        return _made(path)
+    except FileExistsError:
+        return _read(path)
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _made(path: Path) -> FirstKey:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Of two that start at once one makes it.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    key = new_key()
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(hash_text(key) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return FirstKey(digest=read_hash(hash_text(key)), text=key)
+
+
+def _read(path: Path) -> FirstKey:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST)
+        return FirstKey(digest=read_hash(content.decode("ascii", errors="replace").strip()))
+    except OSError as error:
+        raise _unusable(path, error) from None
+    except ConfigError:
+        raise ConfigError(
+            key=OPTION,
+            problem=f"{path} does not hold the hash of a key",
+            remedy="remove it, and another key is made at the next start",
+        ) from None
+
+
+def _unusable(path: Path, error: OSError) -> ConfigError:
+    refused = not_writable(path, error, key=OPTION, otherwise="configure a key (`dragoman key new`) instead")
+    return refused or ConfigError(
+        key=OPTION, problem=f"{path} cannot be used: {error.strerror}", remedy="name a file that can be written"
+    )
