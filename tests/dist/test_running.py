@@ -42,9 +42,8 @@ def test_a_program_that_does_not_serve_is_told(tmp_path: Path) -> None:
 
 
 def test_a_warning_is_a_failure(tmp_path: Path) -> None:
-    words = (
-        "echo 'it listens on http://127.0.0.1:1, now'; trap 'exit 0' INT; echo DeprecationWarning >&2; tail -f /dev/null"
-    )
+    first = "echo 'it listens on http://127.0.0.1:1, now'; trap 'exit 0' INT"
+    words = f"{first}; echo DeprecationWarning >&2; tail -f /dev/null"
     with (
         pytest.raises(TrialError, match="DeprecationWarning"),
         serving([program(tmp_path, words)], tmp_path) as address,
