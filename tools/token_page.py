@@ -33,7 +33,7 @@ cannot, or does not answer, the gateway counts itself and says so with the heade
 | Header | The text was counted by |
 |---|---|
 | none | the provider |
-| `tokenizer` | the vocabulary of OpenAI's models, if the extra is installed: `pip install 'dragoman[tokenizer]'` |
+| `tokenizer` | the vocabulary of OpenAI's models, if that extra is installed: [README](../README.md#install) |
 | `calibrated` | an estimate of our own, which needs nothing |
 
 Both count the request as the provider would get it:

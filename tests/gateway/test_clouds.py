@@ -875,7 +875,7 @@ def test_a_missing_extra_ends_the_start_with_its_remedy(
     port = ["--port", "0"] if command == "serve" else []
     assert main([command, "--config", str(file), *port]) == 1
     complaint = capfd.readouterr().err
-    assert f"pip install 'dragoman[{cloud}]'" in complaint
+    assert f"'.[{cloud}]'" in complaint
     assert "dragoman.toml:1" in complaint
     assert SECRET not in complaint and "Traceback" not in complaint
 

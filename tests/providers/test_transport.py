@@ -39,8 +39,8 @@ def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
 @pytest.mark.parametrize(
     ("transport", "module", "remedy"),
     [
-        ("bedrock", "botocore", r"pip install 'dragoman\[bedrock\]'"),
-        ("vertex", "google.auth", r"pip install 'dragoman\[vertex\]'"),
+        ("bedrock", "botocore", r"'\.\[bedrock\]'"),
+        ("vertex", "google.auth", r"'\.\[vertex\]'"),
     ],
 )
 def test_a_missing_extra_is_named_with_the_remedy(

@@ -14,10 +14,16 @@ from tempfile import TemporaryDirectory
 
 from tools.distribution import contents, running
 
-# What starts a program from a file of ours without installing it for good, by the package that it is in.
-ROADS = {
-    "uv": ("uvx", "--from"),
-    "pipx": ("pipx", "run", "--spec"),
+# What starts a program from a file of ours without installing it for good.
+ROADS = (("uvx", "--from"), ("pipx", "run", "--spec"))
+# In which package each program is, and where it is told to keep what it keeps.
+PACKAGES = {"uvx": "uv", "uv": "uv", "pipx": "pipx"}
+KEPT = {
+    "UV_CACHE_DIR": "uv",
+    "UV_TOOL_DIR": "tools",
+    "UV_TOOL_BIN_DIR": "bin",
+    "PIPX_HOME": "pipx",
+    "PIPX_BIN_DIR": "bin",
 }
 
 
@@ -57,8 +63,11 @@ def _try_all(built: contents.Distribution, named: set[str]) -> int:
         note = "" if version in named else ", which the metadata does not name"
         trials[f"the wheel on Python {version}{note}"] = partial(_installed, python, built.wheel)
     trials["the sdist"] = partial(_installed, Path(sys.executable), built.sdist)
-    for package, words in ROADS.items():
-        trials[f"{' '.join(words)} WHEEL dragoman"] = partial(_by_road, package, words, built.wheel)
+    for road in ROADS:
+        trials[f"{' '.join(road)} WHEEL dragoman"] = partial(_by_road, (*road, str(built.wheel), "dragoman"))
+    for line in contents.install_lines():
+        if line[0] in PACKAGES:
+            trials[f"the README's {' '.join(line)}"] = partial(_by_road, line)
     failed = [name for name, trial in trials.items() if not _works(name, trial)]
     for minor in running.MINORS:
         version = f"3.{minor}"
@@ -86,15 +95,22 @@ def _installed(python: Path, what: Path, place: Path) -> None:
     running.try_program([running.install(python, place, what) / "dragoman"], place)
 
 
-def _by_road(package: str, words: tuple[str, ...], wheel: Path, place: Path) -> None:
+def _by_road(words: tuple[str, ...], place: Path) -> None:
+    """Go a road: one that runs `dragoman` names it, after one that installs it the command is there."""
+    package = PACKAGES[words[0]]
     try:
         programs = running.install(Path(sys.executable), place, package)
     except running.TrialError:
         raise NotTried(f"{package} cannot be installed here") from None
-    # What they keep stays in the folder, too.
-    kept = {"UV_CACHE_DIR": "uv", "UV_TOOL_DIR": "tools", "PIPX_HOME": "pipx", "PIPX_BIN_DIR": "pipx-bin"}
-    environ = running.environment(place) | {name: str(place / folder) for name, folder in kept.items()}
-    running.try_program([programs / words[0], *words[1:], wheel, "dragoman"], place, environ)
+    environ = running.environment(place) | {name: str(place / folder) for name, folder in KEPT.items()}
+    # Paths of the README are those of a clone.
+    road: list[str | Path] = [str(contents.ROOT) if word == "." else word for word in words]
+    road[0] = programs / words[0]
+    if "dragoman" in words:
+        running.try_program(road[: words.index("dragoman") + 1], place, environ)
+    else:
+        running.run(road, place, environ)
+        running.try_program([place / "bin/dragoman"], place, environ)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -162,3 +164,10 @@ def _requirement_problems(told: Message, wanted: list[str]) -> Iterator[str]:
     plain = {line for line in needed if "extra ==" not in line}
     if plain != {str(Requirement(line)) for line in wanted}:
         yield f"it requires {sorted(plain)}"
+
+
+def install_lines(root: Path = ROOT) -> list[tuple[str, ...]]:
+    """The commands that the README tells people to install it with."""
+    _, _, behind = (root / "README.md").read_text(encoding="utf-8").partition("\n## Install\n")
+    blocks = re.findall(r"```sh\n(.*?)```", behind.partition("\n## ")[0], re.DOTALL)
+    return [tuple(shlex.split(line, comments=True)) for block in blocks for line in block.splitlines()]

@@ -236,7 +236,7 @@ def require_botocore(provider: Provider) -> None:
         raise ConfigError(
             key=f"providers.{provider.name}.transport",
             problem="signing calls to Bedrock needs botocore, which is not installed",
-            remedy="pip install 'dragoman[bedrock]'",
+            remedy="install dragoman from its clone with that extra: '.[bedrock]' in place of .",
         ) from None
 
 

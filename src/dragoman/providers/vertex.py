@@ -187,7 +187,7 @@ def require_google(provider: Provider) -> None:
         raise ConfigError(
             key=f"providers.{provider.name}.transport",
             problem="tokens for Vertex need google-auth and requests, which are not installed",
-            remedy="pip install 'dragoman[vertex]'",
+            remedy="install dragoman from its clone with that extra: '.[vertex]' in place of .",
         ) from None
 
 
