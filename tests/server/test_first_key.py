@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +18,8 @@ import pytest
 from dragoman.cli import main
 from dragoman.config.keys import hash_text, new_key
 from tests.cli.machine import clean
-from tests.server.process import Process
+from tests.server.process import PATIENCE, ROOT, Process, clean_environment
+from tests.store.other_users import unwritable_folder
 
 QUESTION = {"model": "echo/text", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
 FOR_ALL = ("--host", "0.0.0.0", "--port", "0", "--log", "json", "--first-key", "kept/first-key")
@@ -110,3 +114,41 @@ def test_whoever_wants_it_open_wants_no_key(
         main(["serve", "--open", "--first-key", "first-key"])
     assert ended.value.code == 2
     assert "not allowed with argument" in capfd.readouterr().err
+
+
+# Whoever is not root may not be able to read the modules of whoever is: they are loaded before.
+AS_NOBODY = """
+import sys
+import dragoman.gateway.processes.supervisor, dragoman.gateway.access.first_key, encodings.idna
+from dragoman.cli import main
+from dragoman.providers.catalogue import catalogue
+from tests.store.other_users import as_nobody
+catalogue()
+with as_nobody() as who:
+    status = main(sys.argv[1:])
+print(who)
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize("option", ["the first key", "the store"])
+def test_pitfall_630_a_volume_of_another_user_ends_the_start_without_a_traceback(option: str) -> None:
+    with unwritable_folder() as folder:
+        more = ["--first-key", f"{folder}/first-key"] if option == "the first key" else []
+        environment = clean_environment(folder)
+        environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{environment['PYTHONPATH']}"
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, "serve", "--port", "0", *more],
+            cwd=folder,
+            env=environment | {"XDG_STATE_HOME": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    who = done.stdout.strip()
+    place = folder if more else folder / "dragoman"
+    assert done.returncode == 1
+    (said,) = done.stderr.splitlines()
+    assert f"{folder} cannot be written to by this user, uid {who.partition(':')[0]} (as root: " in said
+    assert f"chown {who} {place}; or " in said
