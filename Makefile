@@ -4,7 +4,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What takes long is followed on a terminal; elsewhere, as in CI, nobody wants to read it.
+FOLLOWED := $$(test -t 1 || echo -q)
 PYTEST := $(BIN)/pytest -n auto
 # What `make run` gives to `dragoman serve`, as in: make run ARGUMENTS='--port 9000'
 ARGUMENTS ?=
@@ -42,16 +44,16 @@ endef
 $(RUNTIME): requirements/run.txt requirements/build.txt pyproject.toml
 	$(environment)
 	$(SAY) "installing the $(call pins,requirements/run.txt) packages that it needs to run into $(VENV)"
-	@$(PIP) install -r requirements/run.txt
+	@$(PIP) install -q -r requirements/run.txt
 	$(SAY) "installing dragoman itself from this clone"
-	@$(PINNED_BUILD) $(PIP) install --no-deps -e .
+	@$(PINNED_BUILD) $(PIP) install -q --no-deps -e .
 	@touch $@
 
 $(STAMP): requirements/dev.txt requirements/run.txt requirements/build.txt pyproject.toml
 	$(environment)
 	$(SAY) "installing the $(call pins,$(filter %.txt,$^)) packages that it takes to work on it into $(VENV): a minute or two"
-	@$(PIP) install -r requirements/dev.txt
-	@$(PIP) install --no-build-isolation --no-deps -e .
+	@$(PIP) install $(FOLLOWED) -r requirements/dev.txt
+	@$(PIP) install -q --no-build-isolation --no-deps -e .
 	@touch $(RUNTIME) $@
 
 $(CLIENTS): $(STAMP) tests/clients/installing.py $(wildcard requirements/clients/*)
