@@ -41,6 +41,11 @@ def test_a_program_that_does_not_serve_is_told(tmp_path: Path) -> None:
         try_program([program(tmp_path, "echo serve")], tmp_path)
 
 
+def test_another_version_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TrialError, match="is another version than"):
+        try_program([program(tmp_path, "echo serve --version 0.0.0")], tmp_path)
+
+
 def test_a_warning_is_a_failure(tmp_path: Path) -> None:
     first = "echo 'it listens on http://127.0.0.1:1, now'; trap 'exit 0' INT"
     words = f"{first}; echo DeprecationWarning >&2; tail -f /dev/null"

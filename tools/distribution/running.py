@@ -10,14 +10,18 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tools.distribution.contents import ROOT
+
 # Python 3 of these minor versions is looked for.
 MINORS = range(11, 16)
 PATIENCE = 120.0
+VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 _QUESTION = {"model": "echo/text", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
 # What a configuration could be made of, and what would bring modules of the clone into the environment.
 _OURS = ("DRAGOMAN_CONFIG", "DRAGOMAN_KEY", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -138,8 +142,11 @@ def ask(address: str, key: str = "") -> None:
 
 def try_program(words: Sequence[str | Path], place: Path, environ: Mapping[str, str] | None = None) -> None:
     """See to it that a program is dragoman: it tells its commands, and serves."""
-    if "serve" not in run([*words, "--help"], place, environ):
+    told = run([*words, "--help"], place, environ)
+    if "serve" not in told:
         raise TrialError(f"{' '.join(map(str, words))} --help does not tell of serve")
+    if "--version" in told and VERSION not in run([*words, "--version"], place, environ):
+        raise TrialError(f"{' '.join(map(str, words))} is another version than {VERSION}")
     settings = place / "empty.toml"
     settings.write_text("[server]\n", encoding="utf-8")
     arguments = ["serve", "--port", "0", "--log", "off", "--config", str(settings)]
