@@ -15,8 +15,13 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 from tests.clients.cells import PROTOCOLS
 
-# One server of OpenCode serves all its tests.
-_AS_ONE = ("tests/clients/test_opencode.py",)
+# One server of OpenCode serves all its tests; what was built or installed once is looked at by several.
+_AS_ONE = (
+    "tests/clients/test_opencode.py",
+    "tests/dist/test_contents.py",
+    "tests/dist/test_image.py",
+    "tests/dist/test_make_run.py",
+)
 # Programs that run all scenarios on one provider.
 _BY_PROTOCOL = ("tests/clients/test_vercel_ai.py", "tests/clients/test_node_sdks.py")
 _PYTHON = "tests/clients/test_python_clients.py"
