@@ -11,6 +11,8 @@ import pytest
 from dragoman.cli import main
 from dragoman.config.settings import Settings
 from tests.cli.machine import SECRET, clean, put_trusted
+from tests.cli.screens import on_screen
+from tests.server.process import clean_environment
 
 FILE = f"""\
 [server]
@@ -42,14 +44,14 @@ def test_a_good_file_is_summed_up(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check"]) == 0
     captured = capfd.readouterr()
     lines = captured.out.splitlines()
-    assert lines[0] == "file       dragoman.toml"
-    assert lines[1] == "address    http://127.0.0.1:8484 strict"
-    assert lines[2] == "keys       1"
-    assert lines[3].startswith("providers  openai  ")
+    assert lines[0] == "file\tdragoman.toml"
+    assert lines[1] == "address\thttp://127.0.0.1:8484 strict"
+    assert lines[2] == "keys\t1"
+    assert lines[3].startswith("providers\topenai\t")
     assert lines[3].endswith("; 2 keys")
-    assert lines[4] == "           local   openai-chat, anthropic-messages; no key"
-    assert lines[5].startswith("           echo    openai-chat, ")
-    assert lines[6] == "models     mine-*  local/* strict"
+    assert lines[4] == "providers\tlocal\topenai-chat, anthropic-messages; no key"
+    assert lines[5].startswith("providers\techo\topenai-chat, ")
+    assert lines[6] == "models\tmine-*\tlocal/* strict"
     assert SECRET not in captured.out + captured.err
     assert captured.err == ""
 
@@ -68,10 +70,22 @@ def test_pitfall_392_a_price_that_is_far_from_the_book_is_a_warning(capfd: pytes
     assert second == 'dragoman: warning: prices."nobody/x" is of the provider "nobody", which is not set up'
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_summary_fits_a_terminal(columns: int, tmp_path: Path) -> None:
+    put_trusted(tmp_path, FILE, clean_environment(tmp_path))
+    seen = on_screen(["check"], tmp_path, columns=columns)
+    lines = seen.plain.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines[:3] == ["file       dragoman.toml", "address    http://127.0.0.1:8484 strict", "keys       1"]
+    assert lines[3].startswith("providers  openai  ")
+    assert "           local   openai-chat, anthropic-messages; no key" in lines
+    assert "models     mine-*  local/* strict" in lines
+
+
 def test_keys_that_are_all_revoked_let_nobody_in(capfd: pytest.CaptureFixture[str]) -> None:
     put("[keys]\n")
     assert main(["check"]) == 0
-    assert "keys       none, but [keys] is there: nobody gets in" in capfd.readouterr().out
+    assert "keys\tnone, but [keys] is there: nobody gets in" in capfd.readouterr().out
 
 
 def test_no_file_is_no_problem(capfd: pytest.CaptureFixture[str]) -> None:
@@ -119,8 +133,8 @@ def test_live_tells_how_each_provider_answers(
     monkeypatch.setitem(sys.modules, "dragoman.gateway.live_check", live)
     assert main(["check", "--live"]) == status
     lines = capfd.readouterr().out.splitlines()
-    assert lines[-2] == "ok      echo   openai-chat         answers"
-    assert lines[-1] == f"{'ok' if ok else 'failed':8}local  anthropic-messages  said \\x1b[2J"
+    assert lines[-2] == "ok\techo\topenai-chat\tanswers"
+    assert lines[-1] == f"{'ok' if ok else 'failed'}\tlocal\tanthropic-messages\tsaid \\x1b[2J"
 
 
 PRICED = """\

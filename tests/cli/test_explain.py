@@ -8,17 +8,29 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
+from tests.cli.screens import on_screen
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize("name", ["claude-request.json", "chat-request.json", "responses-request.json"])
-def test_three_columns_fit_a_terminal(name: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert main(["explain", str(EXAMPLES / name)]) == 0
-    lines = capfdbinary.readouterr().out.decode().splitlines()
-    assert max(map(len, lines)) <= 100
+@pytest.mark.parametrize("columns", [80, 140])
+def test_three_columns_fit_a_terminal(name: str, columns: int, tmp_path: Path) -> None:
+    seen = on_screen(["explain", str(EXAMPLES / name)], tmp_path, columns=columns)
+    assert (seen.status, seen.other) == (0, "")
+    lines = seen.plain.splitlines()
+    assert max(map(len, lines)) <= columns
     assert lines[0].split() == ["anthropic-messages", "openai-chat", "openai-responses"]
     assert "as it was said" in lines[1]
+    assert lines[2].split() == ["─" * ((columns - 4) // 3)] * 3
+
+
+def test_elsewhere_each_dialect_is_one_whole_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["explain", str(EXAMPLES / "claude-request.json")]) == 0
+    rows = [line.split("\t") for line in capfdbinary.readouterr().out.decode().splitlines()]
+    assert rows[0] == ["DIALECT", "COST", "REQUEST"]
+    assert [row[0] for row in rows[1:4]] == ["anthropic-messages", "openai-chat", "openai-responses"]
+    assert json.loads(rows[1][2]) == json.loads((EXAMPLES / "claude-request.json").read_bytes())
 
 
 def test_for_programs(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.gateway.harness import CHAT, MESSAGES
 from tests.server.process import PATIENCE, clean_environment
@@ -61,3 +64,64 @@ def test_an_interrupt_while_the_commands_are_loaded_is_told_by_the_status_alone(
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+REQUEST = '{"model":"echo/text","messages":[{"role":"user","content":"Hi"}]}'
+# Commands that write, and that end by themselves.
+WRITE = [
+    "",
+    "--help",
+    "--version",
+    "providers",
+    "providers --json",
+    "models",
+    "prices",
+    "check",
+    "route echo/text",
+    "env claude",
+    "key new",
+    "translate --to openai-responses request.json",
+    "explain request.json",
+]
+
+
+@pytest.mark.parametrize("typed", WRITE)
+def test_pitfall_617_a_reader_that_goes_ends_a_command_quietly(typed: str, tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text(REQUEST)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", *typed.split()],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=clean_environment(tmp_path),
+            timeout=PATIENCE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 141
+    # What it has to say beside that may be said, and nothing of the reader.
+    assert not [line for line in done.stderr.decode().splitlines() if not line.startswith("dragoman: note: ")]
+
+
+def test_pitfall_617_nobody_hears_complaints_either(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", "check", "--config", "nowhere.toml"],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer,
+            cwd=tmp_path,
+            env=clean_environment(tmp_path),
+            timeout=PATIENCE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 141

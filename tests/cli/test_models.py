@@ -7,15 +7,19 @@ import socket
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.cli import main
 from dragoman.cli.models import as_table, size_of
+from dragoman.cli.terminal import Screen
 from dragoman.routing.described import DescribedName, DescribedTarget, Price
 from tests.cli.machine import SECRET, clean, put_trusted
+from tests.cli.screens import on_screen
 from tests.gateway.harness import Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
 
 HEADINGS = ["NAME", "WINDOW", "OUTPUT", "PRICE", "HEALTH", "ABILITIES"]
+SCREEN = Screen(terminal=True)
 LONG = "a-box/a-name-that-is-longer-than-what-is-left-of-a-line-and-goes-on-below-it-of-480b-parameters"
 
 
@@ -42,18 +46,16 @@ def configure(port: int, more: str = "") -> None:
     )
 
 
-def test_the_table_fits_a_terminal_and_starts_with_names_of_the_configuration(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["models"]) == 0
-    captured = capfd.readouterr()
-    lines = captured.out.splitlines()
-    assert max(map(len, lines)) <= 100
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_table_fits_a_terminal_and_starts_with_names_of_the_configuration(tmp_path: Path, columns: int) -> None:
+    seen = on_screen(["models"], tmp_path, columns=columns)
+    lines = seen.plain.splitlines()
+    assert max(map(len, lines)) <= columns
     assert lines[0].split() == HEADINGS
     assert [line.split()[0] for line in lines[1:4]] == ["mine", "echo/text", "a-box/other"]
     assert lines[1].split() == ["mine", "-", "-", "-", "-", "tools", "images", "structured"]
     assert any(line.startswith("claude-* ") for line in lines)
-    assert captured.err == ""
+    assert (seen.status, seen.other) == (0, "")
 
 
 def test_a_part_of_a_name_chooses(capfd: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +90,10 @@ def test_the_gateway_that_runs_is_asked(capfd: pytest.CaptureFixture[str]) -> No
         assert main(["models", "chat/m", "--gateway", house.url]) == 0
         named = capfd.readouterr()
     assert here.out == named.out
-    assert here.out.splitlines()[1].split() == ["chat/m", "131k", "8.19k", "-", "-", "tools", "images", "structured"]
+    header, row, target = (line.split("\t") for line in here.out.splitlines())
+    assert header == ["NAME", "TARGET", *HEADINGS[1:]]
+    assert row == ["chat/m", "-", "131072", "8192", "-", "-", "tools images structured"]
+    assert target == ["chat/m", "chat/m", "131072", "8192", "-", "-", "-"]
     assert here.err == named.err == ""
 
 
@@ -97,7 +102,7 @@ def test_a_gateway_that_does_not_let_in_is_told_and_the_configuration_read(capfd
         configure(house.port)
         assert main(["models", "mine"]) == 0
         captured = capfd.readouterr()
-        assert captured.out.splitlines()[1].startswith("mine ")
+        assert captured.out.splitlines()[1].startswith("mine\t")
         assert "note: the gateway is not asked:" in captured.err
         assert main(["models", "--gateway", house.url]) == 1
         assert capfd.readouterr().out == ""
@@ -112,8 +117,13 @@ def test_the_providers_are_asked_themselves_if_that_is_wished(capfd: pytest.Capt
         assert "what the providers list is told with --live" in capfd.readouterr().err
         assert main(["models", "b/*", "--live"]) == 0
         captured = capfd.readouterr()
-    assert captured.out.splitlines()[1].split()[:3] == ["b/m", "131k", "8.19k"]
+    assert captured.out.splitlines()[1].split()[:4] == ["b/m", "-", "131072", "8192"]
     assert captured.err.startswith("dragoman: note: the models of c could not be listed: ")
+
+
+def test_names_alone_are_one_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "MIN", "--names"]) == 0
+    assert capfd.readouterr().out == "mine\n"
 
 
 def test_everything_has_its_column_and_a_name_of_several_targets_shows_theirs() -> None:
@@ -126,7 +136,7 @@ def test_everything_has_its_column_and_a_name_of_several_targets_shows_theirs() 
         DescribedName(name="one", targets=targets[:1], window=200_000, output_cap=64_000),
         DescribedName(name="nowhere"),
     ]
-    assert [line.split() for line in as_table(names)][1:7] == [
+    assert [line.split() for line in as_table(names, SCREEN)][1:7] == [
         ["both", "200k", "64k", "-", "-", "tools"],
         ["a/m", "200k", "64k", "3/15", "-"],
         ["b/m", "1.05M", "-", "-", "resting"],
@@ -134,7 +144,7 @@ def test_everything_has_its_column_and_a_name_of_several_targets_shows_theirs() 
         ["a/m", "200k", "64k", "3/15", "-"],
         ["nowhere", "-", "-", "-", "-", "-"],
     ]
-    assert max(map(len, list(as_table(names, 70))[:7])) <= 70
+    assert max(map(len, list(as_table(names, replace(SCREEN, width=70)))[:7])) <= 70
 
 
 @pytest.mark.parametrize(

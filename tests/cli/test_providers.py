@@ -10,6 +10,7 @@ import pytest
 from dragoman.cli import main
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import SECRET, clean, put_trusted
+from tests.cli.screens import on_screen
 
 
 @pytest.fixture(autouse=True)
@@ -23,16 +24,30 @@ def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_the_table_fits_a_terminal_and_starts_with_those_set_up(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["providers"]) == 0
-    captured = capfd.readouterr()
-    lines = captured.out.splitlines()
-    assert max(map(len, lines)) <= 100
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_table_fits_a_terminal_and_starts_with_those_set_up(columns: int, tmp_path: Path) -> None:
+    seen = on_screen(["providers"], tmp_path, columns=columns, environ={"OPENAI_API_KEY": SECRET})
+    lines = seen.plain.splitlines()
+    assert max(map(len, lines)) <= columns
     assert lines[0].split() == ["NAME", "TITLE", "ACR", "SET", "VARIABLE", "ADDRESS"]
-    assert lines[1].split()[:3] == ["a-box-with-a-", "·C·", "yes"]
+    assert lines[1].startswith("a-box-with-") and lines[1].split()[1:3] == ["·C·", "yes"]
     names = {line.split()[0] for line in lines if line}
     assert {"openai", "anthropic", "ollama", "echo"} <= names
-    assert SECRET not in captured.out + captured.err
+    assert SECRET not in seen.raw + seen.other
+
+
+def test_pitfall_616_elsewhere_values_are_whole_and_separated_by_tabs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["providers"]) == 0
+    header, first, *_ = (line.split("\t") for line in capfd.readouterr().out.splitlines())
+    assert header == ["NAME", "TITLE", "ACR", "SET", "VARIABLE", "ADDRESS"]
+    assert first == [
+        "a-box-with-a-rather-long-name",
+        "",
+        "·C·",
+        "yes",
+        "",
+        "http://127.0.0.1:8000/a/path/that/does/not/fit/into/what/is/left/of/a/line/v1",
+    ]
 
 
 def test_those_set_up_alone(capfd: pytest.CaptureFixture[str]) -> None:

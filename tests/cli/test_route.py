@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.route import as_text
+from dragoman.cli.terminal import Screen
 from dragoman.config.keys import hash_text
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import PROTOCOLS
@@ -133,6 +134,9 @@ def test_what_is_wrong_is_told(words: tuple[str, ...], said: str, problem: str, 
     assert problem in err
 
 
+SCREEN = Screen(terminal=True, width=120)
+
+
 def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
     speed: JsonObject = {
         "first_token": 0.25,
@@ -161,7 +165,7 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
             },
         ],
     }
-    text = as_text(told)
+    text = as_text(told, SCREEN)
     assert "\x1b" not in text
     first, second = text.splitlines()[-2:]
     assert first.split() == ["1", "p/m", "$0.000012", "0.25", "s", "80", "50%", "12", "s", "0", "?", "good"]
@@ -169,5 +173,5 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
 
 
 def test_another_kind_of_answer_does_not_break_it() -> None:
-    assert "TARGET" in as_text({})
-    assert "TARGET" in as_text({"candidates": 5, "rules": "x"})
+    assert "TARGET" in as_text({}, SCREEN)
+    assert "TARGET" in as_text({"candidates": 5, "rules": "x"}, SCREEN)

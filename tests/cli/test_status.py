@@ -14,12 +14,14 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli.status import as_text
+from dragoman.cli.terminal import Screen
 from dragoman.config.keys import hash_text
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, whole
 from tests.gateway.says import question, tells
 from tests.server.process import PATIENCE, Served, clean_environment, serving
 
+SCREEN = Screen(terminal=True, width=140)
 KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -123,7 +125,7 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
             {"target": "p/m", "standing": "good", "seconds": 0},
         ],
     }
-    text = as_text("http://127.0.0.1:1", told)
+    text = as_text("http://127.0.0.1:1", told, SCREEN)
     assert "\x1b" not in text
     lines = text.splitlines()
     assert lines[0].endswith("1 worker, 1 request under way")
@@ -137,10 +139,10 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
 
 
 def test_another_kind_of_answer_does_not_break_it() -> None:
-    assert as_text("http://127.0.0.1:1", {}).startswith("dragoman  at http://127.0.0.1:1")
-    unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"good": 2, "resting": 1}})
+    assert as_text("http://127.0.0.1:1", {}, SCREEN).startswith("dragoman  at http://127.0.0.1:1")
+    unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"good": 2, "resting": 1}}, SCREEN)
     assert unnamed.endswith("Beside these, targets that only those name who ask for them: 2 good, 1 resting.")
-    assert "PROVIDER" in as_text("http://127.0.0.1:1", {"providers": 5, "targets": ["x"]})
+    assert "PROVIDER" in as_text("http://127.0.0.1:1", {"providers": 5, "targets": ["x"]}, SCREEN)
 
 
 def test_pitfall_353_resting_keys_are_shown_by_their_places() -> None:
@@ -148,7 +150,7 @@ def test_pitfall_353_resting_keys_are_shown_by_their_places() -> None:
         {"key": 1, "model": None, "seconds": 890.0, "since": 10.0, "why": "rate_limited", "hint": 86400.0},
         {"key": 0, "model": "m\x1b", "seconds": 5.5, "since": 0, "why": "", "hint": None},
     ]
-    text = as_text("http://127.0.0.1:1", {"providers": [{"name": "p", "keys": 3, "resting": resting}]})
+    text = as_text("http://127.0.0.1:1", {"providers": [{"name": "p", "keys": 3, "resting": resting}]}, SCREEN)
     assert "\x1b" not in text
     assert [line for line in text.splitlines() if line.startswith(("KEY", "p key"))] == [
         "KEY                  RESTS",

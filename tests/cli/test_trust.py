@@ -173,7 +173,7 @@ def test_item_3_on_a_terminal_one_is_asked_once(tmp_path: Path, answer: bytes) -
     assert status == 0, seen
     assert f"sends requests for openai to {ADDRESS}" in seen
     assert "sends openai the header x-token, with $GITHUB_TOKEN" in seen
-    assert "providers  openai" in out
+    assert "providers\topenai" in out
     assert QUESTION not in out
     assert SECRET not in seen + out
     status, _, seen = on_a_terminal(tmp_path, b"", "check")

@@ -1,11 +1,10 @@
 """The command line: thin. Each command is a module with `add` (its arguments) and `run` (its work).
 
-Exit statuses: 0 done, 1 the input was refused, 2 wrong usage, 3 strict mode found a loss, 130 interrupted.
+The exit statuses are in `parser.py`.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
@@ -32,40 +31,68 @@ try:
         translate,
         trust,
     )
+    from dragoman.cli.parser import DONE, REFUSED, UNREAD, Parser, add_common, children, command_at, new_parser, unknown
 except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
 
 COMMANDS = (serve, launch, env, status, route, check, trust, key, providers, models, prices, translate, explain, mock)
 
-REFUSED = 1
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
     try:
-        return _run(arguments)
+        try:
+            status = _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            # Here, and not when the interpreter ends, where an error can only be complained of.
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        _hush()
+        return UNREAD
+    return status
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _hush() -> None:
+    """Leave nothing to be written to who has gone: the interpreter would complain of it once more at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def tree() -> Parser:
+    """The parser with all commands."""
+    parser, commands = new_parser()
+    for command in COMMANDS:
+        command.add(commands)
+    add_common(parser)
+    return parser
+
+
+def _run(words: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character is no reason to end: a gateway may already serve.
             stream.reconfigure(errors="backslashreplace")
-    parser = argparse.ArgumentParser(
-        prog="dragoman",
-        description="One endpoint for Anthropic Messages, OpenAI Chat Completions and OpenAI Responses.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add(commands)
-    ours, clients = launch.cut(sys.argv[1:] if arguments is None else arguments)
-    options, unknown = parser.parse_known_args(ours)
-    if unknown:
-        hint = "; what is for the client stands behind --" if options.run is launch.run else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    parser = tree()
+    at = command_at(words)
+    ours, clients = launch.cut(words[at:])
+    options, others = parser.parse_known_args([*words[:at], *_joined(ours, parser)])
+    if others:
+        hint = "; what is for the client stands behind --" if ours[:1] == [launch.NAME] else ""
+        early = any(word in others for word in words[:at])
+        unknown(parser if early else options.parser, others, hint)
+    if "run" not in options:
+        parser.print_help()
+        return DONE
     if clients:
         options.arguments = clients
     try:
@@ -77,10 +104,15 @@ def _run(arguments: Sequence[str] | None) -> int:
     except DragomanError as error:
         documents.complain(str(error))
         return REFUSED
+    except BrokenPipeError:
+        raise
     except OSError as error:
         documents.complain(f"{error.filename or 'output'}: {error.strerror}")
-        if isinstance(error, BrokenPipeError):
-            # The reader has gone: keep the interpreter from complaining about it once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return REFUSED
     return status
+
+
+def _joined(words: list[str], parser: Parser) -> list[str]:
+    """The words, with those of a command whose name has two as one."""
+    name = " ".join(words[:2])
+    return [name, *words[2:]] if len(words) > 1 and name in children(parser) else words

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
+import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dragoman.cli import documents
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import GREEN, RED, Column, Screen, printable, progress, screen_of, table, wide
 from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
 from dragoman.config.load import read_settings
@@ -26,6 +28,14 @@ from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 
 FAILED = 1
+# How wide the titles at the side are.
+_SIDE = 11
+_LIVE = (
+    Column(heading="STATE", styles={"ok": GREEN, "failed": RED}),
+    Column(heading="PROVIDER", least=12),
+    Column(heading="PROTOCOL"),
+    Column(heading="ANSWER", least=24),
+)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,12 +53,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check one configuration; what is wrong with it is told by whoever called."""
     settings = read_settings(file_to_read(options.config), os.environ, catalogue())
-    documents.write("\n".join(map(printable, _summary(settings))).encode() + b"\n")
+    screen = screen_of(sys.stdout, options.color)
+    documents.say("\n".join(_as_text(list(_summary(settings)), screen)), screen)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
     for doubt in _price_doubts(settings):
         documents.complain(f"warning: {doubt}")
-    return _live(settings) if options.live else 0
+    return _live(settings, screen) if options.live else 0
 
 
 def _price_doubts(settings: Settings) -> Iterator[str]:
@@ -90,20 +101,37 @@ def _priced(route: Route) -> Iterator[Target]:
         yield from _priced(rule.to)
 
 
-def _summary(settings: Settings) -> Iterator[str]:
-    """What was found, one thing a line."""
+def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
+    """What was found: what it is, its name if it has one, and words."""
     server = settings.server
     host = f"[{server.host}]" if ":" in server.host else server.host
-    yield f"file       {settings.file or 'none: the environment alone'}"
-    yield f"address    http://{host}:{server.port}" + (" strict" if server.strict else "")
+    yield "file", settings.file or "none: the environment alone"
+    yield "address", f"http://{host}:{server.port}" + (" strict" if server.strict else "")
     none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
-    yield f"keys       {len(settings.keys) or none}"
-    yield from _listed("providers", [(name, _describe(at)) for name, at in settings.providers.items()])
-    yield from _listed("models", [(line.pattern, _target(line)) for line in settings.routes])
+    yield "keys", str(len(settings.keys) or none)
+    for name, provider in settings.providers.items():
+        yield "providers", name, _describe(provider)
+    for line in settings.routes:
+        yield "models", line.pattern, _target(line)
     served: dict[str, list[str]] = {}
     for line in settings.defaults:
         served.setdefault(line.targets[0].partition("/")[0], []).append(line.pattern)
-    yield from _listed("by itself", [(name, " ".join(patterns)) for name, patterns in served.items()])
+    for name, patterns in served.items():
+        yield "by itself", name, " ".join(patterns)
+
+
+def _as_text(rows: Sequence[tuple[str, ...]], screen: Screen) -> Iterator[str]:
+    """The summary: for people each title once, at the side, and names in a column."""
+    if not screen.terminal:
+        yield from ("\t".join(map(printable, row)) for row in rows)
+        return
+    before = ""
+    for title, *words in rows:
+        width = min(max(wide(row[1]) for row in rows if row[0] == title), screen.width // 3)
+        text = f"{'' if title == before else title:{_SIDE}}" + "  ".join([words[0].ljust(width), *words[1:]])
+        indent = " " * (_SIDE + (width + 2 if words[1:] else 0))
+        yield from textwrap.wrap(printable(text), screen.width, subsequent_indent=indent, break_on_hyphens=False)
+        before = title
 
 
 def _describe(provider: Provider) -> str:
@@ -117,20 +145,13 @@ def _target(line: Line) -> str:
     return f"{describe_line(line)}{' strict' if line.strict else ''}"
 
 
-def _listed(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
-    """Rows of two columns under a title at the side."""
-    width = max((len(name) for name, _ in rows), default=0)
-    for position, (name, words) in enumerate(rows):
-        yield f"{'' if position else title:11}{name:{width}}  {words}"
-
-
-def _live(settings: Settings) -> int:
+def _live(settings: Settings, screen: Screen) -> int:
     # The gateway is needed for this alone.
     from dragoman.gateway.live_check import check_live
 
-    outcomes = asyncio.run(check_live(settings))
-    width = max((len(provider) for provider, _, _, _ in outcomes), default=0)
-    for provider, protocol, ok, words in outcomes:
-        line = f"{'ok' if ok else 'failed':8}{provider:{width}}  {protocol:18}  {words}"
-        documents.write(printable(line.rstrip()).encode() + b"\n")
+    with progress() as say:
+        say("asking the providers …")
+        outcomes = asyncio.run(check_live(settings))
+    rows = [("ok" if ok else "failed", provider, protocol, words) for provider, protocol, ok, words in outcomes]
+    documents.say("\n".join(table(screen, _LIVE, rows)), screen)
     return 0 if all(ok for _, _, ok, _ in outcomes) else FAILED

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import Screen, printable, screen_of
 
 _CHUNK = 65536
 
@@ -31,7 +31,12 @@ def chunks(name: str) -> Iterator[bytes]:
 
 def complain(problem: str) -> None:
     """Tell what went wrong in one line; what came from outside reaches no terminal as it is."""
-    print(f"dragoman: {printable(problem)}", file=sys.stderr)
+    print(screen_of(sys.stderr).shown(f"dragoman: {printable(problem)}"), file=sys.stderr)
+
+
+def say(text: str, screen: Screen | None = None) -> None:
+    """Write text to the standard output, with signs that it can show; JSON is for `write`."""
+    write((screen or screen_of(sys.stdout)).encode(text) + b"\n")
 
 
 def write(data: bytes) -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from dragoman.cli import documents, ledger
+from dragoman.cli.terminal import Column, Screen, printable, screen_of, table
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.protocols.registry import PROTOCOLS, recognise
 from dragoman.translate import LossLine, as_json, translate_request
 from dragoman.wire.json import decode, decode_object, encode_text
 
-WIDTH = 100
 _GAP = "  "
-_COLUMN = (WIDTH - len(_GAP) * (len(PROTOCOLS) - 1)) // len(PROTOCOLS)
+# Narrower columns than this cannot be read; a narrower terminal breaks their lines.
+_NARROWEST = 20
 # Longer strings are shown by their beginning: base64 and prompts would bury the structure.
 _LONGEST = 72
+_VERSIONS = (Column(heading="DIALECT"), Column(heading="COST"), Column(heading="REQUEST"))
+_LOST = tuple(Column(heading=heading) for heading in ("DIALECT", "FATE", "FEATURE", "AT", "NOTE"))
 
 
 class Version(Struct, frozen=True):
@@ -49,8 +54,13 @@ def run(options: argparse.Namespace) -> int:
     if codec is None:
         raise DragomanError("expected a request with `messages` or `input`, found neither")
     versions = [_version(body, codec.name, other.name) for other in PROTOCOLS]
-    text = _as_json(codec.name, versions) if options.json else _as_text(codec.name, versions)
-    documents.write(text.encode() + b"\n")
+    screen = screen_of(sys.stdout, options.color)
+    if options.json:
+        documents.write(_as_json(codec.name, versions).encode() + b"\n")
+    elif screen.terminal:
+        documents.say(_as_text(codec.name, versions, screen), screen)
+    else:
+        documents.say("\n".join(_as_rows(codec.name, versions, screen)), screen)
     return 0
 
 
@@ -70,25 +80,46 @@ def _as_json(source: str, versions: list[Version]) -> str:
     return encode_text({"source": source, "dialects": dialects})
 
 
-def _as_text(source: str, versions: list[Version]) -> str:
-    columns = [_column(version, source) for version in versions]
+def _as_rows(source: str, versions: list[Version], screen: Screen) -> Iterator[str]:
+    """Each version whole on one line, and a line for each loss."""
+    rows = [
+        (version.protocol, _words(version, source), version.problem or encode_text(version.body))
+        for version in versions
+    ]
+    yield from table(screen, _VERSIONS, rows)
+    lost = [
+        (version.protocol, loss["fate"], loss["feature"], loss["at"], loss["note"])
+        for version in versions
+        for loss in version.losses
+    ]
+    if lost:
+        yield ""
+        yield from table(screen, _LOST, lost)
+
+
+def _as_text(source: str, versions: list[Version], screen: Screen) -> str:
+    size = max((screen.width - len(_GAP) * (len(versions) - 1)) // len(versions), _NARROWEST)
+    columns = [_column(version, source, size) for version in versions]
     height = max(len(column) for column in columns)
     lines = [
-        _GAP.join(column[row].ljust(_COLUMN) if row < len(column) else " " * _COLUMN for column in columns).rstrip()
+        _GAP.join(column[row].ljust(size) if row < len(column) else " " * size for column in columns).rstrip()
         for row in range(height)
     ]
     for version in versions:
         if version.losses:
-            lines += ["", f"Lost on the way to {version.protocol}:", ledger.as_table(version.losses, WIDTH)]
+            lines += ["", f"Lost on the way to {version.protocol}:", ledger.as_table(version.losses, screen)]
     return "\n".join(lines)
 
 
-def _column(version: Version, source: str) -> list[str]:
-    cost = "as it was said" if version.protocol == source else _cost(version)
-    head = [version.protocol, cost, "─" * _COLUMN]
+def _column(version: Version, source: str, size: int) -> list[str]:
+    head = [version.protocol, _words(version, source), "─" * size]
     if version.problem is not None:
-        return head + textwrap.wrap(version.problem, _COLUMN)
-    return head + [piece for line in _pretty(version.body, 0) for piece in _fit(line)]
+        return head + textwrap.wrap(printable(version.problem), size)
+    return head + [piece for line in _pretty(version.body, 0, size) for piece in _fit(printable(line), size)]
+
+
+def _words(version: Version, source: str) -> str:
+    return "as it was said" if version.protocol == source else _cost(version)
 
 
 def _cost(version: Version) -> str:
@@ -98,22 +129,22 @@ def _cost(version: Version) -> str:
     return "nothing lost" if not count else f"{count} loss{'es' if count > 1 else ''}"
 
 
-def _fit(line: str) -> list[str]:
+def _fit(line: str, size: int) -> list[str]:
     indent = len(line) - len(line.lstrip())
     return textwrap.wrap(
         line,
-        _COLUMN,
-        subsequent_indent=" " * min(indent + 2, _COLUMN // 2),
+        size,
+        subsequent_indent=" " * min(indent + 2, size // 2),
         drop_whitespace=True,
         break_on_hyphens=False,
     ) or [""]
 
 
-def _pretty(value: JsonValue, depth: int, lead: str = "") -> list[str]:
+def _pretty(value: JsonValue, depth: int, size: int, lead: str = "") -> list[str]:
     """JSON with one space of indentation, short values on one line."""
     pad = " " * depth
     flat = encode_text(_shortened(value))
-    if len(pad) + len(lead) + len(flat) <= _COLUMN or not isinstance(value, dict | list) or not value:
+    if len(pad) + len(lead) + len(flat) <= size or not isinstance(value, dict | list) or not value:
         return [f"{pad}{lead}{flat}"]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     items = (
@@ -123,7 +154,7 @@ def _pretty(value: JsonValue, depth: int, lead: str = "") -> list[str]:
     )
     lines = [f"{pad}{lead}{opening}"]
     for position, (name, member) in enumerate(items):
-        inner = _pretty(member, depth + 1, name)
+        inner = _pretty(member, depth + 1, size, name)
         if position < len(items) - 1:
             inner[-1] += ","
         lines += inner

@@ -4,37 +4,41 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import os
-import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of
-from dragoman.cli.ledger import printable
-from dragoman.cli.providers import WIDTH, folded
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running
 from dragoman.launching.keys import find_key
 from dragoman.launching.names import ask_names
-from dragoman.routing.described import DescribedName, DescribedTarget, Price
+from dragoman.routing.described import DescribedName, Price
 
 # The exit status where no name fits.
 NOTHING_FOUND = 1
-_GAP = "  "
-_HEADINGS = ("NAME", "WINDOW", "OUTPUT", "PRICE", "HEALTH", "ABILITIES")
-# How wide a column may be, but for the first; the first takes what is left, up to what it needs.
-_LIMITS = (6, 6, 11, 10, 23)
-_NARROWEST = 24
+_HEALTH = Column(heading="HEALTH", styles={"good": GREEN, "resting": RED, "suspect": YELLOW})
+_COLUMNS = (
+    Column(heading="NAME", least=24),
+    Column(heading="WINDOW"),
+    Column(heading="OUTPUT"),
+    Column(heading="PRICE"),
+    _HEALTH,
+    Column(heading="ABILITIES", least=16),
+)
+# Programs get the name on every line, and the target in a column of its own.
+_WHOLE = (_COLUMNS[0], Column(heading="TARGET"), *_COLUMNS[1:])
 _UNKNOWN = "-"
 _INDENT = "  "
 _LEGEND = (
-    "WINDOW: tokens that it takes; OUTPUT: tokens that it says at most; PRICE: US dollars for a million",
-    "in and out. Below a name stand the targets that it may come to; its sizes are the least of theirs.",
+    "WINDOW: tokens that it takes; OUTPUT: tokens that it says at most; PRICE: US dollars for a million "
+    "in and out. Below a name stand the targets that it may come to; its sizes are the least of theirs."
 )
 
 
@@ -49,7 +53,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "pattern", nargs="?", default="", metavar="PATTERN", help="a part of the name, or a shell pattern"
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="for programs")
+    form.add_argument("--names", action="store_true", help="the names alone, one a line")
     parser.add_argument("--live", action="store_true", help="ask the providers, and not the gateway that is running")
     add_gateway(parser)
     parser.set_defaults(run=run)
@@ -63,8 +69,13 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             documents.write(b"[]\n")
         return NOTHING_FOUND
-    text = msgspec.json.encode(names) if options.json else "\n".join(as_table(names, _width())).encode()
-    documents.write(text + b"\n")
+    if options.names:
+        documents.say("\n".join(printable(name.name) for name in names))
+    elif options.json:
+        documents.write(msgspec.json.encode(names) + b"\n")
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say("\n".join(as_table(names, screen)), screen)
     return 0
 
 
@@ -95,34 +106,47 @@ def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[D
     return names
 
 
-def _width() -> int:
-    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-
-
-def as_table(names: Sequence[DescribedName], width: int = WIDTH) -> Iterator[str]:
-    """The names as a table that fits a terminal; long cells go on below."""
-    rows = [tuple(map(printable, row)) for row in (_HEADINGS, *itertools.chain.from_iterable(map(_rows, names)))]
-    sizes = [min(limit, max(len(row[column]) for row in rows)) for column, limit in enumerate(_LIMITS, 1)]
-    left = width - sum(sizes) - len(_GAP) * len(sizes)
-    sizes = [max(_NARROWEST, min(left, max(len(row[0]) for row in rows))), *sizes]
-    for row in rows:
-        indent = _INDENT if row[0].startswith(_INDENT) else ""
-        first = [indent + piece for piece in folded(row[0].strip(), sizes[0] - len(indent))]
-        cells = [first, *(folded(cell, size) for cell, size in zip(row[1:], sizes[1:], strict=True))]
-        for pieces in itertools.zip_longest(*cells, fillvalue=""):
-            yield _GAP.join(piece.ljust(size) for piece, size in zip(pieces, sizes, strict=True)).rstrip()
+def as_table(names: Sequence[DescribedName], screen: Screen) -> Iterator[str]:
+    """The names as a table; people are told what its columns mean."""
+    if not screen.terminal:
+        yield from table(screen, _WHOLE, [row for name in names for row in _whole(name)])
+        return
+    yield from table(screen, _COLUMNS, [row for name in names for row in _rows(name)])
     yield ""
-    yield from _LEGEND
+    yield from textwrap.wrap(_LEGEND, screen.width)
 
 
 def _rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
     """A name, and its targets below it unless they say the same."""
     price, health = _only(name)
-    words = " ".join(word for word, able in name.abilities.items() if able) or _UNKNOWN
-    yield name.name, size_of(name.window), size_of(name.output_cap), price, health, words
+    yield name.name, size_of(name.window), size_of(name.output_cap), price, health, _able(name)
     if [target.target for target in name.targets] != [name.name]:
         for target in name.targets:
-            yield _INDENT + target.target, *_numbers(target), ""
+            yield (
+                _INDENT + target.target,
+                size_of(target.window),
+                size_of(target.output_cap),
+                _price(target.price),
+                target.health or _UNKNOWN,
+                "",
+            )
+
+
+def _whole(name: DescribedName) -> Iterator[tuple[str, ...]]:
+    """A name and each of its targets, with numbers that are not rounded."""
+    price, health = _only(name)
+    yield name.name, _UNKNOWN, _exact(name.window), _exact(name.output_cap), price, health, _able(name)
+    for target in name.targets:
+        health, sizes = target.health or _UNKNOWN, (_exact(target.window), _exact(target.output_cap))
+        yield name.name, target.target, *sizes, _price(target.price), health, _UNKNOWN
+
+
+def _able(name: DescribedName) -> str:
+    return " ".join(word for word, able in name.abilities.items() if able) or _UNKNOWN
+
+
+def _exact(tokens: int | None) -> str:
+    return _UNKNOWN if tokens is None else str(tokens)
 
 
 def _only(name: DescribedName) -> tuple[str, str]:
@@ -131,10 +155,6 @@ def _only(name: DescribedName) -> tuple[str, str]:
         return _UNKNOWN, _UNKNOWN
     (target,) = name.targets
     return _price(target.price), target.health or _UNKNOWN
-
-
-def _numbers(target: DescribedTarget) -> tuple[str, str, str, str]:
-    return size_of(target.window), size_of(target.output_cap), _price(target.price), target.health or _UNKNOWN
 
 
 def _price(price: Price | None) -> str:

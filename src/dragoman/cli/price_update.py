@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import printable, progress
 from dragoman.config.prices import LARGEST_BOOK, book_of, dollars
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
@@ -31,8 +31,8 @@ _MOST_LINES = 40
 REFUSED = 1
 
 
-def update(settings: Settings, source: str, agreed: bool) -> int:
-    """Replace the book with one from a file or an address; `agreed` is that steep changes are."""
+def update(settings: Settings, source: str, *, agreed: bool, dry: bool = False) -> int:
+    """Replace the book with one from a file or an address; `agreed` is that steep changes are, `dry` only tells."""
     if not settings.book:
         raise DragomanError("there is no home to keep a book in (set HOME or XDG_STATE_HOME to an absolute path)")
     data = _fetched(source)
@@ -45,12 +45,14 @@ def update(settings: Settings, source: str, agreed: bool) -> int:
         raise DragomanError(f"{source} is of {book.taken}, and the book of this release of {own_table().taken}")
     present = book_of(settings, documents.complain).table
     changes = compare(present, book)
-    documents.write("\n".join(map(printable, _told(present, book, changes))).encode() + b"\n")
+    documents.say("\n".join(map(printable, _told(present, book, changes))))
+    if dry:
+        return 0
     if changes.steep and not agreed and not _asked(len(changes.steep)):
         documents.complain("the book stays as it is (--yes agrees to what changes steeply)")
         return REFUSED
     keep(Path(settings.book), msgspec.json.encode(book))
-    documents.write(printable(f"kept in {settings.book}").encode() + b"\n")
+    documents.say(printable(f"kept in {settings.book}"))
     return 0
 
 
@@ -60,7 +62,9 @@ def _fetched(source: str) -> bytes:
         with Path(source).open("rb") as file:
             data = file.read(LARGEST_BOOK + 1)
     elif scheme.lower() == "https":
-        data = asyncio.run(_fetch(source))
+        with progress() as say:
+            say(f"fetching {source} …")
+            data = asyncio.run(_fetch(source))
     else:
         raise DragomanError(f"{source} is no address with https://: what decides about money is not read in clear text")
     if len(data) > LARGEST_BOOK:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import os
+import sys
+import textwrap
 import time
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from dragoman.cli import documents
-from dragoman.cli.ledger import printable
 from dragoman.cli.price_update import PUBLISHED, update
+from dragoman.cli.terminal import Column, Screen, printable, screen_of, table
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.prices import book_of, dollars
 from dragoman.config.settings import Settings
-from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Book, ModelFacts
 from dragoman.prices.changes import named
@@ -26,9 +27,14 @@ from dragoman.providers.catalogue import catalogue
 from dragoman.providers.model_facts import facts_of
 from dragoman.wire.json import encode_text
 
-UPDATE = "update"
-_HEADINGS = ("MODEL", "INPUT", "OUTPUT", "READ", "WRITE", "1H", "WINDOW", "CAP", "MORE")
-_COLUMNS = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+UPDATE = "prices update"
+_RATES = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+_NUMBERS = ("INPUT", "OUTPUT", "READ", "WRITE", "1H", "WINDOW", "CAP")
+_COLUMNS = (
+    Column(heading="MODEL", least=20),
+    *(Column(heading=heading, right=True) for heading in _NUMBERS),
+    Column(heading="MORE", below=True),
+)
 _LEGEND = "US dollars for a million tokens; READ, WRITE and 1H are of caches; ? is not known, which is not free."
 NOTHING_FOUND = 1
 
@@ -45,8 +51,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "prices",
         help="show what models cost and take, or update that",
-        description="The book of prices, with what the configuration overrides. `update` replaces it with what is "
-        "published, or with a file or address: it shows what changes, and asks before a price changes steeply.",
+        description="The book of prices, with what the configuration overrides. `dragoman prices update` replaces it.",
     )
     parser.add_argument(
         "pattern",
@@ -57,23 +62,38 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
     parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--from", dest="source", metavar="FILE|URL", help="with update: where the new book is (https)")
-    parser.add_argument("--yes", action="store_true", help="with update: agree to prices that change steeply")
     parser.set_defaults(run=run)
+    # A command of its own, so that the help of each lists what works with it.
+    new = commands.add_parser(
+        UPDATE,
+        prog=f"dragoman {UPDATE}",
+        description="Replace the book of prices with what is published, or with a file or address: it shows what "
+        "changes, and asks before a price changes steeply.",
+    )
+    new.add_argument("--from", dest="source", default=PUBLISHED, metavar="FILE|URL", help="where it is (https)")
+    new.add_argument("--yes", action="store_true", help="agree to prices that change steeply")
+    new.add_argument("--dry-run", action="store_true", help="show what would change, and leave it at that")
+    new.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+    new.set_defaults(run=run_update)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the book, or update it."""
+    """Show the book."""
     settings = read_settings(file_to_read(options.config), os.environ, catalogue())
-    if options.pattern == UPDATE:
-        return update(settings, options.source or PUBLISHED, options.yes)
-    if options.source or options.yes:
-        raise DragomanError("--from and --yes are for `dragoman prices update`")
     book = book_of(settings, documents.complain)
     lines = list(lines_of(settings, book, options.pattern, time.time()))
-    text = encode_text(_as_json(book, lines)) if options.json else as_table(book, lines)
-    documents.write(text.encode() + b"\n")
+    if options.json:
+        documents.write(encode_text(_as_json(book, lines)).encode() + b"\n")
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say(as_table(book, lines, screen), screen)
     return 0 if lines else NOTHING_FOUND
+
+
+def run_update(options: argparse.Namespace) -> int:
+    """Replace the book."""
+    settings = read_settings(file_to_read(options.config), os.environ, catalogue())
+    return update(settings, options.source, agreed=options.yes, dry=options.dry_run)
 
 
 def lines_of(settings: Settings, book: Book, pattern: str, now: float) -> Iterator[Line]:
@@ -97,25 +117,21 @@ def _fits(name: str, wanted: str) -> bool:
     return fnmatch.fnmatchcase(name.lower(), wanted) if "*" in wanted else wanted in name.lower()
 
 
-def as_table(book: Book, lines: list[Line]) -> str:
-    """The lines as a table, below the book that they are from."""
+def as_table(book: Book, lines: list[Line], screen: Screen) -> str:
+    """The lines as a table, for people with the book that they are from and what the columns mean."""
+    title = printable(book.table.title)
     if not lines:
-        return f"{printable(book.table.title)}: nothing is known by that name"
-    rows = [tuple(map(printable, row)) for row in (_HEADINGS, *map(_row, lines))]
-    sizes = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    text = [printable(book.table.title), ""]
-    for row in rows:
-        # Names and notes begin at the left, numbers end at the right.
-        cells = [row[0].ljust(sizes[0]), *(cell.rjust(size) for cell, size in zip(row[1:-1], sizes[1:-1], strict=True))]
-        text.append("  ".join((*cells, row[-1])).rstrip())
-    return "\n".join([*text, "", _LEGEND])
+        return f"{title}: nothing is known by that name"
+    rows = table(screen, _COLUMNS, [_row(line, screen) for line in lines])
+    return "\n".join([title, "", *rows, "", *textwrap.wrap(_LEGEND, screen.width)] if screen.terminal else rows)
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: Line, screen: Screen) -> tuple[str, ...]:
     facts = line.facts
     rates = named(facts.rates or Rates())
-    amounts = [_amount(member, rates[member]) for member in _COLUMNS]
-    sizes = [f"{size:,}" if size is not None else "?" for size in (facts.window, facts.output_cap)]
+    amounts = [_amount(member, rates[member]) for member in _RATES]
+    form = "{:,}" if screen.terminal else "{}"
+    sizes = [form.format(size) if size is not None else "?" for size in (facts.window, facts.output_cap)]
     return line.name, *amounts, *sizes, "; ".join(_more(line))
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
-import re
+import sys
+import textwrap
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from dragoman.cli import documents
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import GREEN, Column, Screen, screen_of, table
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
@@ -20,15 +20,16 @@ from dragoman.providers.catalogue import Listing, catalogue
 from dragoman.providers.provider import Endpoint
 from dragoman.wire.json import encode_text
 
-WIDTH = 100
-_GAP = "  "
-_HEADINGS = ("NAME", "TITLE", "ACR", "SET", "VARIABLE", "ADDRESS")
-# How wide a column may be; the last one takes what is left.
-_LIMITS = (16, 20, 3, 3, 20)
+_COLUMNS = (
+    Column(heading="NAME", least=12),
+    Column(heading="TITLE", least=12),
+    Column(heading="ACR"),
+    Column(heading="SET", styles={"yes": GREEN}),
+    Column(heading="VARIABLE", least=14),
+    Column(heading="ADDRESS", least=16),
+)
 _LETTERS = {"anthropic-messages": "A", "openai-chat": "C", "openai-responses": "R"}
 _LEGEND = "A is anthropic-messages, C openai-chat, R openai-responses; those that are set up come first."
-# A long cell goes on below after one of these marks.
-_PIECE = re.compile(r"[^/._ -]*[/._ -]|[^/._ -]+")
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -60,8 +61,11 @@ def run(options: argparse.Namespace) -> int:
     known = catalogue()
     settings = read_settings(file_to_read(options.config), os.environ, known)
     lines = [line for line in lines_of(settings, known) if line.configured or not options.configured]
-    text = encode_text([_as_json(line) for line in lines]) if options.json else as_table(lines)
-    documents.write(text.encode() + b"\n")
+    if options.json:
+        documents.write(encode_text([_as_json(line) for line in lines]).encode() + b"\n")
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say(as_table(lines, screen), screen)
     return 0
 
 
@@ -95,34 +99,18 @@ def _as_json(line: Line) -> JsonObject:
     }
 
 
-def as_table(lines: list[Line]) -> str:
-    """The lines as a table that fits a terminal; long cells go on below."""
-    rows = [tuple(map(printable, row)) for row in (_HEADINGS, *map(_row, lines))]
-    sizes = [min(limit, max(len(row[column]) for row in rows)) for column, limit in enumerate(_LIMITS)]
-    sizes.append(WIDTH - sum(sizes) - len(_GAP) * len(sizes))
-    text: list[str] = []
-    for row in rows:
-        cells = [folded(cell, size) for cell, size in zip(row, sizes, strict=True)]
-        for pieces in itertools.zip_longest(*cells, fillvalue=""):
-            padded = [piece.ljust(size) for piece, size in zip(pieces, sizes, strict=True)]
-            text.append(_GAP.join(padded).rstrip())
-    return "\n".join([*text, "", _LEGEND])
+def as_table(lines: list[Line], screen: Screen) -> str:
+    """The lines as a table, with a word on its letters for people."""
+    rows = table(screen, _COLUMNS, [_row(line, screen) for line in lines])
+    return "\n".join([*rows, "", *textwrap.wrap(_LEGEND, screen.width)] if screen.terminal else rows)
 
 
-def folded(cell: str, size: int) -> list[str]:
-    """A cell on as many lines as it takes."""
-    lines = [""]
-    for piece in _PIECE.findall(cell):
-        if len(lines[-1]) + len(piece.rstrip()) > size:
-            lines.append("")
-        lines[-1] += piece
-        while len(lines[-1].rstrip()) > size:
-            lines[-1:] = [lines[-1][:size], lines[-1][size:]]
-    return [line.rstrip() for line in lines]
-
-
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: Line, screen: Screen) -> tuple[str, ...]:
     spoken = {endpoint.protocol for endpoint in line.endpoints}
     letters = "".join(letter if name in spoken else "·" for name, letter in _LETTERS.items())
-    address = line.endpoints[0].base_url.removeprefix("https://") if line.endpoints else ""
-    return line.name, line.title, letters, "yes" if line.configured else "no", line.env[0] if line.env else "", address
+    address = line.endpoints[0].base_url if line.endpoints else ""
+    variables = line.env
+    if screen.terminal:
+        # What is the same for nearly all of them, and names that few use, would take the room of the rest.
+        address, variables = address.removeprefix("https://"), variables[:1]
+    return line.name, line.title, letters, "yes" if line.configured else "no", ",".join(variables), address

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Sequence
+import sys
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running, is_running, route_of
@@ -21,9 +21,14 @@ from dragoman.translate import translate_request
 from dragoman.wire.json import encode, encode_text
 
 NAMES = tuple(codec.name for codec in PROTOCOLS)
-_HEADINGS = ("", "TARGET", "PRICE", "FIRST", "TOKENS/S", "SUCCEED", "AGE", "LOSSES", "WINDOW", "STANDING", "NOTE")
-# Columns of words; the others are numbers.
-_WORDS = frozenset({"TARGET", "STANDING", "NOTE"})
+_NUMBERS = ("PRICE", "FIRST", "TOKENS/S", "SUCCEED", "AGE", "LOSSES", "WINDOW")
+_COLUMNS = (
+    Column(heading="", right=True),
+    Column(heading="TARGET", least=16),
+    *(Column(heading=heading, right=True) for heading in _NUMBERS),
+    Column(heading="STANDING", below=True, styles={"good": GREEN, "resting": RED, "suspect": YELLOW}),
+    Column(heading="NOTE", below=True),
+)
 _UNKNOWN = "?"
 
 
@@ -62,7 +67,11 @@ def run(options: argparse.Namespace) -> int:
         warn_of_clear_text(address, key)
         told = route_of(address, "" if key.is_placeholder else key.text, asked, body, options.program or "")
     told = {**told, "gateway": address, "measured": address is not None}
-    documents.write((encode_text(told) if options.json else as_text(told)).encode() + b"\n")
+    if options.json:
+        documents.write(encode_text(told).encode() + b"\n")
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say(as_text(told, screen), screen)
     return 0
 
 
@@ -89,7 +98,7 @@ def _planned(settings: Settings, asked: dict[str, str], body: bytes, program: st
     return asyncio.run(planned(settings, body, question))
 
 
-def as_text(told: JsonObject) -> str:
+def as_text(told: JsonObject, screen: Screen) -> str:
     """A decision in words and a table."""
     rules = _list(told, "rules")
     chosen = _text(told, "chosen") or "nobody"
@@ -104,7 +113,7 @@ def as_text(told: JsonObject) -> str:
         else "no gateway is running: planned from the configuration alone, and nothing is measured"
     )
     rows = [_row(row) for row in _list(told, "candidates") if isinstance(row, dict)]
-    return "\n".join([*head, "", _table(rows)])
+    return "\n".join([*head, "", *table(screen, _COLUMNS, rows)])
 
 
 def _row(row: JsonObject) -> tuple[str, ...]:
@@ -154,15 +163,3 @@ def _text(row: JsonObject, name: str) -> str:
     """A member as it is shown; another gateway's words are not a terminal's commands."""
     value = row.get(name)
     return "" if value is None else printable(str(value))
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    lines = []
-    sizes = [max(len(row[column]) for row in (_HEADINGS, *rows)) for column in range(len(_HEADINGS))]
-    for row in (_HEADINGS, *rows):
-        cells = [
-            cell.ljust(size) if heading in _WORDS else cell.rjust(size)
-            for cell, size, heading in zip(row, sizes, _HEADINGS, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

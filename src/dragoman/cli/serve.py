@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dragoman.cli import documents
-from dragoman.cli.ledger import printable
 from dragoman.cli.system import refuse_windows
+from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
 from dragoman.config.file_schema import SERVER

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+import sys
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import addresses_of, clear_target, find_running, is_running, status_of
@@ -16,7 +16,16 @@ from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode_text
 
-_GAP = "  "
+_PROVIDERS = (
+    Column(heading="PROVIDER", least=16),
+    *(Column(heading=heading, right=True) for heading in ("KEYS", "CALLS", "MOST", "WAITING")),
+)
+_KEYS = (Column(heading="KEY", least=16), Column(heading="RESTS", least=24))
+_CHECKS = (Column(heading="PROVIDER", least=16), Column(heading="CHECKED", least=24))
+_TARGETS = (
+    Column(heading="TARGET", least=16),
+    Column(heading="STANDING", least=24, styles={"good": GREEN, "resting": RED, "suspect": YELLOW}),
+)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,15 +47,18 @@ def run(options: argparse.Namespace) -> int:
     address = _running(named_gateway(options), settings)
     key = find_key(settings, os.environ, options.key_file)
     warn_of_clear_text(address, key)
+    screen = screen_of(sys.stdout, options.color)
     secret = "" if key.is_placeholder else key.text
     if options.clear is not None:
         told = clear_target(address, secret, options.clear)
         words = as_cleared(told)
     else:
         told = status_of(address, secret)
-        words = as_text(address, told)
-    text = encode_text(told) if options.json else words
-    documents.write(text.encode() + b"\n")
+        words = as_text(address, told, screen)
+    if options.json:
+        documents.write(encode_text(told).encode() + b"\n")
+    else:
+        documents.say(words, screen)
     return 0
 
 
@@ -65,7 +77,7 @@ def _running(named: str | None, settings: Settings) -> str:
     return found
 
 
-def as_text(address: str, told: JsonObject) -> str:
+def as_text(address: str, told: JsonObject, screen: Screen) -> str:
     """The status in words and tables."""
     head = f"dragoman {_text(told, 'version')} at {address}: "
     head += f"{_counted(told, 'workers')}, {_counted(told, 'in_flight', 'requests')} under way"
@@ -90,17 +102,17 @@ def as_text(address: str, told: JsonObject) -> str:
         for provider in _rows(told, "providers")
         if isinstance(check := provider.get("check"), dict)
     ]
-    parts = [head, _table(("PROVIDER", "KEYS", "CALLS", "MOST", "WAITING"), providers)]
+    lines = [head, "", *table(screen, _PROVIDERS, providers), ""]
     if keys:
-        parts.append(_table(("KEY", "RESTS"), keys))
+        lines += [*table(screen, _KEYS, keys), ""]
     if checks:
-        parts.append(_table(("PROVIDER", "CHECKED"), checks))
-    parts.append(_table(("TARGET", "STANDING"), targets) if targets else "Nothing is known against any target.")
+        lines += [*table(screen, _CHECKS, checks), ""]
+    lines += table(screen, _TARGETS, targets) if targets else ["Nothing is known against any target."]
     unnamed = told.get("unnamed")
     if isinstance(unnamed, dict) and unnamed:
         levels = ", ".join(f"{_text(unnamed, level)} {printable(level)}" for level in unnamed)
-        parts.append(f"Beside these, targets that only those name who ask for them: {levels}.")
-    return "\n\n".join(parts)
+        lines += ["", f"Beside these, targets that only those name who ask for them: {levels}."]
+    return "\n".join(lines)
 
 
 def _counted(row: JsonObject, name: str, words: str = "") -> str:
@@ -174,14 +186,3 @@ def _text(row: JsonObject, name: str) -> str:
     """A member as it is shown; another gateway's words are not a terminal's commands."""
     value = row.get(name)
     return "" if value is None else printable(str(value))
-
-
-def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    sizes = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
-    lines = []
-    for row in (headings, *rows):
-        # The first column is a name, and the others are numbers or words.
-        cells = [row[0].ljust(sizes[0])]
-        cells += [cell.rjust(size) if len(row) > 2 else cell for cell, size in zip(row[1:], sizes[1:], strict=True)]
-        lines.append(_GAP.join(cells).rstrip())
-    return "\n".join(lines)

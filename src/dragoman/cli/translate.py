@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from dragoman.cli import documents, ledger
+from dragoman.cli.terminal import screen_of
 from dragoman.errors import WireError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS, recognise_answer
@@ -129,4 +130,5 @@ def _told(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]
 
 
 def _tell(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> None:
-    print(ledger.as_json(losses) if options.json else ledger.as_table(losses), file=sys.stderr)
+    screen = screen_of(sys.stderr, options.color)
+    print(ledger.as_json(losses) if options.json else ledger.as_table(losses, screen), file=sys.stderr)

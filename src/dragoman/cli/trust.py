@@ -10,7 +10,7 @@ import textwrap
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import printable
 from dragoman.config.description import describe
 from dragoman.config.finding import FILE_NAME, ConfigFile, Origin, find_file
 from dragoman.config.parsing import parse

@@ -1,0 +1,129 @@
+"""The parser: argparse with our manners.
+
+What is wrong is told with the usage of the very command it is wrong with, and with the name that was probably meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from dragoman import __version__
+from dragoman.cli.terminal import AUTO, CHOICES, printable, screen_of
+from dragoman.config.tables import nearest
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+# What the command line promises to whoever calls it from a script; docs/command-line.md says the same.
+STATUSES = (
+    (0, "done"),
+    (1, "refused, or found to be wrong: the reason is on standard error"),
+    (2, "wrong usage of the command line"),
+    (3, "strict translation would have lost something"),
+    (130, "interrupted"),
+    (141, "whoever read the output has gone"),
+)
+DONE, REFUSED, USAGE, LOST, INTERRUPTED, UNREAD = (status for status, _ in STATUSES)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of one command, or of all of them."""
+
+    def __init__(self, **said: object) -> None:
+        # The pass-through is argparse's own way of making parsers for commands.
+        super().__init__(**said)  # type: ignore[arg-type]  # whatever argparse itself hands on
+        # Later Pythons colour help by rules of their own.
+        self.color = False
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong, with this command's own usage, and where there is more."""
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: {printable(message)}\ntry `{self.prog} --help`\n")
+
+    def format_usage(self) -> str:
+        """The usage, with signs that can be shown where it goes."""
+        return screen_of(sys.stderr).shown(super().format_usage())
+
+    def format_help(self) -> str:
+        """The help, likewise."""
+        return screen_of(sys.stdout).shown(super().format_help())
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        # That nobody reads it is for the caller to know; argparse would keep it to itself.
+        (file or sys.stderr).write(message)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        names = list(map(str, action.choices or ()))
+        if not names or str(value) in names:
+            return
+        # The names of commands of two words have a blank.
+        close = nearest(str(value), [name for name in names if " " not in name])
+        known = f"did you mean {close}?" if close else f"there are {', '.join(names)}"
+        if isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(None, f"there is no command {value}; {known}")
+        raise argparse.ArgumentError(action, f"{value!r} is not known; {known}")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command has, in this one and in all below it."""
+    parser.add_argument(
+        "--color",
+        choices=CHOICES,
+        default=argparse.SUPPRESS,
+        metavar="WHEN",
+        help="colours always, never, or where they can be seen (auto)",
+    )
+    parser.set_defaults(parser=parser)
+    for child in children(parser).values():
+        add_common(child)
+
+
+def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands of a parser, by their names."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= action.choices
+    return found
+
+
+def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The options of a parser that are told of."""
+    for action in parser._actions:
+        if action.option_strings and action.help != argparse.SUPPRESS:
+            yield action
+
+
+def new_parser() -> tuple[Parser, argparse._SubParsersAction[Parser]]:
+    """The parser of the whole command line, and where its commands are declared."""
+    statuses = "\n".join(f"  {status:3}  {words}" for status, words in STATUSES)
+    parser = Parser(
+        prog="dragoman",
+        description="One endpoint for Anthropic Messages, OpenAI Chat Completions and OpenAI Responses.",
+        epilog=f"exit status:\n{statuses}\n  `launch` ends with that of the client.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
+    parser.set_defaults(color=AUTO)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    return parser, commands
+
+
+def command_at(words: Sequence[str]) -> int:
+    """The place of the command's name, behind what is said for all of them."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] == "--color" else 1
+    return min(at, len(words))
+
+
+def unknown(parser: argparse.ArgumentParser, words: Sequence[str], hint: str) -> NoReturn:
+    """Refuse words that a command does not know, with the options that were probably meant."""
+    names = [name for action in options_of(parser) for name in action.option_strings]
+    found = [nearest(word.partition("=")[0], names) for word in words if word.startswith("--")]
+    close = " ".join(name for name in found if name is not None)
+    meant = f"; did you mean {close}?" if close else ""
+    parser.error(f"unrecognized arguments: {' '.join(words)}{meant}{hint}")

@@ -1,0 +1,243 @@
+"""The terminal: what a stream can show, and how tables, colours and progress are written for it.
+
+Each stream is judged by itself (decision 28): a table may go to a file while the screen hears of progress. For people
+tables fit the width, and long cells go on below; whoever reads them from a pipe gets whole values, separated by tabs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+from msgspec import Struct
+
+AUTO = "auto"
+CHOICES = (AUTO, "always", "never")
+# How wide prose is where nobody says how wide it may be, and a terminal that does not know its own width.
+WIDTH = 100
+_USUAL = 80
+_NARROWEST = 20
+
+_GAP = "  "
+_BELOW = "      "
+# A column that may go below its row stays beside the others with so much room.
+_BESIDE = 24
+# A long cell goes on below after one of these marks.
+_PIECE = re.compile(r"[^/._ ,;-]*[/._ ,;-]|[^/._ ,;-]+")
+
+# Colours as terminals know them: https://man7.org/linux/man-pages/man4/console_codes.4.html
+BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
+# What is said for our own signs where they cannot be shown.
+_ASCII = str.maketrans({"·": ".", "→": "->", "–": "-", "—": "-", "─": "-", "…": "...", "×": "x"})
+
+
+class Screen(Struct, frozen=True, kw_only=True):
+    """What one stream can show."""
+
+    terminal: bool = False
+    width: int = WIDTH
+    colour: bool = False
+    # Whether signs beyond ASCII can be shown.
+    unicode: bool = True
+    encoding: str = "utf-8"
+
+    def painted(self, text: str, style: str) -> str:
+        """The text in a colour, where there are any."""
+        return f"\x1b[{style}m{text}\x1b[0m" if self.colour and style and text else text
+
+    def shown(self, text: str) -> str:
+        """The text with signs of ours that can be shown."""
+        return text if self.unicode else text.translate(_ASCII)
+
+    def encode(self, text: str) -> bytes:
+        """The text as the stream takes it; what it cannot say is spelled out."""
+        return self.shown(text).encode(self.encoding, "backslashreplace")
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal obeys instead of showing: names in a table may be a stranger's."""
+    if text.isprintable():
+        return text
+    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
+
+
+class Column(Struct, frozen=True, kw_only=True):
+    """One column of a table."""
+
+    heading: str
+    # Numbers end at the right.
+    right: bool = False
+    # How narrow it may become where room is short, by going on below; 0 is never narrower than what is in it.
+    least: int = 0
+    # Whether it goes below its row where room is short.
+    below: bool = False
+    # The colour of a cell, by its first word.
+    styles: Mapping[str, str] = {}
+
+
+def screen_of(stream: TextIO, choice: str = AUTO, environ: Mapping[str, str] = os.environ) -> Screen:
+    """What a stream can show, by itself, by the environment, and by what the command line says of colour."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    terminal = stream.isatty()
+    # Without a word about the terminal nothing is known that it obeys.
+    dumb = environ.get("TERM", "") in ("", "dumb")
+    colour = terminal and not dumb and not environ.get("NO_COLOR")
+    # Python takes the C locale for UTF-8, and whoever asks for it by this name for ASCII.
+    plain = environ.get("LC_ALL", "") in ("C", "POSIX")
+    utf8 = encoding.lower().replace("-", "").replace("_", "") == "utf8"
+    return Screen(
+        terminal=terminal,
+        width=_width(stream, environ) if terminal else WIDTH,
+        colour=colour if choice == AUTO else choice == "always",
+        unicode=utf8 and not (terminal and (dumb or plain)),
+        encoding=encoding,
+    )
+
+
+def _width(stream: TextIO, environ: Mapping[str, str]) -> int:
+    said = environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return max(int(said), _NARROWEST)
+    try:
+        return max(os.get_terminal_size(stream.fileno()).columns or _USUAL, _NARROWEST)
+    except OSError:
+        return _USUAL
+
+
+def table(screen: Screen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines; what came from outside commands no terminal."""
+    cells = [[printable(screen.shown(cell)) for cell in row] for row in rows]
+    headings = [column.heading for column in columns]
+    if not screen.terminal:
+        painted = [
+            [screen.painted(cell, _style(at, cell)) for at, cell in zip(columns, row, strict=True)] for row in cells
+        ]
+        return ["\t".join(row) for row in ([screen.painted(heading, BOLD) for heading in headings], *painted)]
+    beside, below = _arranged(screen.width, columns, cells)
+    sizes = _sizes(screen.width, [columns[at] for at in beside], [[row[at] for at in beside] for row in cells])
+    lines = list(_line(screen, columns, beside, sizes, headings, BOLD))
+    for row in cells:
+        lines += _line(screen, columns, beside, sizes, row)
+        words = "; ".join(row[at].strip() for at in below if row[at].strip())
+        lines += textwrap.wrap(words, screen.width, initial_indent=_BELOW, subsequent_indent=_BELOW)
+    return lines
+
+
+def _arranged(width: int, columns: Sequence[Column], rows: list[list[str]]) -> tuple[list[int], list[int]]:
+    """Which columns stand beside each other, and which go below, the last ones first."""
+    needed = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
+    # Columns that can be narrower are counted with what they can do with.
+    fixed = [min(size, column.least or size) for size, column in zip(needed, columns, strict=True)]
+    beside, below = list(range(len(columns))), list[int]()
+    for at in reversed(range(len(columns))):
+        if not columns[at].below:
+            continue
+        others = sum(fixed[other] + len(_GAP) for other in beside if other != at)
+        if others + min(needed[at], _BESIDE) > width:
+            beside.remove(at)
+            below.insert(0, at)
+    return beside, below
+
+
+def _natural(column: Column, cells: Sequence[str]) -> int:
+    return max(map(wide, (column.heading, *cells)))
+
+
+def _sizes(width: int, columns: Sequence[Column], rows: list[list[str]]) -> list[int]:
+    """How wide each column is: what it needs, or less for those that can go on below, the widest first."""
+    sizes = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
+    least = [
+        max(column.least or (_BESIDE if column.below else size), wide(column.heading))
+        for column, size in zip(columns, sizes, strict=True)
+    ]
+    excess = sum(sizes) + len(_GAP) * (len(sizes) - 1) - width
+    while excess > 0:
+        spare = [at for at, size in enumerate(sizes) if size > least[at]]
+        if not spare:
+            break
+        widest = max(spare, key=lambda at: sizes[at])
+        sizes[widest] -= 1
+        excess -= 1
+    return sizes
+
+
+def _line(
+    screen: Screen, columns: Sequence[Column], beside: list[int], sizes: list[int], row: Sequence[str], style: str = ""
+) -> Iterator[str]:
+    """One row, on as many lines as its longest cell takes."""
+    pieces = [folded(row[at], size) for at, size in zip(beside, sizes, strict=True)]
+    styles = [style or _style(columns[at], row[at]) for at in beside]
+    for cells in itertools.zip_longest(*pieces, fillvalue=""):
+        padded = []
+        for at, size, cell, style_of in zip(beside, sizes, cells, styles, strict=True):
+            blanks = " " * max(size - wide(cell), 0)
+            text = screen.painted(cell, style_of)
+            padded.append(blanks + text if columns[at].right else text + blanks)
+        yield _GAP.join(padded).rstrip()
+
+
+def _style(column: Column, cell: str) -> str:
+    return column.styles.get((cell.split() or [""])[0].rstrip(",;:"), "")
+
+
+def folded(cell: str, size: int) -> list[str]:
+    """A cell on as many lines as it takes; what it is indented by, all of them are."""
+    if wide(cell) <= size:
+        return [cell]
+    indent = " " * min(len(cell) - len(cell.lstrip()), size // 2)
+    lines = [indent]
+    for piece in _PIECE.findall(cell.strip()):
+        if wide(lines[-1]) + wide(piece.rstrip()) > size and lines[-1] != indent:
+            lines.append(indent)
+        lines[-1] += piece
+        while wide(lines[-1].rstrip()) > size:
+            cut = _fits(lines[-1], size)
+            lines[-1:] = [lines[-1][:cut], indent + lines[-1][cut:]]
+    return [line.rstrip() for line in lines]
+
+
+def _fits(text: str, size: int) -> int:
+    """How many characters of a text are shown in so many columns; at least one more than it is indented by."""
+    cut = len(text) - len(text.lstrip()) + 1
+    while cut < len(text) and wide(text[: cut + 1]) <= size:
+        cut += 1
+    return cut
+
+
+def wide(text: str) -> int:
+    """How many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
+    )
+
+
+@contextmanager
+def progress(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Iterator[Callable[[str], None]]:
+    """Say on the standard error what takes so long, as long as it does; nothing where that is no terminal."""
+    out = stream or sys.stderr
+    screen = screen_of(out, environ=environ)
+    dumb = environ.get("TERM", "") in ("", "dumb")
+
+    def say(step: str) -> None:
+        text = screen.shown(printable(step))
+        if not screen.terminal:
+            return
+        out.write(f"{text}\n" if dumb else f"\r{text[: screen.width - 1]}\x1b[K")
+        out.flush()
+
+    try:
+        yield say
+    finally:
+        if screen.terminal and not dumb:
+            # The line is gone when it is over: what follows begins where it stood.
+            out.write("\r\x1b[K")
+            out.flush()
