@@ -16,6 +16,7 @@ INTERRUPTED = 130
 try:
     from dragoman.cli import (
         check,
+        completion,
         documents,
         env,
         explain,
@@ -36,7 +37,23 @@ except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
 
-COMMANDS = (serve, launch, env, status, route, check, trust, key, providers, models, prices, translate, explain, mock)
+COMMANDS = (
+    serve,
+    launch,
+    env,
+    status,
+    route,
+    check,
+    trust,
+    key,
+    providers,
+    models,
+    prices,
+    translate,
+    explain,
+    mock,
+    completion,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

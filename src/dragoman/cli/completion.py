@@ -1,0 +1,213 @@
+"""`dragoman completion`: a script by which a shell completes commands, options and what they may be.
+
+It is made from the parsers themselves, so that it knows what they know and nothing else. Names of models are asked for
+when they are needed (`dragoman models --names`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from dragoman.cli import documents
+from dragoman.cli.parser import children, options_of
+
+# Options that take the name of a model, and the names of values that are files.
+_MODELS = frozenset({"model", "small_model"})
+_FILES = frozenset({"FILE", "FILE|URL"})
+_ASK = "dragoman models --names 2>/dev/null"
+
+
+class Option(Struct, frozen=True, kw_only=True):
+    """One option of a command, and what may follow it."""
+
+    names: tuple[str, ...]
+    words: str
+    takes: bool = False
+    choices: tuple[str, ...] = ()
+    file: bool = False
+    model: bool = False
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a command line has come to: after the name of a command, each word behind a blank."""
+
+    path: str
+    # What may stand here beside options: commands, or the choices of an argument, with a word on each.
+    words: Mapping[str, str]
+    options: tuple[Option, ...]
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "completion",
+        help="print a script that completes commands in a shell",
+        description='Print a script that completes commands: eval "$(dragoman completion bash)" in ~/.bashrc; '
+        "source <(dragoman completion zsh) in ~/.zshrc, behind compinit; dragoman completion fish | source in "
+        "~/.config/fish/config.fish",
+    )
+    parser.add_argument("shell", choices=tuple(SHELLS), help="whose")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the script."""
+    # All commands are needed, and this is one of them.
+    from dragoman.cli import tree
+
+    documents.say("\n".join(SHELLS[options.shell](list(places(tree())))))
+    return 0
+
+
+def places(parser: argparse.ArgumentParser, path: str = "", more: Sequence[str] = ()) -> Iterator[Place]:
+    """Every place of a command line, the first one first; `more` may follow here beside what the parser knows."""
+    below = children(parser)
+    words = {name: child.description or "" for name, child in below.items() if " " not in name}
+    for action in parser._get_positional_actions():
+        if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
+            words |= dict.fromkeys(map(str, action.choices), "")
+    words |= dict.fromkeys(more, "")
+    yield Place(path=path, words=words, options=tuple(map(_option, options_of(parser))))
+    for name, child in below.items():
+        # Of a name of two words the second stands where the first one has come to.
+        longer = [other.removeprefix(f"{name} ") for other in below if other.startswith(f"{name} ")]
+        yield from places(child, f"{path} {name}", longer)
+
+
+def _option(action: argparse.Action) -> Option:
+    takes = action.nargs != 0
+    return Option(
+        names=tuple(action.option_strings),
+        words=(action.help or "").replace("%(prog)s", "dragoman"),
+        takes=takes,
+        choices=tuple(map(str, action.choices or ())),
+        file=takes and action.metavar in _FILES,
+        model=takes and action.dest in _MODELS,
+    )
+
+
+def _paths(found: Sequence[Place]) -> str:
+    """The places but the first, as patterns of a `case`."""
+    return " | ".join(shlex.quote(place.path) for place in found[1:])
+
+
+def _bash(found: Sequence[Place]) -> Iterator[str]:
+    yield "# bash completion for dragoman"
+    yield "_dragoman() {"
+    yield '    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} place="" words="" word i'
+    yield "    COMPREPLY=()"
+    yield "    for ((i = 1; i < COMP_CWORD; i++)); do"
+    yield "        word=${COMP_WORDS[i]}"
+    yield "        # What follows is for another program."
+    yield "        [[ $word == -- ]] && return"
+    yield f'        case "$place $word" in {_paths(found)}) place="$place $word" ;; esac'
+    yield "    done"
+    yield '    case "$place $prev" in'
+    for place in found:
+        for option in place.options:
+            if option.takes:
+                names = " | ".join(shlex.quote(f"{place.path} {name}") for name in option.names)
+                yield f"        {names}) {_bash_values(option)} ;;"
+    yield "    esac"
+    yield '    case "$place" in'
+    for place in found:
+        words = [*place.words, *(name for option in place.options for name in option.names)]
+        yield f"        {shlex.quote(place.path)}) words={shlex.quote(' '.join(words))} ;;"
+    yield "    esac"
+    yield '    COMPREPLY=($(compgen -W "$words" -- "$cur"))'
+    yield "}"
+    yield "complete -o default -F _dragoman dragoman"
+
+
+def _bash_values(option: Option) -> str:
+    if option.choices:
+        return f'COMPREPLY=($(compgen -W {shlex.quote(" ".join(option.choices))} -- "$cur")); return'
+    if option.model:
+        return f'COMPREPLY=($(compgen -W "$({_ASK})" -- "$cur")); return'
+    # With nothing to offer bash offers files, if it is let.
+    return "return" if option.file else "compopt +o default 2>/dev/null; return"
+
+
+def _zsh(found: Sequence[Place]) -> Iterator[str]:
+    yield "#compdef dragoman"
+    yield "_dragoman() {"
+    yield '    local cur=${words[CURRENT]} prev=${words[CURRENT-1]} place="" word i'
+    yield "    for ((i = 2; i < CURRENT; i++)); do"
+    yield "        word=${words[i]}"
+    yield "        [[ $word == -- ]] && { _files; return }"
+    yield f'        case "$place $word" in ({_paths(found)}) place="$place $word" ;; esac'
+    yield "    done"
+    yield '    case "$place $prev" in'
+    for place in found:
+        for option in place.options:
+            if option.takes:
+                names = " | ".join(shlex.quote(f"{place.path} {name}") for name in option.names)
+                yield f"        ({names}) {_zsh_values(option)}; return ;;"
+    yield "    esac"
+    yield '    case "$place" in'
+    for place in found:
+        words = [*place.words, *(name for option in place.options for name in option.names)]
+        yield f"        ({shlex.quote(place.path)}) compadd -- {shlex.join(words)} ;;"
+    yield "    esac"
+    yield "    [[ $cur == -* ]] || _files"
+    yield "}"
+    yield 'if [[ $funcstack[1] == _dragoman ]]; then _dragoman "$@"; else compdef _dragoman dragoman; fi'
+
+
+def _zsh_values(option: Option) -> str:
+    if option.choices:
+        return f"compadd -- {shlex.join(option.choices)}"
+    if option.model:
+        return f'compadd -- ${{(f)"$({_ASK})"}}'
+    return "_files" if option.file else "_message value"
+
+
+def _fish(found: Sequence[Place]) -> Iterator[str]:
+    yield "# fish completion for dragoman"
+    yield "function __dragoman_place"
+    yield '    set -l place ""'
+    yield "    for word in (commandline -opc)[2..-1]"
+    yield '        switch "$place $word"'
+    yield f"            case {' '.join(_quoted(place.path) for place in found[1:])}"
+    yield '                set place "$place $word"'
+    yield "        end"
+    yield "    end"
+    yield '    echo "$place"'
+    yield "end"
+    yield "function __dragoman_at"
+    yield "    set -l place (__dragoman_place)"
+    yield '    test "$place" = "$argv[1]"'
+    yield "end"
+    for place in found:
+        here = f"complete -c dragoman -n {_quoted(f'__dragoman_at {_quoted(place.path)}')}"
+        # No file is a command.
+        alone = "" if place.path else " -f"
+        for word, words in place.words.items():
+            yield f"{here}{alone} -a {_quoted(word)} -d {_quoted(words)}"
+        for option in place.options:
+            yield f"{here} {_fish_option(option)} -d {_quoted(option.words)}"
+
+
+def _fish_option(option: Option) -> str:
+    names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
+    if option.choices:
+        names.append(f"-x -a {_quoted(' '.join(option.choices))}")
+    elif option.model:
+        names.append(f"-x -a {_quoted(f'({_ASK})')}")
+    elif option.file:
+        names.append("-r -F")
+    elif option.takes:
+        names.append("-x")
+    return " ".join(names)
+
+
+def _quoted(text: str) -> str:
+    backslash = "\\"
+    return "'" + text.replace(backslash, backslash * 2).replace("'", backslash + "'") + "'"
+
+
+SHELLS: Mapping[str, Callable[[Sequence[Place]], Iterator[str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
