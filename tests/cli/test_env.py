@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tests.gateway.says import with_provider
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SHELL", "/bin/bash")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -44,6 +47,36 @@ def test_claude_needs_an_address_and_a_word_for_a_key(capfd: pytest.CaptureFixtu
     assert "unset ANTHROPIC_API_KEY" in lines
     assert "export ANTHROPIC_MODEL=mine" in lines
     assert "export ANTHROPIC_AUTH_TOKEN=none" in lines
+
+
+def test_pitfall_632_a_proxy_is_not_asked_for_this_machine(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "NO_PROXY" not in printed(capfd, "claude")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", "example.com")
+    out = printed(capfd, "claude")
+    assert "export NO_PROXY=example.com,127.0.0.1\n" in out
+    assert "export NO_PROXY=example.com; " in out.partition("# To undo this: ")[2]
+
+
+def test_pitfall_623_a_shell_that_undoes_it_is_as_before(capfd: pytest.CaptureFixture[str]) -> None:
+    out = printed(capfd, "claude", "--model", "mine")
+    undo = next(line for line in out.splitlines() if line.startswith("# To undo this: "))
+    show = "env | grep -E '^(ANTHROPIC|CLAUDE)' || true"
+    told = {}
+    for name, more in {"done": "", "undone": undo.removeprefix("# To undo this: ")}.items():
+        done = subprocess.run(
+            ["sh", "-c", f'eval "$LINES_OF_ENV"\n{more}\n{show}'],
+            env={"PATH": "/usr/bin:/bin", "LINES_OF_ENV": out},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        told[name] = [line for line in done.stdout.splitlines() if not line.startswith("LINES_OF_ENV")]
+    assert "ANTHROPIC_MODEL=mine" in told["done"]
+    assert told["undone"] == []
 
 
 def test_codex_becomes_a_function(capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.launching.clients import Plan
 from dragoman.launching.keys import PLACEHOLDER, GivenKey
-from dragoman.launching.shells import SHELLS, shell_lines
+from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
 
 SECRET = "sk-0123456789abcdef-secret"
 VALUE = """it's "so" $HOME `x` \\ end"""
@@ -61,6 +61,38 @@ def test_a_key_in_a_file_is_read_by_the_shell(shell: str, kind: str, tmp_path: P
     lines = shell_lines(PLAN, PROGRAM, GivenKey(text=SECRET, file=str(file)), SHELLS[kind])
     assert SECRET not in "\n".join(lines)
     assert taken(shell, lines, tmp_path)[-1] == SECRET
+
+
+UNDO = "# To undo this: "
+
+
+@pytest.mark.parametrize(("shell", "kind"), HERE)
+def test_pitfall_623_the_lines_say_how_to_undo_themselves(shell: str, kind: str, tmp_path: Path) -> None:
+    key = GivenKey(text=SECRET)
+    lines = shell_lines(PLAN, PROGRAM, key, SHELLS[kind])
+    undo = undo_lines(PLAN, PROGRAM, key, SHELLS[kind], {"GONE": "still there", "KEPT": "x"})
+    assert SECRET not in "\n".join(undo) and "still there" not in "\n".join(undo)
+    # As comments they do nothing.
+    assert taken(shell, [*lines, *undo], tmp_path) == taken(shell, lines, tmp_path)
+    # Typed in, they leave nothing of the lines.
+    typed = undo[0].removeprefix(UNDO)
+    assert undo[0].startswith(UNDO)
+    assert taken(shell, [*lines, typed], tmp_path) == ["<of the user>"]
+    assert undo[1:] == ["# A new shell has these again, as they were: GONE"]
+
+
+def test_a_variable_that_was_added_to_gets_back_what_it_had() -> None:
+    plan = Plan(key_variable="TOKEN", environment={"NO_PROXY": "a,127.0.0.1"})
+    key = GivenKey(text=PLACEHOLDER)
+    (line,) = undo_lines(plan, PROGRAM, key, SHELLS["sh"], {"NO_PROXY": "a"}, kept=("NO_PROXY",))
+    assert line == f"{UNDO}export NO_PROXY=a; unset TOKEN"
+    (line,) = undo_lines(plan, PROGRAM, key, SHELLS["fish"], {}, kept=("NO_PROXY",))
+    assert line == f"{UNDO}set -e NO_PROXY; set -e TOKEN"
+
+
+def test_who_changes_nothing_has_nothing_to_undo() -> None:
+    plan = Plan(key_variable="DRAGOMAN_KEY", environment={})
+    assert undo_lines(plan, PROGRAM, GivenKey(text=SECRET), SHELLS["sh"], {}) == []
 
 
 def test_a_variable_that_is_set_already_is_left_alone() -> None:

@@ -21,7 +21,8 @@ from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Wish
 from dragoman.launching.gateway import addresses_of, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
 from dragoman.launching.names import MOST_NAMES, ask_names
-from dragoman.launching.shells import SHELLS, shell_lines
+from dragoman.launching.running import EXCEPTIONS, past_proxies
+from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
 from dragoman.launching.sizes import Sizes, read_tokens
 from dragoman.providers.catalogue import catalogue
 from dragoman.routing.described import DescribedName
@@ -69,8 +70,11 @@ def run(options: argparse.Namespace) -> int:
     wish = wish_of(client, options, settings, address)
     key = find_key(settings, os.environ, options.key_file)
     plan = client.plan(with_sizes(wish, client, settings, key, running))
+    plan = replace(plan, environment={**plan.environment, **past_proxies(address, os.environ)})
     shell = SHELLS[options.shell or default_shell(os.environ)]
-    documents.write("\n".join(shell_lines(plan, client.program, key, shell)).encode() + b"\n")
+    lines = shell_lines(plan, client.program, key, shell)
+    lines += undo_lines(plan, client.program, key, shell, os.environ, kept=EXCEPTIONS)
+    documents.write("\n".join(lines).encode() + b"\n")
     warn_of_clear_text(address, key)
     if running is None:
         hint = "" if options.gateway else "; start it with `dragoman serve`"

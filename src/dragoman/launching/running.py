@@ -21,6 +21,7 @@ from dragoman.launching.keys import GivenKey
 _FOR_THE_CLIENT = ("SIGINT", "SIGQUIT")
 # Sent to this process alone: the client has to hear of them.
 _PASSED_ON = ("SIGTERM", "SIGHUP")
+EXCEPTIONS = ("NO_PROXY", "no_proxy")
 _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
@@ -46,11 +47,19 @@ def environment_of(plan: Plan, key: GivenKey, url: str, environ: Mapping[str, st
         # The client's own interpreter is looked for there.
         environment["PATH"] = _path(environ)
     environment |= {**plan.environment, plan.key_variable: key.text}
+    return {**environment, **past_proxies(url, environment)}
+
+
+def past_proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What keeps a proxy of the environment from being asked for a gateway on this machine, beside what is there."""
     host = urlsplit(url).hostname or ""
-    if is_loopback(host) and any(environment.get(name) for name in _PROXIES):
-        for name in ("NO_PROXY", "no_proxy"):
-            environment[name] = ",".join(filter(None, (environment.get(name), host)))
-    return environment
+    if not is_loopback(host) or not any(environ.get(name) for name in _PROXIES):
+        return {}
+    return {name: _listed(environ.get(name, ""), host) for name in EXCEPTIONS}
+
+
+def _listed(names: str, host: str) -> str:
+    return names if host in names.split(",") else ",".join(filter(None, (names, host)))
 
 
 def replace_by(words: list[str], environment: Mapping[str, str]) -> NoReturn:

@@ -23,8 +23,9 @@ class Shell(Struct, frozen=True, kw_only=True):
     # How the value of a variable and the content of a file are said.
     variable: str
     content: str
-    # A function that calls the program of its name with some words before those of the user.
+    # A function that calls the program of its name with some words before those of the user, and how it is forgotten.
     function: str
+    forgets: str
 
 
 def _quote_fish(text: str) -> str:
@@ -44,6 +45,7 @@ SHELLS: Mapping[str, Shell] = {
         variable='"${name}"',
         content='"$(cat {file})"',
         function='{name}() {{ command {name} {words} "$@"; }}',
+        forgets="unset -f {name}",
     ),
     "fish": Shell(
         quote=_quote_fish,
@@ -52,6 +54,7 @@ SHELLS: Mapping[str, Shell] = {
         variable='"${name}"',
         content="(string trim < {file})",
         function="function {name}; command {name} {words} $argv; end",
+        forgets="functions -e {name}",
     ),
     "powershell": Shell(
         quote=_quote_powershell,
@@ -60,6 +63,7 @@ SHELLS: Mapping[str, Shell] = {
         variable="$env:{name}",
         content="(Get-Content -Raw {file}).Trim()",
         function="function {name} {{ & (Get-Command {name} -CommandType Application)[0] {words} @args }}",
+        forgets="Remove-Item Function:{name} -ErrorAction SilentlyContinue",
     ),
 }
 
@@ -73,6 +77,33 @@ def shell_lines(plan: Plan, program: str, key: GivenKey, shell: Shell) -> list[s
         lines.append(shell.sets.format(name=plan.key_variable, value=value))
     if plan.arguments:
         lines.append(shell.function.format(name=program, words=_words(plan.arguments, shell)))
+    return lines
+
+
+def undo_lines(
+    plan: Plan, program: str, key: GivenKey, shell: Shell, environ: Mapping[str, str], kept: Sequence[str] = ()
+) -> list[str]:
+    """How to undo that, as comments for whoever reads the lines; they stand last, where they hide nothing.
+
+    A variable forgotten in a shell leads its client astray for weeks. Those in `kept` get their old value back; what
+    others were is not written down, since it may be secret.
+    """
+    names = dict.fromkeys(plan.environment)
+    if _key_value(key, shell) != shell.variable.format(name=plan.key_variable):
+        names[plan.key_variable] = None
+    steps = [
+        shell.sets.format(name=name, value=shell.quote(environ[name]))
+        if name in kept and environ.get(name)
+        else shell.removes.format(name=name)
+        for name in names
+    ]
+    steps += [shell.forgets.format(name=program)] if plan.arguments else []
+    if not steps:
+        return []
+    lines = [f"# To undo this: {'; '.join(steps)}"]
+    gone = [name for name in (*plan.removed, *names) if name in environ and name not in kept]
+    if gone:
+        lines.append(f"# A new shell has these again, as they were: {' '.join(dict.fromkeys(gone))}")
     return lines
 
 
