@@ -80,6 +80,8 @@ WRITE = [
     "route echo/text",
     "env claude",
     "key new",
+    "doctor --offline",
+    "completion bash",
     "translate --to openai-responses request.json",
     "explain request.json",
 ]

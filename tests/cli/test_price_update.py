@@ -17,6 +17,7 @@ import trustme
 from dragoman.cli import main, price_update
 from dragoman.prices.table import own_table
 from tests.cli.machine import clean
+from tests.cli.screens import piped
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +59,23 @@ def test_a_new_book_is_shown_and_used(capfd: pytest.CaptureFixture[str]) -> None
     assert told[1].split()[:3] == ["openai/gpt-5.1", "1.2", "?"]
     assert main(["prices", "update", "--from", "new.json"]) == 0
     assert "no price changes" in capfd.readouterr().out
+
+
+def test_pitfall_622_a_dry_run_says_what_would_change_and_changes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    new = put(published("0.01"))
+    assert main(["prices", "update", "--from", new, "--dry-run"]) == 0
+    captured = capfd.readouterr()
+    assert "! openai/gpt-5.1 input 0.625–2.5 → 0.01" in captured.out
+    assert captured.err == ""
+    assert not kept().exists()
+
+
+def test_pitfall_621_622_without_a_terminal_nothing_is_asked_and_the_option_is_named(tmp_path: Path) -> None:
+    new = put(published("0.01"))
+    status, out, err = piped(["prices", "update", "--from", new], tmp_path)
+    assert status == 1
+    assert "! openai/gpt-5.1 input" in out
+    assert err == "dragoman: the book stays as it is (--yes agrees to what changes steeply)\n"
 
 
 def test_pitfall_456_a_steep_change_needs_somebody_who_agrees(capfd: pytest.CaptureFixture[str]) -> None:

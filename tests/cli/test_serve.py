@@ -20,6 +20,8 @@ from dragoman.config.settings import Settings
 from dragoman.gateway.access.protection import protection_of
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import clean, put_trusted
+from tests.gateway.harness import PROVIDER_KEY, whole
+from tests.server.process import serving
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +168,13 @@ def test_a_lifeline_is_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
             os.dup2(before, 0)
             os.close(before)
     assert "--lifeline: standard input is no pipe" in said
+
+
+def test_pitfall_633_the_log_begins_with_every_setting_that_is_not_default() -> None:
+    with serving(lambda received: whole({}), arguments=("--workers", "2")) as house:
+        assert house.process.log.wait("settings that are not default")
+        told = json.loads(house.process.log.all()[0])
+    assert told["server.workers"] == "2 (--workers)"
+    assert told["server.port"] == "0 (--port)"
+    assert told["providers.chat.base_url"].startswith("(") and ":" in told["providers.chat.base_url"]
+    assert PROVIDER_KEY not in str(told)

@@ -13,6 +13,7 @@ import pytest
 
 from dragoman.cli import main
 from tests.cli.machine import SECRET, clean
+from tests.cli.screens import piped
 from tests.server.process import clean_environment
 
 QUESTION = "Trust it? [y/N] "
@@ -222,3 +223,12 @@ def test_item_3_a_value_cannot_stand_on_the_screen_as_a_line_of_ours(tmp_path: P
     assert [row for row in rows if row.startswith("  sends requests")] == [
         f"  sends requests for openai to {ADDRESS}, with no key"
     ]
+
+
+@pytest.mark.parametrize("words", ["check", "providers", "models", "prices", "doctor --offline", "env claude"])
+def test_pitfall_621_without_a_terminal_a_found_file_is_refused_and_nobody_is_asked(words: str, tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text("[server]\n")
+    status, out, err = piped(words.split(), tmp_path)
+    assert status == 1
+    assert "dragoman trust" in out + err
+    assert QUESTION not in out + err

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from dragoman.gateway.live_check import check_live
+from dragoman.gateway.live_check import Answer, ask_all, check_live
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -19,6 +19,7 @@ from tests.gateway.harness import (
     whole,
 )
 
+DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 Found = dict[tuple[str, str], tuple[bool, str]]
 
 
@@ -74,3 +75,18 @@ def test_a_provider_that_is_not_there_is_told_in_words() -> None:
 def test_a_page_is_no_list_of_models() -> None:
     found, _ = checked(whole(b"<html>", content_type="text/html"))
     assert not found["chat", CHAT][0]
+
+
+def test_an_answer_says_when_it_was() -> None:
+    async def check() -> list[Answer]:
+        provider = ScriptedProvider(lambda received: replace(whole({"data": []}), headers=(("Date", DATE),)))
+        await provider.start()
+        try:
+            return await ask_all(settings_for(provider.port), 30.0)
+        finally:
+            await provider.stop()
+
+    found = {(answer.provider, answer.protocol): answer for answer in asyncio.run(check())}
+    assert found["chat", CHAT].date == DATE
+    assert found["echo", CHAT].date == ""
+    assert found["chat", CHAT].heard > 0

@@ -201,7 +201,9 @@ def test_it_serves_although_the_terminal_cannot_show_its_words(tmp_path: Path) -
         _try_all(process, {})
         process.send(signal.SIGINT)
         assert process.wait() == 0
-        assert process.log.all() == [line for line in process.log.all() if "exchange" in line]
+        settings, *others = process.log.all()
+        assert "mod\u00e8le" in settings
+        assert others == [line for line in others if "exchange" in line]
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])

@@ -17,6 +17,7 @@ try:
     from dragoman.cli import (
         check,
         completion,
+        doctor,
         documents,
         env,
         explain,
@@ -44,6 +45,7 @@ COMMANDS = (
     status,
     route,
     check,
+    doctor,
     trust,
     key,
     providers,

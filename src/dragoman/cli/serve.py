@@ -22,20 +22,24 @@ from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
 from dragoman.config.file_schema import SERVER
 from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.in_force import settings_in_force
 from dragoman.config.keys import COMMAND_LINE_KEY, read_hash
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
 from dragoman.config.values import Kind, address_to_call, is_loopback
 from dragoman.errors import ConfigError
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
 
 if TYPE_CHECKING:
     from dragoman.gateway.access.first_key import FirstKey
     from dragoman.gateway.access.protection import Protection
+    from dragoman.gateway.records.logs import Log
 
 _SHOWN_MODELS = 6
 _WIDTH = 100
+_MOST_SETTINGS = 50
 # What the command line may say instead of `[server]`.
 _OPTIONS: Mapping[str, Kind[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
 
@@ -103,6 +107,9 @@ def run(options: argparse.Namespace) -> int:
     protection = protection_at_start(settings, bound_host(listener), open_to_all=options.open)
     port: int = listener.getsockname()[1]
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
+    if options.log != "off" and not sys.stderr.isatty():
+        # Who sits there has the greeting, and `dragoman doctor`.
+        _tell_settings(log, settings, file, options)
     again = replace(file, again=True) if file is not None else None
     duty = Duty(
         read=partial(read, again),
@@ -128,6 +135,23 @@ def _first_key(file: str) -> FirstKey:
     else:
         documents.complain(f"the key that was shown at the first start opens it; lost? remove {file} and start again")
     return first
+
+
+def _tell_settings(log: Log, settings: Settings, file: ConfigFile | None, options: argparse.Namespace) -> None:
+    """Begin the log with every setting that is not default, and where it is from."""
+    said = [name for name in _OPTIONS if vars(options)[name] is not None]
+    try:
+        found = settings_in_force(settings, file, os.environ, catalogue(), said)
+    except ConfigError as error:
+        # It was replaced since it was read; whoever follows it tells the rest.
+        log.event("warn", "the settings cannot be told", why=str(error))
+        return
+    told: JsonObject = {
+        setting.key: f"{setting.value} ({setting.source})".strip() for setting in found[:_MOST_SETTINGS]
+    }
+    if told:
+        more: JsonObject = {"more": len(found) - len(told)} if len(found) > len(told) else {}
+        log.event("info", "settings that are not default", **told, **more)
 
 
 def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:

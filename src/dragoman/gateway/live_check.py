@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
+
+from msgspec import Struct
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
@@ -16,6 +19,7 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import StoredState
+from dragoman.http.flight import Flight
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
@@ -27,15 +31,44 @@ _NO_MODEL = "none"
 _KNOWN_BY = frozenset({200, 400, 404, 422, 429})
 
 
+class Answer(Struct, frozen=True, kw_only=True):
+    """What one endpoint of a provider answered, in words, and when it was by its own clock and by ours."""
+
+    provider: str
+    protocol: str
+    well: bool
+    words: str
+    date: str = ""
+    heard: float = 0.0
+
+
+class _Service(Service):
+    """A service that remembers the last flight to each endpoint, whose answer says when it was."""
+
+    def __init__(self, settings: Settings, log: Log) -> None:
+        super().__init__(settings, Metrics(), log, StoredState(Storage(keep=False), log))
+        self.flights: dict[tuple[str, str], Flight] = {}
+
+    async def open(self, order: Order) -> Flight:
+        flight = await super().open(order)
+        self.flights[order.provider.name, order.endpoint.protocol] = flight
+        return flight
+
+
 async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
     """Call every endpoint of every provider: its name, its protocol, whether it is well, and in words."""
-    log = Log(io.StringIO())
-    service = Service(settings, Metrics(), log, StoredState(Storage(keep=False), log))
+    return [(answer.provider, answer.protocol, answer.well, answer.words) for answer in await ask_all(settings)]
+
+
+async def ask_all(settings: Settings, patience: float | None = None) -> list[Answer]:
+    """What every endpoint of every provider answers within some seconds."""
+    service = _Service(settings, Log(io.StringIO()))
+    seconds = settings.timeouts.connect + 5.0 if patience is None else patience
     try:
         return list(
             await asyncio.gather(
                 *(
-                    _check(service, provider, endpoint)
+                    _check(service, provider, endpoint, seconds)
                     for provider in settings.providers.values()
                     for endpoint in provider.endpoints
                 )
@@ -45,15 +78,22 @@ async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
         await service.close()
 
 
-async def _check(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[str, str, bool, str]:
+async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seconds: float) -> Answer:
+    well = False
     try:
-        async with asyncio.timeout(service.settings.timeouts.connect + 5.0):
+        async with asyncio.timeout(seconds):
             words = await (_list if has_list(provider) else _knock)(service, provider, endpoint)
+            well = True
     except TimeoutError:
-        return provider.name, endpoint.protocol, False, "no answer in time"
+        words = "no answer in time"
     except DragomanError as error:
-        return provider.name, endpoint.protocol, False, str(error)
-    return provider.name, endpoint.protocol, True, words
+        words = str(error)
+    flight = service.flights.get((provider.name, endpoint.protocol))
+    dates = [value for name, value in flight.headers if name == b"date"] if flight is not None else []
+    date = dates[0].decode("latin-1") if dates else ""
+    return Answer(
+        provider=provider.name, protocol=endpoint.protocol, well=well, words=words, date=date, heard=time.time()
+    )
 
 
 async def _list(service: Service, provider: Provider, endpoint: Endpoint) -> str:

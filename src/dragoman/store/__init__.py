@@ -12,6 +12,7 @@
     writable       who may not write to a file, and what mends that
     transaction    several writes that are one
     errors         what everybody else sees of SQLite's
+    inspection     what state a file is in, for `dragoman doctor`
 
 Everything but rests belongs to an owner, the key it was made with, and to nobody else: every question names one.
 Everything ends at its time. Calls of tables are short and synchronous, in the store's own thread: a row is written

@@ -1,0 +1,71 @@
+"""`dragoman doctor`: everything that commonly goes wrong, looked at once, in one report to paste into an issue.
+
+Each file here collects one subject. Nothing is changed, made or paid for, and nothing secret is told: no value of the
+environment, no key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from dragoman.cli import documents
+from dragoman.cli.terminal import progress, screen_of
+
+WRONG = 1
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="look for what is wrong here, in one report",
+        description="Look at configuration, environment, providers, clock, disk, store, clients and the gateway that "
+        "runs here. The report holds no key and no value of the environment, and can be pasted into an issue. The "
+        "exit status is 1 if something is wrong.",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--offline", action="store_true", help="ask no provider")
+    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look, and tell."""
+    # Here, so that the other commands start without all this.
+    from dragoman.cli.doctor.clients import clients
+    from dragoman.cli.doctor.configuration import configuration
+    from dragoman.cli.doctor.disk import disk, store
+    from dragoman.cli.doctor.environment import environment
+    from dragoman.cli.doctor.gateway import gateway
+    from dragoman.cli.doctor.machine import machine
+    from dragoman.cli.doctor.providers import ask, clock, providers
+    from dragoman.cli.doctor.report import as_json, as_text, veil_of
+    from dragoman.wire.json import encode_text
+
+    with progress() as say:
+        say("reading the configuration …")
+        settings, section = configuration(options.config, os.environ)
+        sections = [machine(), section]
+        say("looking at the environment …")
+        sections.append(environment(os.environ))
+        if settings is not None:
+            say(f"asking {len(settings.providers)} providers …")
+            answers = None if options.offline else ask(settings)
+            sections.append(providers(settings, answers, os.environ))
+            sections += [clock(answers)] if answers is not None else []
+        say("looking at the disk …")
+        sections.append(disk(settings, os.environ))
+        if settings is not None:
+            sections += [store(settings), gateway(settings)]
+        say("asking clients for their versions …")
+        sections.append(clients(os.environ))
+    secrets = [key for provider in settings.providers.values() for key in provider.keys] if settings else []
+    veil = veil_of(os.environ, [*secrets, os.environ.get("DRAGOMAN_KEY", "")])
+    if options.json:
+        documents.write(encode_text(as_json(sections, veil)).encode() + b"\n")
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say(as_text(sections, screen, veil), screen)
+    return WRONG if any(section.wrong for section in sections) else 0

@@ -1,0 +1,117 @@
+"""Clients: which are installed, in which version, and whether their own settings lead them to nobody."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from dragoman.cli.doctor.addresses import problem_at
+from dragoman.cli.doctor.environment import BASE_URLS
+from dragoman.cli.doctor.headings import BLOCKED
+from dragoman.cli.doctor.report import Finding, Section
+from dragoman.errors import DragomanError, WireError
+from dragoman.launching.clients import CLIENTS, Client
+from dragoman.launching.running import program_of
+from dragoman.wire.json import decode
+
+# How long a client may take to say its version.
+_PATIENCE = 5.0
+_LARGEST = 4 * 1024 * 1024
+_LONGEST = 80
+
+
+def clients(
+    environ: Mapping[str, str], problem: Callable[[str], str] = problem_at, patience: float = _PATIENCE
+) -> Section:
+    """The clients that can be launched, and settings of theirs that point at nothing."""
+    with ThreadPoolExecutor() as pool:
+        told = pool.map(lambda client: _version(client, environ, patience), CLIENTS.values())
+        facts = tuple(zip(CLIENTS, told, strict=True))
+    findings = []
+    for file, key, url in _addresses(environ):
+        why = problem(url)
+        if why:
+            words = f"{key} in {file} leads a client elsewhere, and {why}"
+            findings.append(Finding(words=words, advice=f"take {key} out of {file}", heading=BLOCKED))
+    return Section(title="Clients", facts=facts, findings=tuple(findings))
+
+
+def _version(client: Client, environ: Mapping[str, str], patience: float) -> str:
+    try:
+        program = program_of(client, environ)
+    except DragomanError:
+        return "not installed"
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{program}, which did not say its version within {patience:g} s"
+    except OSError as error:
+        return f"{program}, which cannot be run: {error.strerror}"
+    said = done.stdout.decode("utf-8", "replace").strip().splitlines()
+    return f"{said[0][:_LONGEST] if said else 'of an unknown version'}, {program}"
+
+
+def _addresses(environ: Mapping[str, str]) -> Iterator[tuple[Path, str, str]]:
+    """Addresses in settings files of clients: the file, the key, and the address."""
+    home = Path(environ.get("HOME", ""))
+    if not home.is_absolute():
+        return
+    claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    for file in (claude / "settings.json", Path(".claude/settings.json"), Path(".claude/settings.local.json")):
+        own = _table(_read_json(file), "env")
+        for name in BASE_URLS:
+            url = own.get(name)
+            if isinstance(url, str) and url:
+                yield file, f"env.{name}", url
+    file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+    for name, provider in _table(_read_toml(file), "model_providers").items():
+        url = provider.get("base_url") if isinstance(provider, dict) else None
+        if isinstance(url, str):
+            yield file, f"model_providers.{name}.base_url", url
+    folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
+    for file in (folder / "opencode.json", Path("opencode.json")):
+        for name, provider in _table(_read_json(file), "provider").items():
+            url = _table(provider, "options").get("baseURL")
+            if isinstance(url, str):
+                yield file, f"provider.{name}.options.baseURL", url
+
+
+def _table(value: object, name: str) -> dict[str, object]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _read(file: Path) -> bytes:
+    """The content of a file; nothing if there is none, or none that can be read."""
+    try:
+        if not file.is_file():
+            return b""
+        with file.open("rb") as stream:
+            return stream.read(_LARGEST)
+    except OSError:
+        return b""
+
+
+def _read_json(file: Path) -> object:
+    try:
+        return decode(_read(file) or b"{}")
+    except WireError:
+        # It is the client's to say what is wrong with its own file.
+        return {}
+
+
+def _read_toml(file: Path) -> object:
+    try:
+        return tomllib.loads(_read(file).decode("utf-8", "replace"))
+    except ValueError:
+        return {}

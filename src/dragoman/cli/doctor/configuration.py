@@ -1,0 +1,57 @@
+"""The configuration: which file, how it was come by, and every setting that is not default, with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dragoman.cli.doctor.headings import NOT_TRUSTED, READABLE
+from dragoman.cli.doctor.report import Finding, Section
+from dragoman.config.finding import ConfigFile, Origin, find_file
+from dragoman.config.in_force import settings_in_force
+from dragoman.config.load import read_settings
+from dragoman.config.settings import Settings
+from dragoman.errors import ConfigError, ConfigErrors
+from dragoman.providers.catalogue import catalogue
+
+_TITLE = "Configuration"
+_ORIGINS = {
+    Origin.NAMED: "named by --config or DRAGOMAN_CONFIG",
+    Origin.OWN: "in the user's configuration folder",
+    Origin.FOUND: "found in the current directory",
+}
+
+
+def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Settings | None, Section]:
+    """What the file and the environment say, or what is wrong with them; nobody is asked to trust anything."""
+    file = find_file(environ, explicit)
+    facts = [("file", _described(file))]
+    try:
+        settings = read_settings(file, environ, catalogue())
+        found = settings_in_force(settings, file, environ, catalogue())
+    except ConfigErrors as error:
+        return None, Section(title=_TITLE, facts=tuple(facts), findings=tuple(map(_finding, error.problems)))
+    except ConfigError as error:
+        return None, Section(title=_TITLE, facts=tuple(facts), findings=(_finding(error),))
+    keys = "none, but [keys] is there" if settings.keys_table else "none"
+    facts.append(("gateway keys", str(len(settings.keys)) if settings.keys else keys))
+    facts += [("not default", str(setting)) for setting in found] or [("not default", "nothing")]
+    findings = tuple(
+        Finding(
+            words=warning,
+            advice="look at it in the configuration, or in the environment",
+            heading=READABLE if "can be read by others" in warning else "",
+            wrong="can be read by others" in warning,
+        )
+        for warning in settings.warnings
+    )
+    return settings, Section(title=_TITLE, facts=tuple(facts), findings=findings)
+
+
+def _described(file: ConfigFile | None) -> str:
+    return "none: the environment alone" if file is None else f"{file.path.absolute()}, {_ORIGINS[file.origin]}"
+
+
+def _finding(error: ConfigError) -> Finding:
+    place = ":".join(part for part in (error.file, str(error.line) if error.line else "") if part)
+    words = ": ".join(part for part in (place, error.key, error.problem) if part)
+    return Finding(words=words, advice=error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else "")

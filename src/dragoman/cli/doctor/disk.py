@@ -1,0 +1,106 @@
+"""The disk and the store: room, sizes, who may read what, and whether the kept file can be used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from dragoman.cli.doctor.headings import DATABASE, READABLE
+from dragoman.cli.doctor.report import Finding, Section
+from dragoman.config.finding import state_folder
+from dragoman.config.settings import Settings
+from dragoman.store import MEMORY
+from dragoman.store.inspection import inspect
+
+# With less than this a store or a log may soon not be written.
+_LEAST = 200 * 1024 * 1024
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_MOST_FILES = 20
+
+
+def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LEAST) -> Section:
+    """The state folder, and the file of the store if that is elsewhere."""
+    folder = state_folder(environ)
+    store = settings.storage.path if settings is not None and settings.storage.keep else ""
+    places = [folder] if folder is not None else []
+    if store not in ("", MEMORY) and Path(store).parent not in places:
+        places.append(Path(store).parent)
+    if not places:
+        finding = Finding(
+            words="there is no home to keep anything in", advice="set HOME or XDG_STATE_HOME to an absolute path"
+        )
+        return Section(title="Disk", findings=(finding,))
+    facts: list[tuple[str, str]] = []
+    findings: list[Finding] = []
+    for place in places:
+        if not place.is_dir():
+            facts.append(("folder", f"{place}, not there yet"))
+            continue
+        free = shutil.disk_usage(place).free
+        facts.append(("folder", f"{place}, {_size(free)} free"))
+        if free < least:
+            findings.append(Finding(words=f"{_size(free)} are free at {place}", advice="make room there"))
+        # Of a folder that is not ours alone, the store and what belongs to it.
+        files = _found(place, "*" if place == folder else f"{Path(store).name}*")
+        largest = sorted(files, key=lambda file: files[file].st_size, reverse=True)
+        facts += [("file", f"{path}, {_size(files[path].st_size)}") for path in largest[:_MOST_FILES]]
+        rest = largest[_MOST_FILES:]
+        if rest:
+            facts.append(("files", f"{len(rest)} more, {_size(sum(files[path].st_size for path in rest))}"))
+        own = {place: place.stat()} if place == folder else {}
+        findings += _exposed({**own, **files})
+    return Section(title="Disk", facts=tuple(facts), findings=tuple(findings))
+
+
+def _found(place: Path, pattern: str) -> dict[Path, os.stat_result]:
+    """The files of a folder; one that goes meanwhile is none."""
+    found: dict[Path, os.stat_result] = {}
+    for path in sorted(place.rglob(pattern)):
+        with suppress(FileNotFoundError):
+            state = path.stat()
+            if stat.S_ISREG(state.st_mode):
+                found[path] = state
+    return found
+
+
+def _exposed(found: Mapping[Path, os.stat_result]) -> Iterator[Finding]:
+    """What others of this machine may read or write."""
+    if os.name != "posix":
+        return
+    for path, state in found.items():
+        mode = stat.S_IMODE(state.st_mode)
+        if mode & _OTHERS:
+            wanted = "700" if stat.S_ISDIR(state.st_mode) else "600"
+            words = f"{path} has mode {mode:04o}: others of this machine can get at what it holds"
+            yield Finding(words=words, advice=f"chmod {wanted} {path}", heading=READABLE)
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"
+
+
+def store(settings: Settings) -> Section:
+    """Whether the kept file can be used, and which version it has."""
+    title, path = "Store", settings.storage.path
+    if not settings.storage.keep or path in ("", MEMORY):
+        why = "nothing is kept" if not settings.storage.keep else "in memory, as long as a process lives"
+        return Section(title=title, facts=(("kept", why),))
+    place = Path(path)
+    if not place.exists():
+        return Section(title=title, facts=(("file", f"{path}, which the first start makes"),))
+    found = inspect(path)
+    facts = (("file", path), ("version", f"{found.version} of {found.newest}"))
+    if not found.problem:
+        return Section(title=title, facts=facts)
+    advice = "run the version that wrote it, name another file in storage.path, or move this one away"
+    finding = Finding(words=f"{path}: {found.problem}", advice=advice, heading=DATABASE)
+    return Section(title=title, facts=facts, findings=(finding,))

@@ -1,0 +1,107 @@
+"""The environment: which variables are set that matter here, by their names alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from dragoman.cli.doctor.addresses import problem_at
+from dragoman.cli.doctor.headings import AUTH_CONFLICT, BLOCKED
+from dragoman.cli.doctor.report import Finding, Section
+from dragoman.config.finding import FILE_VARIABLE
+from dragoman.launching.clients import KEY_VARIABLE
+from dragoman.providers.catalogue import catalogue
+
+# Where clients and SDKs look for the address to call.
+BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE")
+_OWN = (FILE_VARIABLE, KEY_VARIABLE, "XDG_CONFIG_HOME", "XDG_STATE_HOME")
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
+_CONFLICT = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY")
+# Files in which shells are told of variables, below the home.
+_SHELL_FILES = (
+    ".profile",
+    ".bash_profile",
+    ".bashrc",
+    ".zshenv",
+    ".zprofile",
+    ".zshrc",
+    ".config/fish/config.fish",
+    ".config/environment.d/dragoman.conf",
+)
+_LARGEST = 1024 * 1024
+
+
+def environment(environ: Mapping[str, str], problem: Callable[[str], str] = problem_at) -> Section:
+    """The variables, and those that lead a client astray; `problem` says what is wrong with an address."""
+    keys = [
+        f"{variable} ({name})"
+        for name, listing in catalogue().items()
+        for variable in listing.env
+        if environ.get(variable, "").strip()
+    ]
+    either = tuple(name for pair in _PROXIES for name in (pair, pair.lower()))
+    facts = (
+        ("keys of providers", ", ".join(keys) or "none is set"),
+        ("of Dragoman", _names(_OWN, environ)),
+        ("proxies", _names(either, environ)),
+        ("certificates", _names(_CERTIFICATES, environ)),
+        ("addresses for clients", _names(BASE_URLS, environ)),
+    )
+    return Section(title="Environment", facts=facts, findings=tuple(_findings(environ, problem)))
+
+
+def _names(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
+    return ", ".join(name for name in names if environ.get(name)) or "none is set"
+
+
+def _findings(environ: Mapping[str, str], problem: Callable[[str], str]) -> Iterator[Finding]:
+    for name in BASE_URLS:
+        if not environ.get(name):
+            continue
+        where = _where(name, environ)
+        advice = f"unset {name}" + (f", and take it out of {where}" if where else ", and look where it is set")
+        why = problem(environ[name])
+        if why:
+            yield Finding(words=f"{name} is set, and {why}", advice=advice, heading=BLOCKED)
+        else:
+            words = f"{name} is set: every client started here goes to that address, launched or not"
+            yield Finding(words=words, advice=f"if that is not meant, {advice}", wrong=False)
+    caught = [name for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy") if environ.get(name)]
+    if caught and not _past_proxy(environ):
+        words = f"{' and '.join(caught)} may catch what clients send to this machine"
+        advice = "add 127.0.0.1 to NO_PROXY; `dragoman launch` and `dragoman env` do it by themselves"
+        yield Finding(words=words, advice=advice, heading=BLOCKED, wrong=False)
+    if all(environ.get(name) for name in _CONFLICT):
+        words = f"{' and '.join(_CONFLICT)} are both set, of which Claude Code wants one"
+        yield Finding(
+            words=words, advice=f"unset the one that is not meant: unset {_CONFLICT[1]}", heading=AUTH_CONFLICT
+        )
+
+
+def _past_proxy(environ: Mapping[str, str]) -> bool:
+    """Whether clients go past the proxy to this machine."""
+    listed = ",".join(environ.get(name, "") for name in ("NO_PROXY", "no_proxy")).split(",")
+    return any(name.strip() in ("*", "127.0.0.1", "localhost") for name in listed)
+
+
+def _where(name: str, environ: Mapping[str, str]) -> str:
+    """The files of shells that speak of a variable, with their lines."""
+    home = Path(environ.get("HOME", ""))
+    if not home.is_absolute():
+        return ""
+    spoken = re.compile(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])")
+    found = []
+    for file in (home / below for below in _SHELL_FILES):
+        if not file.is_file():
+            continue
+        try:
+            with file.open(encoding="utf-8", errors="replace") as stream:
+                lines = stream.read(_LARGEST).splitlines()
+        except OSError:
+            continue
+        for number, line in enumerate(lines, 1):
+            if spoken.search(line) and not line.lstrip().startswith("#"):
+                found.append(f"{file}:{number}")
+    return ", ".join(found)

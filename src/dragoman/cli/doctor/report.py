@@ -1,0 +1,133 @@
+"""The report: sections of facts and findings, as text to paste into an issue and as JSON.
+
+It holds names, counts, states and paths. No value of the environment and no key reaches it; paths below the home begin
+with `~`, since they may hold a user's name.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from dragoman.cli.doctor.headings import PAGE
+from dragoman.cli.terminal import BOLD, GREEN, RED, YELLOW, Screen, printable
+from dragoman.model.jsonvalue import JsonObject
+
+_INDENT = "  "
+_WIDEST_NAME = 24
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing to know: what was found, what to do, and under which heading of the troubleshooting page there is more.
+
+    What is not `wrong` is worth knowing, and keeps nothing from working.
+    """
+
+    words: str
+    advice: str
+    heading: str = ""
+    wrong: bool = True
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    """What one collector found."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def wrong(self) -> int:
+        """How many things are wrong."""
+        return sum(finding.wrong for finding in self.findings)
+
+
+class Veil(Struct, frozen=True, kw_only=True):
+    """What must not be seen: where the home is, and texts that are secret."""
+
+    home: str = ""
+    secrets: tuple[str, ...] = ()
+
+    def over(self, text: str) -> str:
+        """The text without them."""
+        for secret in self.secrets:
+            text = text.replace(secret, "[secret]")
+        if len(self.home) > 1:
+            text = text.replace(self.home + os.sep, "~" + os.sep)
+            text = "~" if text == self.home else text
+        return text
+
+
+def veil_of(environ: Mapping[str, str], secrets: Sequence[str]) -> Veil:
+    """The veil of a user; short texts are no secrets, and would blank out ordinary words."""
+    long = sorted({secret for secret in secrets if len(secret) >= 8}, key=len, reverse=True)
+    return Veil(home=environ.get("HOME", "").rstrip(os.sep), secrets=tuple(long))
+
+
+def as_text(sections: Sequence[Section], screen: Screen, veil: Veil) -> str:
+    """The report for people; it is the same in a pipe, where it goes into an issue."""
+    lines = [line for section in sections for line in (*_section(section, screen, veil), "")]
+    return "\n".join([*lines, _sum(sections, screen)])
+
+
+def _section(section: Section, screen: Screen, veil: Veil) -> Iterator[str]:
+    state = "wrong" if section.wrong else "ok"
+    yield f"{screen.painted(section.title, BOLD)}: {screen.painted(state, RED if section.wrong else GREEN)}"
+    width = min(max((len(name) for name, _ in section.facts), default=0), _WIDEST_NAME)
+    for name, words in section.facts:
+        head = f"{_INDENT}{printable(veil.over(name)):{width}}{_INDENT}"
+        yield from _wrapped(head, veil.over(words), screen)
+    for finding in section.findings:
+        mark = "wrong" if finding.wrong else "note"
+        yield from _wrapped(
+            f"{_INDENT}{screen.painted(mark, RED if finding.wrong else YELLOW)}: ", veil.over(finding.words), screen
+        )
+        yield from _wrapped(f"{_INDENT * 2}do: ", veil.over(finding.advice), screen)
+        if finding.heading:
+            yield from _wrapped(f"{_INDENT * 2}see: ", f'{PAGE}, "{finding.heading}"', screen)
+
+
+def _wrapped(head: str, words: str, screen: Screen) -> Iterator[str]:
+    """Words behind a head, on as many lines as they take on a terminal."""
+    text = printable(words)
+    if not screen.terminal:
+        yield (head + text).rstrip()
+        return
+    # Colours take no room.
+    size = len(head) if "\x1b" not in head else len(_INDENT) + len("wrong: ")
+    rows = textwrap.wrap(text, max(screen.width - size, 20), break_on_hyphens=False) or [""]
+    yield (head + rows[0]).rstrip()
+    yield from (" " * size + row for row in rows[1:])
+
+
+def _sum(sections: Sequence[Section], screen: Screen) -> str:
+    wrong = sum(section.wrong for section in sections)
+    if not wrong:
+        return screen.painted("Nothing is wrong.", GREEN)
+    return screen.painted(f"{'One thing is' if wrong == 1 else f'{wrong} things are'} wrong.", RED)
+
+
+def as_json(sections: Sequence[Section], veil: Veil) -> JsonObject:
+    """The report for programs."""
+    return {
+        "wrong": sum(section.wrong for section in sections),
+        "sections": [
+            {
+                "title": section.title,
+                "facts": [{"name": veil.over(name), "value": veil.over(value)} for name, value in section.facts],
+                "findings": [
+                    {
+                        "wrong": finding.wrong,
+                        "words": veil.over(finding.words),
+                        "do": veil.over(finding.advice),
+                        "see": finding.heading or None,
+                    }
+                    for finding in section.findings
+                ],
+            }
+            for section in sections
+        ],
+    }

@@ -1,0 +1,52 @@
+"""Inspection: what state a kept file is in, without making, changing or repairing anything of it."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.store.migrations import STEPS
+
+# A large file is looked through as far as one comes in so many seconds; the rest is believed.
+_PATIENCE = 3.0
+_LOOK_EVERY = 10_000
+
+
+class Inspection(Struct, frozen=True, kw_only=True):
+    """What was found: the version of the file and of this release, and what is wrong, "" if nothing is."""
+
+    version: int = 0
+    newest: int = len(STEPS)
+    problem: str = ""
+
+
+def inspect(path: str, patience: float = _PATIENCE) -> Inspection:
+    """Open a file that is there for reading alone, and look it through."""
+    try:
+        db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=patience)
+    except sqlite3.Error as error:
+        return Inspection(problem=str(error))
+    try:
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(STEPS):
+            return Inspection(version=version, problem="it was written by a newer version")
+        until = time.monotonic() + patience
+        db.set_progress_handler(lambda: int(time.monotonic() > until), _LOOK_EVERY)
+        return Inspection(version=version, problem=_looked_through(db))
+    except sqlite3.Error as error:
+        return Inspection(problem=str(error))
+    finally:
+        db.close()
+
+
+def _looked_through(db: sqlite3.Connection) -> str:
+    try:
+        said = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return ""
+        raise
+    return "" if said == "ok" else said

@@ -1,0 +1,53 @@
+"""The gateway that runs here, as doctor finds it."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from msgspec.structs import replace
+
+from dragoman import __version__
+from dragoman.cli.doctor.gateway import gateway
+from dragoman.config.settings import Server, Settings
+from tests.gateway.harness import running, settings_for
+
+KEY = "dk-0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def at(port: int) -> Settings:
+    """Settings whose gateway is at a port."""
+    return Settings(server=Server(port=port))
+
+
+def test_a_gateway_is_told_with_its_process_and_version() -> None:
+    with running(()) as house:
+        section = gateway(at(house.port), {})
+    facts = dict(section.facts)
+    assert facts["running"] == f"http://127.0.0.1:{house.port}"
+    assert facts["process"] == str(os.getpid())
+    assert (facts["version"], facts["workers"]) == (__version__, "1")
+    assert section.findings == ()
+
+
+def test_a_gateway_that_asks_for_a_key_is_a_note() -> None:
+    with running((), lambda port: settings_for(port, keys=[KEY])) as house:
+        (finding,) = gateway(at(house.port), {}).findings
+        known = gateway(at(house.port), {"DRAGOMAN_KEY": KEY})
+    assert not finding.wrong and "DRAGOMAN_KEY" in finding.advice
+    assert known.findings == ()
+    assert KEY not in str(known)
+
+
+def test_a_port_of_another_program_is_wrong_and_a_free_one_is_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        # It never answers, and is asked for so long only.
+        listener.listen(0)
+        listener.settimeout(0)
+        (finding,) = gateway(at(port), {}).findings
+    assert finding.words == f"port {port} is taken by another program (process {os.getpid()})"
+    free = gateway(at(port), {})
+    assert (free.facts, free.findings) == ((("running", f"none at port {port}"),), ())
+    any_port = replace(Settings(), server=Server(port=0))
+    assert gateway(any_port, {}).findings == ()

@@ -1,0 +1,69 @@
+"""Providers that answer or do not, and the clock by what they say."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+import pytest
+
+from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
+from dragoman.cli.doctor.providers import ask, clock, providers
+from dragoman.config.load import read_settings
+from dragoman.gateway.live_check import Answer
+from dragoman.providers.catalogue import catalogue
+
+KEY = "sk-0123456789abcdef-secret"
+ENVIRON = {"OPENAI_API_KEY": KEY}
+SETTINGS = read_settings(None, ENVIRON, catalogue())
+NOW = 1_700_000_000.0
+
+
+def answer(provider: str, words: str, *, well: bool = False, ahead: float | None = None) -> Answer:
+    """What a provider said, and how far our clock is ahead of its own."""
+    date = formatdate(NOW - ahead, usegmt=True) if ahead is not None else ""
+    return Answer(provider=provider, protocol="openai-chat", well=well, words=words, date=date, heard=NOW)
+
+
+def test_who_answers_is_a_fact_and_who_does_not_is_wrong() -> None:
+    told = [
+        answer("openai", "it answered 401: it does not take the key"),
+        answer("openai", "it answered 401: it does not take the key"),
+        answer("box", "the provider refused the connection"),
+        answer("far", "it answered 404: it lists no models, or base_url is not what its SDK takes"),
+        answer("echo", "12 models", well=True),
+    ]
+    section = providers(SETTINGS, told, ENVIRON)
+    assert section.facts[-1] == ("echo openai-chat", "ok: 12 models")
+    key, box, far = section.findings
+    assert (key.advice, key.heading) == (
+        "look at OPENAI_API_KEY, or providers.openai.api_key in the configuration",
+        REFUSED_KEY,
+    )
+    assert box.advice.startswith("is box running") and box.heading == REFUSED_CONNECTION
+    assert far.advice == "look at providers.far.base_url"
+    assert KEY not in str(section)
+
+
+def test_nobody_but_echo_is_worth_knowing() -> None:
+    alone = read_settings(None, {}, catalogue())
+    (finding,) = providers(alone, ask(alone), {}).findings
+    assert not finding.wrong and "OPENAI_API_KEY" in finding.advice
+
+
+def test_nobody_is_asked_offline() -> None:
+    section = providers(SETTINGS, None, ENVIRON)
+    assert dict(section.facts) == {"set up": "openai, echo", "asked": "nobody, as --offline says"}
+
+
+@pytest.mark.parametrize(("ahead", "words"), [(3600.0, "3600 s ahead of"), (-300.0, "300 s behind")])
+def test_a_clock_that_is_wrong_is_told(ahead: float, words: str) -> None:
+    (finding,) = clock([answer("a", "", ahead=ahead), answer("b", "")]).findings
+    assert words in finding.words and finding.heading == CLOCK
+
+
+def test_a_clock_is_right_if_it_is_so_by_one_of_them() -> None:
+    section = clock([answer("a", "", ahead=7200.0), answer("b", "", ahead=2.0)])
+    assert (section.facts, section.findings) == ((("compared", "with b: +2 s"),), ())
+    assert "with nobody" in clock([answer("a", "")]).facts[0][1]
+    odd = Answer(provider="a", protocol="", well=True, words="", date="yesterday", heard=NOW)
+    assert "with nobody" in clock([odd]).facts[0][1]

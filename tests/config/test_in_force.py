@@ -1,0 +1,71 @@
+"""Which settings are not default, and from where each is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dragoman.config.finding import ConfigFile, Origin
+from dragoman.config.in_force import settings_in_force
+from dragoman.config.load import read_settings
+from dragoman.providers.catalogue import catalogue
+
+SECRET = "sk-0123456789abcdef-secret"
+TEXT = f"""\
+[server]
+port = 9000
+strict = false
+allowed_hosts = ["a.example.org", "b.example.org"]
+
+[timeouts]
+connect = "5 s"
+idle = 120
+
+[providers.box]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:1/v1"
+api_key = "{SECRET}"
+
+[models]
+"mine-*" = "box/*"
+
+[keys.me]
+key = "{SECRET}"
+"""
+
+
+def told(tmp_path: Path, text: str, environ: dict[str, str], *said: str) -> list[str]:
+    """The settings of a file, in words."""
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    path.chmod(0o600)
+    file = ConfigFile(path=path, origin=Origin.NAMED)
+    settings = read_settings(file, environ, catalogue())
+    found = settings_in_force(settings, file, environ, catalogue(), said)
+    return [str(setting).replace(str(path), "x.toml") for setting in found]
+
+
+def test_pitfall_633_every_setting_that_is_not_default_is_told_with_its_source(tmp_path: Path) -> None:
+    environ = {"OPENAI_API_KEY": SECRET, "HOME": str(tmp_path)}
+    assert told(tmp_path, TEXT, environ) == [
+        "server.port = 9000 (x.toml:2)",
+        "server.allowed_hosts = a.example.org, b.example.org (x.toml:4)",
+        "timeouts.connect = 5 (x.toml:7)",
+        "providers.box.protocol (x.toml:11)",
+        "providers.box.base_url (x.toml:12)",
+        "providers.box.api_key (x.toml:13)",
+        'models."mine-*" (x.toml:16)',
+        "keys.me (x.toml:18)",
+        "providers.openai (the variable OPENAI_API_KEY)",
+    ]
+
+
+def test_pitfall_633_a_flag_is_a_source_whatever_the_file_says(tmp_path: Path) -> None:
+    assert told(tmp_path, "[server]\nport = 9000\nworkers = 2\n", {}, "port") == [
+        "server.port = 9000 (--port)",
+        "server.workers = 2 (x.toml:3)",
+    ]
+
+
+def test_nothing_is_told_of_what_is_as_ever(tmp_path: Path) -> None:
+    assert told(tmp_path, "[server]\nport = 8484\n", {}) == []
+    assert settings_in_force(read_settings(None, {}, catalogue()), None, {}, catalogue()) == []
