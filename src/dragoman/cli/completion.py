@@ -153,7 +153,7 @@ def _zsh(found: Sequence[Place]) -> Iterator[str]:
         words = [*place.words, *(name for option in place.options for name in option.names)]
         yield f"        ({shlex.quote(place.path)}) compadd -- {shlex.join(words)} ;;"
     yield "    esac"
-    yield "    [[ $cur == -* ]] || _files"
+    yield "    [[ -z $place || $cur == -* ]] || _files"
     yield "}"
     yield 'if [[ $funcstack[1] == _dragoman ]]; then _dragoman "$@"; else compdef _dragoman dragoman; fi'
 

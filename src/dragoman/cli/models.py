@@ -70,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
             documents.write(b"[]\n")
         return NOTHING_FOUND
     if options.names:
-        documents.say("\n".join(printable(name.name) for name in names))
+        for name in names:
+            documents.say(printable(name.name))
     elif options.json:
         documents.write(msgspec.json.encode(names) + b"\n")
     else:

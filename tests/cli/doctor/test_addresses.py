@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
@@ -21,5 +22,34 @@ def test_what_is_no_address_is_told(url: str) -> None:
     assert problem_at(url) == "it is no address"
 
 
-def test_a_host_that_does_not_exist_is_told() -> None:
-    assert problem_at("http://nobody.invalid") in ("its host has no address", "nobody answers there in time")
+# What connecting comes to, and what is said of it.
+FAILURES: dict[str, tuple[OSError, str]] = {
+    "no such host": (socket.gaierror(-2, "Name or service not known"), "its host has no address"),
+    "silence": (TimeoutError(), "nobody answers there in time"),
+    "no way there": (OSError(101, "Network is unreachable"), "it cannot be reached: Network is unreachable"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_why_nobody_can_be_reached_is_told(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, words = FAILURES[case]
+
+    def fail(*address: object, **how: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", fail)
+    assert problem_at("https://gateway.example.org") == words
+
+
+def test_nobody_is_waited_for_who_looks_names_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def hang(*address: object, **how: object) -> None:
+        released.wait()
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", hang)
+    try:
+        assert problem_at("https://gateway.example.org", 0.05) == "nobody answers there in time"
+    finally:
+        released.set()

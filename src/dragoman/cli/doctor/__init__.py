@@ -61,7 +61,9 @@ def run(options: argparse.Namespace) -> int:
             sections += [store(settings), gateway(settings)]
         say("asking clients for their versions …")
         sections.append(clients(os.environ))
-    secrets = [key for provider in settings.providers.values() for key in provider.keys] if settings else []
+    # None of them is told by anybody above; this is for words of others.
+    called = settings.providers.values() if settings is not None else ()
+    secrets = [secret for provider in called for secret in (*provider.keys, *provider.headers.values())]
     veil = veil_of(os.environ, [*secrets, os.environ.get("DRAGOMAN_KEY", "")])
     if options.json:
         documents.write(encode_text(as_json(sections, veil)).encode() + b"\n")
