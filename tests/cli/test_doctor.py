@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,8 @@ def environ() -> dict[str, str]:
     return {**dict.fromkeys(taken, ""), "PATH": "/usr/bin:/bin"}
 
 
-def put(place: Path, text: str, port: int | None = None) -> str:
-    """A configuration that is named, with a port where nothing listens."""
-    if port is None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
+def put(place: Path, text: str, port: int = 0) -> str:
+    """A configuration that is named; where a port is free, another may come in between."""
     file = place / "mine.toml"
     file.write_text(f"[server]\nport = {port}\n{text}")
     file.chmod(0o600)

@@ -172,6 +172,23 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
     assert second.endswith("resting for 4.5 s  left out: it rests")
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+def test_a_decision_fits_a_terminal_and_reasons_stand_below_where_there_is_no_room(columns: int) -> None:
+    row: JsonObject = {
+        "target": "cerebras/a-model-with-a-long-name-of-70b",
+        "place": 2,
+        "standing": "suspect",
+        "seconds": 7,
+        "behind": {"why": "it failed a moment ago, and others did not"},
+    }
+    told: JsonObject = {"model": "m", "policy": "fastest", "because": "of " * 40, "candidates": [row]}
+    lines = as_text(told, Screen(terminal=True, width=columns)).splitlines()
+    assert max(map(len, lines)) <= columns
+    text = " ".join(" ".join(lines).split())
+    assert "suspect for 7 s" in text and "it failed a moment ago" in text
+    assert lines[-1].startswith("      ") is (columns == 80)
+
+
 def test_another_kind_of_answer_does_not_break_it() -> None:
     assert "TARGET" in as_text({}, SCREEN)
     assert "TARGET" in as_text({"candidates": 5, "rules": "x"}, SCREEN)

@@ -138,6 +138,16 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
     ]
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+def test_standings_fit_a_terminal_and_are_whole_elsewhere(columns: int) -> None:
+    standing: JsonObject = {"target": "p/m", "standing": "resting", "seconds": 890, "since": 10.0, "last": "x " * 40}
+    told: JsonObject = {"version": "1", "workers": 1, "in_flight": 0, "targets": [standing]}
+    lines = as_text("http://127.0.0.1:1", told, Screen(terminal=True, width=columns)).splitlines()
+    assert max(map(len, lines)) <= columns
+    *_, last = as_text("http://127.0.0.1:1", told, Screen()).splitlines()
+    assert last == f"p/m\tresting for another 890 s, since 10 s ago: {'x ' * 40}"
+
+
 def test_another_kind_of_answer_does_not_break_it() -> None:
     assert as_text("http://127.0.0.1:1", {}, SCREEN).startswith("dragoman  at http://127.0.0.1:1")
     unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"good": 2, "resting": 1}}, SCREEN)
@@ -166,14 +176,14 @@ def test_who_is_checked_is_shown_with_what_was_found() -> None:
         {"name": "r", "check": None},
         {"name": "now", "check": {"every": 1.5, "found": "alive", "ago": 0.0}},
     ]
-    lines = as_text("http://127.0.0.1:1", {"providers": providers}).splitlines()
+    lines = as_text("http://127.0.0.1:1", {"providers": providers}, SCREEN).splitlines()
     place = lines.index("PROVIDER  CHECKED")
     assert lines[place + 1 : place + 4] == [
         "p         every 30 s while a target rests: failing 12.5 s ago",
         "quiet     every 90 s while a target rests",
         "now       every 1.5 s while a target rests: alive 0 s ago",
     ]
-    assert "CHECKED" not in as_text("http://127.0.0.1:1", {"providers": providers[2:3]})
+    assert "CHECKED" not in as_text("http://127.0.0.1:1", {"providers": providers[2:3]}, SCREEN)
 
 
 def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:

@@ -6,14 +6,13 @@ import argparse
 import asyncio
 import os
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running
@@ -114,7 +113,7 @@ def as_table(names: Sequence[DescribedName], screen: Screen) -> Iterator[str]:
         return
     yield from table(screen, _COLUMNS, [row for name in names for row in _rows(name)])
     yield ""
-    yield from textwrap.wrap(_LEGEND, screen.width)
+    yield from wrapped(screen, _LEGEND)
 
 
 def _rows(name: DescribedName) -> Iterator[tuple[str, ...]]:

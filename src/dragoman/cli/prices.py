@@ -6,7 +6,6 @@ import argparse
 import fnmatch
 import os
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.cli import documents
 from dragoman.cli.price_update import PUBLISHED, update
-from dragoman.cli.terminal import Column, Screen, printable, screen_of, table
+from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.prices import book_of, dollars
@@ -123,7 +122,7 @@ def as_table(book: Book, lines: list[Line], screen: Screen) -> str:
     if not lines:
         return f"{title}: nothing is known by that name"
     rows = table(screen, _COLUMNS, [_row(line, screen) for line in lines])
-    return "\n".join([title, "", *rows, "", *textwrap.wrap(_LEGEND, screen.width)] if screen.terminal else rows)
+    return "\n".join([title, "", *rows, "", *wrapped(screen, _LEGEND)] if screen.terminal else rows)
 
 
 def _row(line: Line, screen: Screen) -> tuple[str, ...]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import textwrap
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from dragoman.cli import documents
-from dragoman.cli.terminal import GREEN, Column, Screen, screen_of, table
+from dragoman.cli.terminal import GREEN, Column, Screen, screen_of, table, wrapped
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
@@ -102,7 +101,7 @@ def _as_json(line: Line) -> JsonObject:
 def as_table(lines: list[Line], screen: Screen) -> str:
     """The lines as a table, with a word on its letters for people."""
     rows = table(screen, _COLUMNS, [_row(line, screen) for line in lines])
-    return "\n".join([*rows, "", *textwrap.wrap(_LEGEND, screen.width)] if screen.terminal else rows)
+    return "\n".join([*rows, "", *wrapped(screen, _LEGEND)] if screen.terminal else rows)
 
 
 def _row(line: Line, screen: Screen) -> tuple[str, ...]:

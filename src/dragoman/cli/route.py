@@ -9,7 +9,7 @@ import sys
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running, is_running, route_of
@@ -113,7 +113,8 @@ def as_text(told: JsonObject, screen: Screen) -> str:
         else "no gateway is running: planned from the configuration alone, and nothing is measured"
     )
     rows = [_row(row) for row in _list(told, "candidates") if isinstance(row, dict)]
-    return "\n".join([*head, "", *table(screen, _COLUMNS, rows)])
+    lines = [line for sentence in head for line in wrapped(screen, sentence)]
+    return "\n".join([*lines, "", *table(screen, _COLUMNS, rows)])
 
 
 def _row(row: JsonObject) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import sys
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import addresses_of, clear_target, find_running, is_running, status_of
@@ -102,7 +102,7 @@ def as_text(address: str, told: JsonObject, screen: Screen) -> str:
         for provider in _rows(told, "providers")
         if isinstance(check := provider.get("check"), dict)
     ]
-    lines = [head, "", *table(screen, _PROVIDERS, providers), ""]
+    lines = [*wrapped(screen, head), "", *table(screen, _PROVIDERS, providers), ""]
     if keys:
         lines += [*table(screen, _KEYS, keys), ""]
     if checks:
@@ -111,7 +111,7 @@ def as_text(address: str, told: JsonObject, screen: Screen) -> str:
     unnamed = told.get("unnamed")
     if isinstance(unnamed, dict) and unnamed:
         levels = ", ".join(f"{_text(unnamed, level)} {printable(level)}" for level in unnamed)
-        lines += ["", f"Beside these, targets that only those name who ask for them: {levels}."]
+        lines += ["", *wrapped(screen, f"Beside these, targets that only those name who ask for them: {levels}.")]
     return "\n".join(lines)
 
 

@@ -101,6 +101,11 @@ def screen_of(stream: TextIO, choice: str = AUTO, environ: Mapping[str, str] = o
     )
 
 
+def wrapped(screen: Screen, text: str) -> list[str]:
+    """A sentence as lines: on a terminal as many as it takes, elsewhere one."""
+    return textwrap.wrap(text, screen.width, break_on_hyphens=False) if screen.terminal else [text]
+
+
 def _width(stream: TextIO, environ: Mapping[str, str]) -> int:
     said = environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:
@@ -134,13 +139,16 @@ def _arranged(width: int, columns: Sequence[Column], rows: list[list[str]]) -> t
     """Which columns stand beside each other, and which go below, the last ones first."""
     needed = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
     # Columns that can be narrower are counted with what they can do with.
-    fixed = [min(size, column.least or size) for size, column in zip(needed, columns, strict=True)]
+    fixed = [
+        min(size, column.least or (_BESIDE if column.below else size))
+        for size, column in zip(needed, columns, strict=True)
+    ]
     beside, below = list(range(len(columns))), list[int]()
     for at in reversed(range(len(columns))):
         if not columns[at].below:
             continue
         others = sum(fixed[other] + len(_GAP) for other in beside if other != at)
-        if others + min(needed[at], _BESIDE) > width:
+        if others + fixed[at] > width:
             beside.remove(at)
             below.insert(0, at)
     return beside, below

@@ -77,9 +77,12 @@ def _section(section: Section, screen: Screen, veil: Veil) -> Iterator[str]:
     state = "wrong" if section.wrong else "ok"
     yield f"{screen.painted(section.title, BOLD)}: {screen.painted(state, RED if section.wrong else GREEN)}"
     width = min(max((len(name) for name, _ in section.facts), default=0), _WIDEST_NAME)
+    before = ""
     for name, words in section.facts:
-        head = f"{_INDENT}{printable(veil.over(name)):{width}}{_INDENT}"
+        # Several of one kind have their name once.
+        head = f"{_INDENT}{'' if name == before else printable(veil.over(name)):{width}}{_INDENT}"
         yield from _wrapped(head, veil.over(words), screen)
+        before = name
     for finding in section.findings:
         mark = "wrong" if finding.wrong else "note"
         yield from _wrapped(
