@@ -127,3 +127,20 @@ def test_pitfall_617_nobody_hears_complaints_either(tmp_path: Path) -> None:
     finally:
         os.close(writer)
     assert done.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no such file here")
+@pytest.mark.parametrize("typed", ["providers", "--help", "completion fish"])
+def test_output_that_cannot_be_written_is_told_once(typed: str, tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", *typed.split()],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env={**clean_environment(tmp_path), "PYTHONUNBUFFERED": ""},
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"dragoman: output: No space left on device\n")

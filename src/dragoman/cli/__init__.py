@@ -61,30 +61,35 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
     try:
-        try:
-            status = _run(sys.argv[1:] if arguments is None else arguments)
-        finally:
-            # Here, and not when the interpreter ends, where an error can only be complained of.
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()
+        status = _run(sys.argv[1:] if arguments is None else arguments)
+    except SystemExit as ended:
+        # Help, or wrong usage.
+        raise SystemExit(_flushed(ended.code if isinstance(ended.code, int) else DONE)) from None
     except KeyboardInterrupt:
-        return INTERRUPTED
+        status = INTERRUPTED
     except BrokenPipeError:
-        _hush()
-        return UNREAD
-    return status
+        status = UNREAD
+    return _flushed(status)
 
 
-def _hush() -> None:
-    """Leave nothing to be written to who has gone: the interpreter would complain of it once more at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _flushed(status: int) -> int:
+    """Write what is left to be written, here, where an error is not merely complained of; the status after that."""
     for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
+            # The interpreter would try, and complain, once more at its end.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+            os.close(nowhere)
+            if isinstance(error, BrokenPipeError):
+                status = UNREAD
+            elif status == DONE:
+                documents.complain(f"output: {error.strerror}")
+                status = REFUSED
+    return status
 
 
 def tree() -> Parser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from email.utils import formatdate
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
 from dragoman.cli.doctor.providers import ask, clock, providers
 from dragoman.config.load import read_settings
+from dragoman.config.settings import Settings
 from dragoman.gateway.live_check import Answer
 from dragoman.providers.catalogue import catalogue
+from dragoman.providers.provider import Endpoint, Provider
 
 KEY = "sk-0123456789abcdef-secret"
 ENVIRON = {"OPENAI_API_KEY": KEY}
@@ -48,6 +51,14 @@ def test_nobody_but_echo_is_worth_knowing() -> None:
     alone = read_settings(None, {}, catalogue())
     (finding,) = providers(alone, ask(alone), {}).findings
     assert not finding.wrong and "OPENAI_API_KEY" in finding.advice
+
+
+def test_a_provider_that_says_nothing_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = Endpoint(protocol="openai-chat", base_url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        slow = Settings(providers={"slow": Provider(name="slow", endpoints=(endpoint,), auth="none")})
+        (told,) = ask(slow, 0.2)
+    assert (told.well, told.words) == (False, "no answer in time")
 
 
 def test_nobody_is_asked_offline() -> None:
