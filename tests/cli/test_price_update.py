@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -231,3 +232,14 @@ def test_an_address_that_has_no_book(
         assert main(["prices", "update", "--yes", "--from", url]) == 1
     assert problem in capfd.readouterr().err
     assert not kept().exists()
+
+
+def test_an_address_that_cannot_be_reached_is_named_with_another_way(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as bound:
+        # Taken, and nobody listens there.
+        bound.bind(("127.0.0.1", 0))
+        url = f"https://127.0.0.1:{bound.getsockname()[1]}/prices.json"
+        assert main(["prices", "update", "--from", url]) == 1
+    err = capfd.readouterr().err
+    assert err.startswith(f"dragoman: {url} cannot be reached: ")
+    assert "name the file with --from" in err

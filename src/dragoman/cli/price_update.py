@@ -19,7 +19,7 @@ from dragoman.cli import documents
 from dragoman.cli.terminal import printable, progress
 from dragoman.config.prices import LARGEST_BOOK, book_of, dollars
 from dragoman.config.settings import Settings
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, Unreachable
 from dragoman.prices.changes import Bounds, Change, Changes, compare
 from dragoman.prices.table import Table, check_table, own_table, read_table
 from dragoman.prices.upstream import read_upstream
@@ -90,6 +90,10 @@ async def _fetch(url: str) -> bytes:
                 flight.close()
     except TimeoutError:
         raise DragomanError(f"{url} did not answer in time") from None
+    except Unreachable as error:
+        # Its words are of a provider, which this is not to whoever reads them.
+        remedy = "fetch it otherwise, and name the file with --from"
+        raise DragomanError(f"{url} cannot be reached: {error} ({remedy})") from None
     except ValueError as error:
         raise DragomanError(f"{url} cannot be called: {error}") from None
     finally:
