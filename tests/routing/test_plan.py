@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import dragoman.routing.plan as planning
 from dragoman.model.signs import Signs
 from dragoman.routing.needs import Needs
+from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Behind, Dice, Filter, Pin, View, Why, explain, plan
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
-from dragoman.routing.standing import Level, Standing
+from dragoman.routing.speed import Speed
+from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
 from tests.routing.lines import (
     ALL_DICE,
@@ -73,6 +76,54 @@ def test_any_plan_is_sound(route: Route, needs: Needs, view: View, dice: Dice) -
     # Where one alone may know what is meant, it is asked however it does.
     assert not asleep or (ids == asleep and (needs.alone or made.why is Why.WAKES))
     assert bool(ids) is (made.why is not Why.NOBODY)
+
+
+@given(routes(), ANY_NEEDS, worlds(), ALL_DICE, st.booleans())
+def test_a_calm_plan_is_what_a_look_at_everybody_makes_of_it(
+    route: Route, needs: Needs, world: View, dice: Dice, well: bool
+) -> None:
+    if well:
+        needs = replace(needs, losses={}, refused={}, keeper="", alone=False)
+        windows: list[int | None] = [None, needs.size // 4 + 1]
+        world = replace(
+            world,
+            standings=lambda outline: [GOOD] * len(outline.leaves),
+            busy=lambda _: (),
+            windows=lambda outline: [windows[place % 2] for place, *_ in outline.leaves],
+        )
+    made = plan(route, needs, world, dice)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "_is_calm", lambda *_: False)
+        looked = plan(route, needs, world, dice)
+    assert not looked.is_calm
+    assert (made.order, made.candidates) == (looked.order, looked.candidates)
+    assert made.first is (made.order[0] if made.order else None)
+    assert replace(made, ranked=looked.ranked) == looked
+
+
+@pytest.mark.parametrize("policy", [name for name in STICKY if not (POLICIES[name].prices or POLICIES[name].losses)])
+def test_where_a_conversation_is_nobody_else_is_looked_at_on_a_calm_day(policy: str) -> None:
+    asked: list[int] = []
+
+    def speeds(outline: Outline, size: int) -> list[Speed | None]:
+        asked.append(size)
+        return [None] * len(outline.leaves)
+
+    made = plan(line(A, B, C, policy=policy), NEEDS, View(pin=Pin(B.id), speeds=speeds), DICE)
+    assert (made.first, made.why, made.is_calm) == (B, Why.PINNED, True)
+    assert asked == []
+    assert made.order[0] is B and {found.id for found in made.order} == {A.id, B.id, C.id}
+    assert len(asked) == POLICIES[policy].speed
+
+
+def test_what_becomes_of_targets_later_changes_no_plan() -> None:
+    standings = [GOOD, GOOD, GOOD]
+    busy: list[str] = []
+    made = plan(line(A, B, C), NEEDS, View(standings=lambda _: standings, busy=lambda _: busy), DICE)
+    standings[:] = [SUSPECT, RESTING, GOOD]
+    busy.append("c")
+    assert names(made) == "a b c"
+    assert [found.standing for found in made.candidates] == [GOOD] * 3
 
 
 @given(st.sampled_from(STICKY), st.sampled_from([A, B, C, D]), worlds(), ALL_DICE)

@@ -98,7 +98,7 @@ class Traffic:
     def _standings(self, outline: Outline, known: Knowledge, now: float) -> Sequence[Standing]:
         """How the targets of a line stand, their keys considered."""
         if self.health.are_good(outline.ids) and not known.keys_rest(outline):
-            return [GOOD] * len(outline.leaves)
+            return outline.good
         return [self._standing(target, known, now) for _, target, _, _ in outline.leaves]
 
     def _standing(self, target: Target, known: Knowledge, now: float) -> Standing:

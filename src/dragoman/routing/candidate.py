@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -77,10 +79,18 @@ class Candidate(Struct, frozen=True):
     window: int | None = None
 
 
-class Plan(Struct, frozen=True):
-    """The order in which targets are tried, and what it rests on."""
+class Ranked(Struct, frozen=True):
+    """Those that may be asked, in their order, and all that were looked at, in the line's."""
 
     order: tuple[Target, ...]
+    candidates: tuple[Candidate, ...]
+
+
+class Plan(Struct, frozen=True, dict=True):
+    """The order in which targets are tried, and what it rests on."""
+
+    # None if nobody can be asked.
+    first: Target | None
     # The policy that chose, and why its choice leads.
     policy: str
     why: Why
@@ -88,9 +98,28 @@ class Plan(Struct, frozen=True):
     rule: str
     needs: Needs
     now: float
-    # All that were looked at, in the line's order.
-    candidates: tuple[Candidate, ...]
+    # Mostly the first answers, and nobody asks for the others: where all are well they are ranked when somebody does.
+    ranked: Ranked | Callable[[], Ranked]
     # Which rules decided, as a pin holds them.
     held: str = ""
     # Where the conversation was until now, wherever it goes.
     pin: Pin | None = None
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether all targets were well, free and fit, so that the first was known without a look at the others."""
+        return not isinstance(self.ranked, Ranked)
+
+    @property
+    def order(self) -> tuple[Target, ...]:
+        """Those that may be asked, as they are tried."""
+        return self._found.order
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """All that were looked at, in the line's order."""
+        return self._found.candidates
+
+    @cached_property
+    def _found(self) -> Ranked:
+        return self.ranked if isinstance(self.ranked, Ranked) else self.ranked()

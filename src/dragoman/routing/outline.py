@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
+from dragoman.routing.standing import GOOD, Standing
 from dragoman.routing.target import Target
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Outline(Struct, frozen=True, kw_only=True):
     sticky: bool
     # Whether the keys of any take turns.
     keys: bool
+    # How all of them stand while nothing is held against any.
+    good: tuple[Standing, ...]
 
 
 def outline_of(route: Route) -> Outline:
@@ -80,6 +83,7 @@ def outline_of(route: Route) -> Outline:
         strict=any(target.strict for _, target, _, _ in found),
         sticky=any(stays for _, _, _, stays in found),
         keys=any(len(target.provider.keys) > 1 for _, target, _, _ in found),
+        good=(GOOD,) * len(found),
     )
 
 

@@ -7,23 +7,27 @@
     pin         where the conversation is leads
 
 It is pure: the same arguments make the same plan. What is the same for all requests of a route is in its outline; what
-a plan holds of its candidates is put into words only when somebody asks (`explain`).
+a plan holds of its candidates is put into words only when somebody asks (`explain`). On a calm day, when all targets
+are well, free and fit for the request, the first is often known without a look at the others: those are ranked if it
+fails, with the same outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
+from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Ranked, Why
 from dragoman.routing.decide import decide
 from dragoman.routing.explanation import explain
 from dragoman.routing.filters import DEPTH, picky, rests, too_dear, unfit, unwell
 from dragoman.routing.needs import MOST_BYTES, USUAL_BYTES, Needs
 from dragoman.routing.outline import Node, Outline
 from dragoman.routing.route import Route
-from dragoman.routing.standing import GOOD, Level
+from dragoman.routing.standing import GOOD, Level, Standing
+from dragoman.routing.target import Target
 from dragoman.routing.view import Dice, Pin, View
 
 __all__ = ["Behind", "Candidate", "Dice", "Filter", "Pin", "Plan", "View", "Why", "explain", "plan"]
@@ -38,12 +42,77 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     if route.ruled:
         route, rule, held = decide(route, needs, view.pin)
     outline = route.outline
-    able, looked_at = _looked_at(outline, needs, view, dice)
-    policy = outline.policy.name
+    standings, busy, windows = view.standings(outline), view.busy(outline), view.windows(outline)
+    lead = _lead(outline, needs, view.pin) if _is_calm(outline, needs, standings, busy, windows) else None
+    if lead is not None:
+        first, why = lead
+        later = _Later(outline, needs, view, dice, windows)
+        return Plan(first, outline.policy.name, why, rule, needs, view.now, later, held, view.pin)
+    ranked, why = _ranked(outline, needs, view, dice, standings, busy, windows)
+    leader = ranked.order[0] if ranked.order else None
+    # Nobody stays with whoever is asked for want of anybody else.
+    held = "" if why is Why.NOBODY or why is Why.WAKES else held
+    return Plan(leader, outline.policy.name, why, rule, needs, view.now, ranked, held, view.pin)
+
+
+def _is_calm(
+    outline: Outline,
+    needs: Needs,
+    standings: Sequence[Standing],
+    busy: Container[str],
+    windows: Sequence[int | None],
+) -> bool:
+    """Whether nobody is left out or stands behind, and nobody asks for what must be worked out for each target."""
+    if busy or needs.alone or outline.prices or outline.losses or picky(needs, outline):
+        return False
+    text = needs.size - needs.signs.media
+    for window in windows:
+        if window is not None and text > window * USUAL_BYTES:
+            return False
+    return standings.count(GOOD) == len(standings)
+
+
+def _lead(outline: Outline, needs: Needs, pin: Pin | None) -> tuple[Target, Why] | None:
+    """Who is the first on a calm day; None if that takes a ranking."""
+    if len(outline.leaves) < 2:
+        return None
+    place = outline.places.get(pin.target if pin is not None else needs.issuer)
+    if place is not None:
+        _, target, _, stays = outline.leaves[place]
+        if stays:
+            return target, Why.PINNED
+    return (outline.leaves[0][1], Why.POLICY) if outline.policy.as_written and outline.flat else None
+
+
+class _Later(Struct, frozen=True):
+    """Ranks the targets of a calm day when somebody asks for more than the first, as they were seen then."""
+
+    outline: Outline
+    needs: Needs
+    view: View
+    dice: Dice
+    windows: Sequence[int | None]
+
+    def __call__(self) -> Ranked:
+        outline = self.outline
+        return _ranked(outline, self.needs, self.view, self.dice, outline.good, (), self.windows)[0]
+
+
+def _ranked(
+    outline: Outline,
+    needs: Needs,
+    view: View,
+    dice: Dice,
+    standings: Sequence[Standing],
+    busy: Container[str],
+    windows: Sequence[int | None],
+) -> tuple[Ranked, Why]:
+    """All targets, looked at one by one and put in their order, and why the first leads."""
+    able, looked_at = _looked_at(outline, needs, view, dice, standings, busy, windows)
     if needs.alone:
-        return _of_one(outline, looked_at, policy, rule, held, needs, view)
+        return _of_one(outline, looked_at, needs, view)
     if not able:
-        return _of_nobody(looked_at, policy, rule, needs, view)
+        return _of_nobody(looked_at)
     if len(able) == 1:
         ordered, why = able, Why.ONLY
     else:
@@ -55,14 +124,20 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
         if pinned.left_out is None and _keeps(pinned, able):
             ordered = [pinned, *(found for found in ordered if found is not pinned)]
             why = Why.PINNED
-    order = tuple([found.target for found in ordered])
-    return Plan(order, policy, why, rule, needs, view.now, tuple(looked_at), held, view.pin)
+    return Ranked(tuple([found.target for found in ordered]), tuple(looked_at)), why
 
 
-def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[list[Candidate], list[Candidate]]:
+def _looked_at(
+    outline: Outline,
+    needs: Needs,
+    view: View,
+    dice: Dice,
+    standings: Sequence[Standing],
+    busy: Container[str],
+    windows: Sequence[int | None],
+) -> tuple[list[Candidate], list[Candidate]]:
     """Who may be asked, and what is known of everybody."""
-    now, busy = view.now, view.busy(outline)
-    standings, windows = view.standings(outline), view.windows(outline)
+    now = view.now
     cost_of = view.cost if outline.prices else None
     speeds = view.speeds(outline, needs.size) if outline.speed else None
     losses_of = needs.losses if outline.losses else None
@@ -111,16 +186,14 @@ def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[
     return able, looked_at
 
 
-def _of_one(
-    outline: Outline, looked_at: list[Candidate], policy: str, rule: str, held: str, needs: Needs, view: View
-) -> Plan:
+def _of_one(outline: Outline, looked_at: list[Candidate], needs: Needs, view: View) -> tuple[Ranked, Why]:
     """The one target that is asked for what nobody knows the keeper of: where the conversation is, else the first.
 
     However it does: none of the others knows of it. The first is that of the client's own family, if there is one.
     """
     able = [found for found in looked_at if found.left_out is None or found.left_out is Filter.RESTING]
     if not able:
-        return Plan((), policy, Why.NOBODY, rule, needs, view.now, tuple(looked_at), pin=view.pin)
+        return Ranked((), tuple(looked_at)), Why.NOBODY
     pinned = outline.places.get(view.pin.target if view.pin is not None else needs.issuer)
     there = next((found for found in able if found.place == pinned), None)
     family = needs.protocol.partition("-")[0]
@@ -129,17 +202,17 @@ def _of_one(
     why = Why.PINNED if there is not None else Why.ONLY if len(able) == 1 else Why.ALONE
     told = [_left(found, None) if found is first else found for found in looked_at]
     told = [found if found.left_out or found.place == first.place else _left(found, Filter.ALONE) for found in told]
-    return Plan((first.target,), policy, why, rule, needs, view.now, tuple(told), held, view.pin)
+    return Ranked((first.target,), tuple(told)), why
 
 
-def _of_nobody(looked_at: list[Candidate], policy: str, rule: str, needs: Needs, view: View) -> Plan:
+def _of_nobody(looked_at: list[Candidate]) -> tuple[Ranked, Why]:
     """What is left where nobody may be asked: of those that only rest, the one that wakes first."""
     resting = [found for found in looked_at if found.left_out is Filter.RESTING]
     if not resting:
-        return Plan((), policy, Why.NOBODY, rule, needs, view.now, tuple(looked_at), pin=view.pin)
+        return Ranked((), tuple(looked_at)), Why.NOBODY
     first = min(resting, key=_end)
     woken = tuple([_left(found, None) if found is first else found for found in looked_at])
-    return Plan((first.target,), policy, Why.WAKES, rule, needs, view.now, woken, pin=view.pin)
+    return Ranked((first.target,), woken), Why.WAKES
 
 
 def _ordered(

@@ -86,6 +86,11 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return first if isinstance(first, Target) else first.only
 
     @cached_property
+    def plain(self) -> bool:
+        """Whether all that it may come to are targets of its own."""
+        return not self.rules and all(isinstance(member, Target) for member in self.members)
+
+    @cached_property
     def ruled(self) -> bool:
         """Whether it, or a route in it, has rules."""
         return bool(self.rules) or any(isinstance(member, Route) and member.ruled for member in self.members)

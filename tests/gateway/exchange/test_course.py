@@ -17,7 +17,9 @@ from dragoman.routing.outcomes import Heard, Kind, Then
 from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Dice, View, plan
 from dragoman.routing.route import Route
+from dragoman.routing.speed import Speed
 from dragoman.routing.target import Target
+from dragoman.routing.view import Pin
 from tests.gateway.harness import CHAT
 
 ENDPOINT = Endpoint(protocol=CHAT, base_url="http://127.0.0.1")
@@ -61,6 +63,33 @@ def then(course: Course, found: Missed, *, calls: int = 1, seconds: float = 100.
 def test_pitfall_310_targets_are_taken_in_their_order_and_once() -> None:
     course = course_of("a", "b")
     assert [found.model for found in iter(course.next, None)] == ["a", "b"]
+
+
+def test_on_a_calm_day_the_others_are_ranked_only_once_the_first_failed() -> None:
+    asked: list[int] = []
+
+    def speeds(outline: Outline, size: int) -> list[Speed | None]:
+        asked.append(size)
+        return [Speed(first_token=seconds, rate=1.0, samples=9) for seconds in (3.0, 9.0, 1.0)]
+
+    route = Route(name="line", members=(target("a"), target("b"), target("c")), policy="fastest")
+    planned = plan(route, Needs(size=1), View(pin=Pin("p/b"), speeds=speeds), Dice())
+    course = Course(None, Routing(), route, planned)
+    first = missed(course, Kind.OVERLOADED)
+    assert first.attempt is not None and first.attempt.target.model == "b"
+    assert asked == []
+    assert then(course, first) is Then.NEXT
+    assert [found.model for found in iter(course.next, None)] == ["c", "a"]
+    assert asked == [1]
+
+
+def test_a_plan_of_other_days_is_followed_as_it_is() -> None:
+    route = Route(name="line", members=(target("small"), target("b")))
+    planned = plan(route, Needs(size=5000), View(windows=windows), Dice())
+    assert not planned.is_calm
+    course = Course(None, Routing(), route, planned)
+    assert course.others == 2
+    assert [found.model for found in iter(course.next, None)] == ["b", "small"]
 
 
 def test_a_target_is_asked_again_as_often_as_its_line_says() -> None:

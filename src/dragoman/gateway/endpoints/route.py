@@ -32,7 +32,7 @@ from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.signs import Signs
 from dragoman.protocols.registry import codec_of, recognise
-from dragoman.routing.candidate import Candidate, Filter, Plan, Why
+from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
 from dragoman.routing.explanation import BEHIND, because, reason
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
@@ -136,7 +136,8 @@ def _of_one(plan: Plan, only: Target) -> Plan:
         for found in plan.candidates
     )
     able = all(found.left_out is None for found in candidates)
-    return replace(plan, order=(only,) if able else (), why=Why.ONLY if able else Why.NOBODY, candidates=candidates)
+    ranked = Ranked((only,) if able else (), candidates)
+    return replace(plan, first=only if able else None, why=Why.ONLY if able else Why.NOBODY, ranked=ranked)
 
 
 def _told(service: Service, model: str, route: Route, plan: Plan, signs: Signs, seen: Seen) -> JsonObject:

@@ -16,7 +16,7 @@ from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.routes import shown
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
-from dragoman.routing.candidate import Filter, Plan
+from dragoman.routing.candidate import Filter, Plan, Why
 from dragoman.routing.explanation import reason
 from dragoman.routing.health import Permit
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
@@ -32,7 +32,7 @@ MOST_CALLS = 16
 
 
 class Course:
-    """What was tried for one request, and what may still be."""
+    """What was tried for one request, and what may still be; without any targets, those of the plan."""
 
     # What is so for most requests, which have one target that answers.
     several = False
@@ -56,13 +56,15 @@ class Course:
     pin: Pin | None = None
     # Those that rest, and that somebody else is trying.
     _asleep: tuple[Target, ...] = ()
+    # The first of a calm plan, who need not be looked at again.
+    _lead: Target | None = None
     # A target that rested and that this request may try, as long as it was not called.
     _permitted: Target | None = None
     _permit: Permit | None = None
 
     def __init__(
         self,
-        targets: tuple[Target, ...],
+        targets: tuple[Target, ...] | None,
         routing: Routing,
         route: Route | None = None,
         plan: Plan | None = None,
@@ -70,7 +72,7 @@ class Course:
     ) -> None:
         self._routing = routing
         self._traffic = traffic
-        # Those that were not asked yet.
+        # Those that were not asked yet; None are those of the plan, as long as nobody asked for them.
         self._others = targets
         self._route = route
         self._plan = plan
@@ -82,23 +84,39 @@ class Course:
             self.several = len(route.targets) > 1
             self.policy, self.rule = plan.policy, plan.held
             self.stays = route.outline.sticky
+            if targets is None and plan.is_calm:
+                self._lead = plan.first
 
     # Targets.
 
     def next(self) -> Target | None:
         """The next target that may be asked, if there is one."""
         self.give_back()
-        while self._others:
-            target, self._others = self._others[0], self._others[1:]
-            self.pauses = 0
-            if self._route is not None:
-                line = self._route if self._route.members[0] is target else self._route.around(target)
-                self._retries, self.first_byte, self._refusals = line.retries, line.first_byte, line.refusals
-                self.repeats = self.repeats or line.retries > 0
+        if self._lead is not None:
+            target, self._lead = self._lead, None
+            self._turn_to(target)
+            return target
+        while others := self._left():
+            target, self._others = others[0], others[1:]
+            self._turn_to(target)
             if not self.several or self._may_ask(target):
                 return target
             self._asleep += (target,)
         return None
+
+    def _turn_to(self, target: Target) -> None:
+        self.pauses = 0
+        if self._route is not None:
+            line = self._route if self._route.plain else self._route.around(target)
+            self._retries, self.first_byte, self._refusals = line.retries, line.first_byte, line.refusals
+            self.repeats = self.repeats or line.retries > 0
+
+    def _left(self) -> tuple[Target, ...]:
+        """Those that were not asked yet."""
+        if self._others is None:
+            assert self._plan is not None
+            self._others = self._plan.order[1:] if self._plan.is_calm else self._plan.order
+        return self._others
 
     def _may_ask(self, target: Target) -> bool:
         """Whether a target is well, or this request may find out; no outage is multiplied by those that come after."""
@@ -132,7 +150,7 @@ class Course:
     @property
     def others(self) -> int:
         """How many targets were not asked yet."""
-        return len(self._others)
+        return len(self._left())
 
     def leaves(self, pin: Pin) -> bool:
         """Whether a conversation is no longer where it was: its target failed just now, or rests."""
@@ -142,7 +160,12 @@ class Course:
     def moved(self, target: Target) -> bool:
         """Whether a target is another one than the first of its line."""
         plan = self._plan
-        return plan is not None and bool(plan.candidates) and plan.candidates[0].target.id != target.id
+        if plan is None or plan.first is None:
+            return False
+        if plan.is_calm and plan.why is Why.POLICY and plan.first.id == target.id:
+            # Only a line that is tried as it is written has one without a look at the others.
+            return False
+        return bool(plan.candidates) and plan.candidates[0].target.id != target.id
 
     def leave_out(self, target: Target, error: DragomanError) -> bool:
         """Do without a target that cannot be asked, which is no failure; False if there is no choice anyway."""
@@ -198,7 +221,7 @@ class Course:
         return Chances(
             retries=self._retries,
             has_budget=self._has_budget(missed),
-            others=bool(self._others),
+            others=bool(self._left()),
             larger=missed.kind is Kind.TOO_LONG and bool(self._larger(missed)),
             attempts=self._routing.attempts - self.tries,
             calls=MOST_CALLS - calls,
@@ -220,7 +243,7 @@ class Course:
         window = None if missed.attempt is None else windows.get(missed.attempt.target.id)
         if window is None:
             return ()
-        return tuple(target for target in self._others if (windows.get(target.id) or 0) > window)
+        return tuple(target for target in self._left() if (windows.get(target.id) or 0) > window)
 
     def _windows(self) -> dict[str, int | None]:
         """How much each target takes in, as far as that is known."""

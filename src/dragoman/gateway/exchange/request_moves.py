@@ -153,7 +153,7 @@ class RequestMoves(FailureMoves):
             needs = replace(needs, keeper=self._keeper)
         plan = service.plan(route, needs, conversation)
         self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
-        order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else plan.order
+        order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else None
         course = Course(order, service.settings.routing, route, plan, service.traffic)
         course.conversation = conversation
         course.pin = plan.pin
