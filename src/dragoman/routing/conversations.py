@@ -12,7 +12,7 @@ from hashlib import sha256
 # Headers by which clients name their sessions, the more exact ones first.
 SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
 _SESSION_HEADERS = frozenset(SESSION_HEADERS)
-# Bytes that are looked at of each text.
+# Characters that are looked at of each text.
 MOST = 4096
 
 
@@ -49,18 +49,15 @@ def response_key(owner: str, response_id: str) -> str:
 
 
 def _session(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    found = {name: value for name, value in headers if name in _SESSION_HEADERS and value}
+    found = [(name, value) for name, value in headers if name in _SESSION_HEADERS and value]
     if not found:
         return ""
-    return next(found[name].decode("latin-1") for name in SESSION_HEADERS if name in found)
+    named = dict(found)
+    return next(named[name].decode("latin-1") for name in SESSION_HEADERS if name in named)
 
 
 def _digest(*texts: str) -> str:
-    said = b""
-    for text in texts:
-        # A character has at least one byte.
-        part = text[:MOST].encode("utf-8", "surrogatepass")[:MOST]
-        # Its length keeps a text apart from those beside it.
-        said += b"%d:%b" % (len(part), part)
+    # Its length keeps a text apart from those beside it.
+    said = "".join([f"{len(text)}:{text}" if len(text) <= MOST else f"{MOST}:{text[:MOST]}" for text in texts])
     # Processors have instructions for it: it is the quickest of all.
-    return sha256(said).hexdigest()[:32]
+    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
