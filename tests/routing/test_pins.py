@@ -21,6 +21,17 @@ def test_pitfall_357_a_conversation_stays_with_its_target_and_key() -> None:
     assert [pins.pin("c", float(turn)) for turn in range(20)] == [HERE] * 20
 
 
+def test_a_pin_that_was_changed_in_the_meantime_is_not_the_one_that_was_found() -> None:
+    pins = Pins()
+    assert not pins.holds("c", None)
+    pins.put("me", "c", HERE, 0.0)
+    found = pins.pin("c", 1.0)
+    assert pins.holds("c", found)
+    assert not pins.holds("other", found)
+    pins.put("you", "c", THERE, 2.0)
+    assert not pins.holds("c", found)
+
+
 def test_pitfall_360_after_a_failure_it_is_with_whoever_answered() -> None:
     pins = Pins()
     pins.put("me", "c", HERE, 0.0)

@@ -72,6 +72,11 @@ class Pins:
         held = self._held.get(conversation)
         return None if held is None or now >= held.used + LIFE else held.pin
 
+    def holds(self, conversation: str, pin: Pin | None) -> bool:
+        """Whether it is this very pin that is held of a conversation, and nobody's since."""
+        held = self._held.get(conversation)
+        return held is not None and held.pin is pin
+
     def put(self, owner: str, conversation: str, pin: Pin, now: float) -> None:
         """Say where a conversation is: with whoever answered it."""
         held = self._held.get(conversation)

@@ -134,6 +134,10 @@ class Moves(ABC):
             # It was only passed over for a moment, and its cache is there.
             return
         key = "" if attempt.key is None else service.rotation(attempt.target.provider).digest(attempt.key)
+        stays = pin is not None and (pin.target, pin.key, pin.rule) == (attempt.target.id, key, course.rule)
+        if stays and not self._memory.told_id and service.traffic.pins.holds(course.conversation, pin):
+            # It is where it was, and was used when it was looked for.
+            return
         owner = owner_of(self._asked.key).hex()
         conversations = [course.conversation]
         if self._memory.told_id:
