@@ -93,8 +93,8 @@ def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants
     codec = codec_of(asked.api_path.protocol)
     issuer = issuer_in(body, route) if wants.issuer else ""
     if not wants.losses and not wants.signs:
-        opening = codec.opening_of(body) if wants.opening else None
-        return Seen(opening=opening, alone=refers(body), issuer=issuer)
+        # Where it may refer to what somebody keeps, its signs are wanted.
+        return Seen(opening=codec.opening_of(body) if wants.opening else None, issuer=issuer)
     losses: dict[str, int] = {}
     refused: dict[str, str] = {}
     if wants.losses:

@@ -7,6 +7,8 @@ itself: what follows is in the table of `routing/outcomes.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -39,6 +41,8 @@ class Course:
     # Whether clients have keys of their own, which they would take for bad ones.
     guarded = False
     policy = ""
+    # What a record says of how its target was chosen.
+    noted: Mapping[str, str] = MappingProxyType({})
     # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
     # content may take, and whether it is left for another one if it refuses the content.
     tries = 0

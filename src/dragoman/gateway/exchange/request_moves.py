@@ -48,6 +48,7 @@ from dragoman.gateway.exchange.steps import (
     Reserve,
     Resume,
 )
+from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found
 from dragoman.gateway.stored_responses.stored_state import owner_of
@@ -62,6 +63,9 @@ from dragoman.routing.target import Target
 
 class RequestMoves(FailureMoves):
     """A request on its way to a target, until that answers."""
+
+    # Whether nothing may be lost, once somebody asked.
+    _strict: bool | None = None
 
     @abstractmethod
     def _hear(self, *, comes_whole: bool) -> None:
@@ -118,10 +122,12 @@ class RequestMoves(FailureMoves):
         wants = wants_of(route, len(body), pinned=pinned, refers=refers(body), sealed=carries_seals(body))
         if not wants.any:
             self._choose(NOTHING_SEEN)
-            return
-        times = len(route.targets) if wants.losses else 1
-        seeing = partial(seen_in, body, self._asked, looked, route, wants)
-        self._work(State.CHOOSING, seeing, times * len(body))
+        elif not wants.losses and len(body) <= INLINE:
+            self._choose(seen_in(body, self._asked, looked, route, wants))
+        else:
+            times = len(route.targets) if wants.losses else 1
+            seeing = partial(seen_in, body, self._asked, looked, route, wants)
+            self._work(State.CHOOSING, seeing, times * len(body))
 
     def _chosen(self, event: Done) -> None:
         route, looked, service = self._route, self._looked, self._service
@@ -152,11 +158,12 @@ class RequestMoves(FailureMoves):
         if self._keeper:
             needs = replace(needs, keeper=self._keeper)
         plan = service.plan(route, needs, conversation)
-        self._account.note(asked=looked.model, route=route.name, policy=plan.policy, reason=plan.why.value)
         order = tuple(map(kept_there, plan.order)) if self._keeper or self._is_astray else None
         course = Course(order, service.settings.routing, route, plan, service.traffic)
         course.conversation = conversation
         course.pin = plan.pin
+        # `value` of an enumeration is a slow way to `_value_`.
+        course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
         self._is_held = _waits_for_a_stream(looked)
         if self._is_held:
             self._do(Hold(service.settings.routing.hold))
@@ -185,7 +192,7 @@ class RequestMoves(FailureMoves):
             return
         decisive = course.decisive()
         if decisive is None:
-            self._account.note(asked=self._asked_for, provider="", model="", served="")
+            self._account.note(asked=self._asked_for, provider="", model="", served="", **course.noted)
             error = course.nobody()
             failure = failure_of(error)
             assert failure is not None
@@ -214,6 +221,7 @@ class RequestMoves(FailureMoves):
                 provider=target.provider.name,
                 model=target.shown,
                 served=target.endpoint.protocol,
+                **({} if self._course is None else self._course.noted),
             )
         if self._memory.recalls(self._asked.key, self._body, looked, target):
             self._wait(State.RECALLING, Recall(self._body, looked, target))
@@ -254,9 +262,11 @@ class RequestMoves(FailureMoves):
     @property
     def _is_strict(self) -> bool:
         """Whether nothing may be lost, whoever is asked."""
-        key = self._asked.key
-        strict = self._service.settings.server.strict or (key is not None and key.strict)
-        return strict or asks_strictness(self._asked)
+        if self._strict is None:
+            key = self._asked.key
+            strict = self._service.settings.server.strict or (key is not None and key.strict)
+            self._strict = strict or asks_strictness(self._asked)
+        return self._strict
 
     def _prepared(self, event: Done) -> None:
         assert isinstance(event.value, ProviderRequest)
