@@ -72,12 +72,13 @@ class Calls:
             started=self.started,
             status=attempt.status,
             upstream_id=named and self._service.redactor(provider).clean_text(named),
-            kind=kind.value,
+            # `value` of an enumeration is a slow way to `_value_`.
+            kind=kind._value_,
             ended=self._service.clock(),
             first=attempt.first,
             usage=usage,
             key=provider.keys.index(key) if key in provider.keys else -1,
-            maybe_billed=maybe_billed(kind),
+            maybe_billed=kind is not Kind.ANSWERED and maybe_billed(kind),
         )
         return (*attempts, closed)
 

@@ -37,8 +37,8 @@ class Overstayed(TimedOut):
     """The answer is whole, but the provider does not end it."""
 
 
-# Nothing is waited for of a provider.
-_UNLIMITED = frozenset({LimitPhase.SETTLING, LimitPhase.PAUSING})
+# Nothing is waited for of a provider. Members of an enumeration are slow to hash, and quick to compare.
+_UNLIMITED = (LimitPhase.SETTLING, LimitPhase.PAUSING)
 # How long a whole answer's connection may take to end, so that it can be used again.
 _LINGER = 1.0
 
