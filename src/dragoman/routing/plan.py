@@ -85,7 +85,7 @@ def _lead(outline: Outline, needs: Needs, pin: Pin | None) -> tuple[Target, Why]
 
 
 class _Later(Struct, frozen=True):
-    """Ranks the targets of a calm day when somebody asks for more than the first, as they were seen then."""
+    """Ranks the targets of a calm day when somebody asks for more than the first: all well, by their speeds of then."""
 
     outline: Outline
     needs: Needs
