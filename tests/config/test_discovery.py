@@ -32,7 +32,7 @@ def test_a_key_that_is_not_enough_is_told_and_does_no_harm() -> None:
     )
     assert second == (
         "AZURE_API_KEY is set, but azure cannot be used: "
-        'resource is missing (set resource = "…" or export AZURE_RESOURCE=…)'
+        'resource: the environment variable AZURE_RESOURCE is not set (set resource = "…" or export AZURE_RESOURCE=…)'
     )
     assert "sk" not in first + second
 

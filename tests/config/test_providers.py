@@ -177,20 +177,8 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
     ("text", "problems"),
     [
         (
-            "[providers.openai]\n",
-            ["1: providers.openai.api_key: is missing, and OPENAI_API_KEY is not set (export OPENAI_API_KEY=…)"],
-        ),
-        (
-            '[providers.openai]\napi_key = "$NOPE"\n',
-            ["2: providers.openai.api_key: the environment variable NOPE is not set (export NOPE=…)"],
-        ),
-        (
             '[providers.openai]\napi_key = ["$NOPE", "$NEITHER", "none"]\n',
-            [
-                "2: providers.openai.api_key: the environment variable NOPE is not set (export NOPE=…)",
-                "2: providers.openai.api_key: the environment variable NEITHER is not set (export NEITHER=…)",
-                '2: providers.openai.api_key: has "none" among several keys (leave it out)',
-            ],
+            ['2: providers.openai.api_key: has "none" among several keys (leave it out)'],
         ),
         (
             f'[providers.openai]\napi_key = "{SECRET} "\n',
@@ -204,7 +192,7 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
         (
             f'[providers.openai]\napi_kee = "{SECRET}"\n',
             [
-                "1: providers.openai.api_key: is missing, and OPENAI_API_KEY",
+                "1: providers.openai.api_key: the environment variable OPENAI_API_KEY is not set (export OPENAI_API",
                 "2: providers.openai.api_kee: is not a known key (did you mean api_key?)",
             ],
         ),
@@ -241,12 +229,7 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
             f'[providers.openai]\napi_key = "{SECRET}"\nheaders = {{ x-a = "{SECRET}\\n", x-b = "$NOPE" }}\n',
             [
                 "3: providers.openai.headers: x-a holds a character that no header can carry",
-                "3: providers.openai.headers: x-b the environment variable NOPE is not set",
             ],
-        ),
-        (
-            f'[providers.azure]\napi_key = "{SECRET}"\n',
-            ['1: providers.azure.resource: is missing (set resource = "…" or export AZURE_RESOURCE=…)'],
         ),
         (
             f'[providers.azure]\napi_key = "{SECRET}"\nresource = 1\nregion = "x"\n',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dragoman.config.file_schema import PROTOCOL_NAMES
-from dragoman.config.providers import Report, Told, assemble
+from dragoman.config.providers import Notes, Report, Told, assemble
 from dragoman.config.settings import Line
 from dragoman.mock.answers.models import echo_models
 from dragoman.providers.catalogue import Listing
@@ -42,7 +42,9 @@ def discovered(
         if name in known or variable is None:
             continue
         reasons: list[str] = []
-        provider = assemble(name, Told(), listing, environ, _reasons(reasons))
+        notes = Notes(_reasons(reasons))
+        provider = assemble(name, Told(), listing, environ, notes)
+        reasons += (f"{key}: {unset.problem} ({unset.remedy})" for key, unset in notes.lacks)
         if provider is not None:
             providers[name] = provider
         else:

@@ -6,10 +6,21 @@ import re
 from collections.abc import Mapping
 
 from dragoman.config.values import unfit
+from dragoman.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _VISIBLE = re.compile(r"[!-~]+")
 _VALUE = re.compile(r"[\t -~]*")
+
+
+class Unset(ConfigError):
+    """A setting that names an environment variable which is not set, or empty."""
+
+    def __init__(self, variable: str, *, is_empty: bool = False, instead: str = "") -> None:
+        self.variable = variable
+        problem = f"the environment variable {variable} is {'empty' if is_empty else 'not set'}"
+        remedy = f"{instead} or export {variable}=…" if instead else f"export {variable}=…"
+        super().__init__(key="", problem=problem, remedy=remedy)
 
 
 def resolved(text: str, environ: Mapping[str, str]) -> str:
@@ -27,8 +38,7 @@ def resolved(text: str, environ: Mapping[str, str]) -> str:
     name = found[1] or found[2]
     value = environ.get(name, "").strip()
     if not value:
-        state = "empty" if name in environ else "not set"
-        raise unfit(f"the environment variable {name} is {state}", f"export {name}=…")
+        raise Unset(name, is_empty=name in environ)
     return value
 
 

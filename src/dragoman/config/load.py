@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.config import file_schema
 from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider
@@ -18,7 +19,7 @@ from dragoman.config.parsing import parse
 from dragoman.config.prices import BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_lines
-from dragoman.config.settings import Limits, Routing, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Limits, Missing, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust import check_trust
@@ -53,20 +54,27 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     storage = _section(root, "storage").fill(Storage, file_schema.STORAGE)
     section = root.table("providers")
     tables = section.tables()
-    providers, warnings = _providers(tables, server.discover, environ, catalogue)
+    read = _providers(tables, server.discover, environ, catalogue)
+    providers = read.providers
     # A provider whose table cannot be used is told of there, not once more at each of its routes.
     own = root.table("keys")
     named = (*own.values, COMMAND_LINE_KEY)
-    routes = read_lines(root.table("models"), tuple(dict.fromkeys((*providers, *section.values))), catalogue, named)
+    known = tuple(dict.fromkeys((*providers, *section.values)))
+    models = read_lines(root.table("models"), known, catalogue, named, discover=server.discover)
+    absent = {**read.absent, **models.absent}
     prices = read_overrides(root.table("prices"))
     keys, short = read_keys(own, environ)
+    missing = (*read.missing, *models.absent.values())
+    problems.add_missing(missing)
     problems.settle()
     settings = Settings(
         file=name,
         server=server,
         providers={name: _anchored(provider, file) for name, provider in providers.items()},
-        routes=routes,
-        defaults=default_routes(providers, catalogue),
+        absent=absent,
+        missing=missing,
+        routes=models.lines,
+        defaults=default_routes((*providers, *absent), catalogue),
         prices=prices,
         book=_in_state(BOOK_NAME, environ),
         keys=keys,
@@ -77,7 +85,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
         limits=limits,
         storage=msgspec.structs.replace(storage, path=_kept_in(storage.path, file, environ)),
     )
-    told = (*warnings, *_warnings(settings, tables, short), *_exposed(file, root))
+    told = (*read.warnings, *map(str, missing), *_warnings(settings, tables, short), *_exposed(file, root))
     return msgspec.structs.replace(settings, warnings=told)
 
 
@@ -132,24 +140,38 @@ _KINDS = {
 }
 
 
+class _Read(Struct, frozen=True, kw_only=True):
+    """Who is there, who is not although the file has a table of them, and what should be known of others."""
+
+    providers: dict[str, Provider]
+    absent: dict[str, Missing]
+    missing: tuple[Missing, ...]
+    warnings: tuple[str, ...]
+
+
 def _providers(
     tables: Mapping[str, Table], discover: bool, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
-) -> tuple[dict[str, Provider], tuple[str, ...]]:
+) -> _Read:
     """The providers of the file in its order, those of the environment, and echo last."""
     providers: dict[str, Provider] = {}
+    absent: dict[str, Missing] = {}
+    missing: list[Missing] = []
     warnings: tuple[str, ...] = ()
     echo = echo_provider()
     for name, table in tables.items():
         if name == ECHO:
             echo = _echo(table)
         else:
-            provider = read_provider(name, table, environ, catalogue)
-            if provider is not None:
-                providers[name] = provider
+            read = read_provider(name, table, environ, catalogue)
+            missing += read.missing
+            if read.provider is not None:
+                providers[name] = read.provider
+            elif read.missing:
+                absent[name] = read.missing[0]
     if discover:
         more, warnings = discovered(environ, catalogue, tables)
         providers |= more
-    return {**providers, ECHO: echo}, warnings
+    return _Read(providers={**providers, ECHO: echo}, absent=absent, missing=tuple(missing), warnings=warnings)
 
 
 def _echo(table: Table) -> Provider:

@@ -10,11 +10,12 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import file_schema
-from dragoman.config.environment import header_value, resolved, secret, visible
+from dragoman.config.environment import Unset, header_value, resolved, secret, visible
 from dragoman.config.file_schema import NO_KEY, ProviderTable
 from dragoman.config.rows import read_rows
+from dragoman.config.settings import Missing
 from dragoman.config.tables import Table, nearest
-from dragoman.config.toml_lines import dotted
+from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import Kind, is_loopback, is_name, read_text
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import Listing
@@ -47,10 +48,39 @@ class Told(Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...] = ()
 
 
+class Notes:
+    """What is wrong with a provider, which is reported, and what it lacks that is to be found in the environment."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.has_failed = False
+        # Whether it cannot be called without what it lacks.
+        self.is_absent = False
+        # The settings that name something, and what that is.
+        self.lacks: list[tuple[str, Unset]] = []
+
+    def __call__(self, key: str, problem: str, remedy: str) -> None:
+        """Note a setting that cannot be used."""
+        self.has_failed = True
+        self._report(key, problem, remedy)
+
+    def lack(self, key: str, unset: Unset, *, needed: bool = True) -> None:
+        """Note a variable that is not set."""
+        self.is_absent = self.is_absent or needed
+        self.lacks.append((key, unset))
+
+
+class ReadProvider(Struct, frozen=True, kw_only=True):
+    """What became of one table: without a provider and with something missing, it is absent; with neither, wrong."""
+
+    provider: Provider | None
+    missing: tuple[Missing, ...] = ()
+
+
 def read_provider(
     name: str, table: Table, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
-) -> Provider | None:
-    """One table of `[providers]`; None if it cannot be used, which is noted."""
+) -> ReadProvider:
+    """One table of `[providers]`; what is wrong with it is noted there."""
     if not is_name(name):
         table.problems.add(
             table.path, "cannot name a provider", "use letters, digits, hyphens, dots and underscores, and no slash"
@@ -63,7 +93,23 @@ def read_provider(
         options={option: value for option in options if (value := table.take(option, _OPTION)) is not None},
         rows=read_rows(table),
     )
-    return assemble(name, told, listing, environ, _reporting(table, {} if listing else catalogue))
+    notes = Notes(_reporting(table, {} if listing else catalogue))
+    provider = assemble(name, told, listing, environ, notes)
+    left_out = dotted(table.path) if provider is None else f"a key of {dotted(table.path)}"
+    missing = [missing_at((*table.path, key), unset, left_out, table) for key, unset in notes.lacks]
+    return ReadProvider(provider=provider, missing=tuple(missing))
+
+
+def missing_at(path: KeyPath, unset: Unset, left_out: str, table: Table) -> Missing:
+    """What is missing for a setting of a table."""
+    return Missing(
+        left_out=left_out,
+        key=dotted(path),
+        problem=unset.problem,
+        remedy=unset.remedy,
+        variable=unset.variable,
+        line=table.problems.line_of(path),
+    )
 
 
 def _alike(table: Table, catalogue: Mapping[str, Listing]) -> Listing | None:
@@ -96,22 +142,16 @@ def option_names(listing: Listing | None) -> tuple[str, ...]:
 
 
 def assemble(
-    name: str, told: Told, listing: Listing | None, environ: Mapping[str, str], report: Report
+    name: str, told: Told, listing: Listing | None, environ: Mapping[str, str], note: Notes
 ) -> Provider | None:
-    """A provider that can be called; None if it cannot, with the reasons reported."""
-    failures: list[str] = []
-
-    def note(key: str, problem: str, remedy: str) -> None:
-        failures.append(key)
-        report(key, problem, remedy)
-
+    """A provider that can be called; None if it cannot, with the reasons noted."""
     table = told.table
     endpoints = _endpoints(table, listing, note)
     options = _options(told, listing, environ, note)
     _check_needs(listing, endpoints, options, note)
     headers = _headers(table, environ, note)
     auth, keys = _credentials(table, listing, endpoints, environ, note)
-    if failures:
+    if note.has_failed or note.is_absent:
         return None
     provider = _with_facts(_listed(name, listing), table, told.rows)
     provider = msgspec.structs.replace(
@@ -120,7 +160,7 @@ def assemble(
     _check_clear_text(provider, table.insecure, note)
     _check_transport(provider, note)
     _check_list(provider, note)
-    return None if failures else provider
+    return None if note.has_failed else provider
 
 
 def _listed(name: str, listing: Listing | None) -> Provider:
@@ -200,7 +240,7 @@ def _spread(base_url: str, protocols: tuple[str, ...], known: Mapping[str, str],
     return {name: base_url.removesuffix("/v1") if name == MESSAGES else base_url for name in protocols}
 
 
-def _options(told: Told, listing: Listing | None, environ: Mapping[str, str], note: Report) -> dict[str, str]:
+def _options(told: Told, listing: Listing | None, environ: Mapping[str, str], note: Notes) -> dict[str, str]:
     """Options from the file, else from the environment, else from the catalogue."""
     options = {} if listing is None else dict(listing.options)
     variables = {} if listing is None else listing.option_env
@@ -211,6 +251,9 @@ def _options(told: Told, listing: Listing | None, environ: Mapping[str, str], no
     for option, text in told.options.items():
         try:
             options[option] = resolved(text, environ)
+        except Unset as unset:
+            note.lack(option, unset)
+            options[option] = ""
         except ConfigError as error:
             note(option, error.problem, error.remedy)
             options[option] = ""
@@ -218,7 +261,7 @@ def _options(told: Told, listing: Listing | None, environ: Mapping[str, str], no
 
 
 def _check_needs(
-    listing: Listing | None, endpoints: tuple[Endpoint, ...], options: Mapping[str, str], note: Report
+    listing: Listing | None, endpoints: tuple[Endpoint, ...], options: Mapping[str, str], note: Notes
 ) -> None:
     """Note options that are missing, but for those of the catalogue's address where the file has another."""
     if listing is None:
@@ -228,20 +271,23 @@ def _check_needs(
         replaced = _has(listing.endpoints, place) and not _has(endpoints, place)
         if option not in options and not replaced:
             names = listing.option_env.get(option, ())
-            note(
-                option, "is missing", " or ".join([f'set {option} = "…"', *(f"export {name}=…" for name in names[:1])])
-            )
+            if names:
+                note.lack(option, Unset(names[0], instead=f'set {option} = "…"'))
+            else:
+                note(option, "is missing", f'set {option} = "…"')
 
 
 def _has(endpoints: Iterable[Endpoint], place: str) -> bool:
     return any(place in endpoint.base_url for endpoint in endpoints)
 
 
-def _headers(table: ProviderTable, environ: Mapping[str, str], note: Report) -> dict[str, str]:
+def _headers(table: ProviderTable, environ: Mapping[str, str], note: Notes) -> dict[str, str]:
     headers = {}
     for name, text in (table.headers or {}).items():
         try:
             headers[name] = header_value(text, environ)
+        except Unset as unset:
+            note.lack("headers", unset)
         except ConfigError as error:
             note("headers", f"{name} {error.problem}", error.remedy)
     return headers
@@ -252,7 +298,7 @@ def _credentials(
     listing: Listing | None,
     endpoints: tuple[Endpoint, ...],
     environ: Mapping[str, str],
-    note: Report,
+    note: Notes,
 ) -> tuple[str, tuple[str, ...]]:
     """How the key is sent, and the keys."""
     auth = table.auth or (listing.auth if listing else "")
@@ -276,21 +322,29 @@ def _credentials(
         return auth, ()
     if listing is None and endpoints and all(is_loopback(host_of(endpoint)) for endpoint in endpoints):
         return "none", ()
-    remedy = f"export {names[0]}=…" if names else 'name it, api_key = "$NAME", or say that there is none, "none"'
-    note("api_key", f"is missing, and {names[0]} is not set" if names else "is missing", remedy)
+    if names:
+        note.lack("api_key", Unset(names[0]))
+    else:
+        note("api_key", "is missing", 'name it, api_key = "$NAME", or say that there is none, "none"')
     return auth, ()
 
 
-def _keys(texts: tuple[str, ...], environ: Mapping[str, str], note: Report) -> tuple[str, ...]:
+def _keys(texts: tuple[str, ...], environ: Mapping[str, str], note: Notes) -> tuple[str, ...]:
     keys: dict[str, None] = {}
+    missing: list[Unset] = []
     for text in texts:
         if text == NO_KEY:
             note("api_key", 'has "none" among several keys', "leave it out")
             continue
         try:
             keys[secret(text, environ)] = None
+        except Unset as unset:
+            missing.append(unset)
         except ConfigError as error:
             note("api_key", error.problem, error.remedy)
+    for each in missing:
+        # The others do without it.
+        note.lack("api_key", each, needed=not keys)
     return tuple(keys)
 
 

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.config import file_schema
+from dragoman.config.environment import Unset
 from dragoman.config.nesting import Named, check_nesting
 from dragoman.config.patterns import Patterns
-from dragoman.config.settings import Line, LineRule
+from dragoman.config.providers import missing_at
+from dragoman.config.settings import Line, LineRule, Missing
 from dragoman.config.tables import Table, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import found, is_model, shown
@@ -39,9 +42,18 @@ class _Reader:
     """Reads one `[models]`; what cannot be used is noted there."""
 
     def __init__(
-        self, models: Table, providers: Iterable[str], catalogue: Mapping[str, Listing], keys: Iterable[str]
+        self,
+        models: Table,
+        providers: Iterable[str],
+        catalogue: Mapping[str, Listing],
+        keys: Iterable[str],
+        *,
+        discover: bool,
     ) -> None:
         self._models = models
+        self._discover = discover
+        # Providers that would be there if the environment had their key.
+        self.absent: dict[str, Missing] = {}
         self._providers = tuple(providers)
         self._catalogue = catalogue
         self._keys = tuple(keys)
@@ -176,7 +188,7 @@ class _Reader:
         seen: set[str] = set()
         is_good = True
         for place, text in said.places.items():
-            problem = self._problem(text, pattern)
+            problem = self._problem(text, pattern, place)
             if problem is None and text in seen:
                 problem = f"names {shown(text)} once more", "leave it out; retries asks the same target again"
             if problem is not None:
@@ -185,7 +197,7 @@ class _Reader:
             seen.add(text)
         return is_good
 
-    def _problem(self, text: str, pattern: str) -> tuple[str, str] | None:
+    def _problem(self, text: str, pattern: str, place: KeyPath) -> tuple[str, str] | None:
         """What is wrong with one target, and the remedy."""
         provider, slash, model = text.partition("/")
         if text.count("*") > 1:
@@ -197,11 +209,24 @@ class _Reader:
         if is_model(text) and self._line_named(text) is not None:
             return ("has a * in the name of a line", "write provider/model there") if "*" in text else None
         if slash and provider and provider not in self._providers and is_model(model):
+            if self._note_absent(provider, place):
+                return None
             problem = f"names the provider {shown(provider)}, which is not set up"
             return problem, self._set_up(provider, model)
         close = nearest(text, self._models.values)
         remedy = f"did you mean {dotted((close,))}?" if close and close != pattern else _EXAMPLE
         return f"expected provider/model or the name of another line, found {shown(text)}", remedy
+
+    def _note_absent(self, provider: str, place: KeyPath) -> bool:
+        """Whether a provider is known that is there as soon as its key is in the environment."""
+        listing = self._catalogue.get(provider)
+        if listing is None or not listing.env or not self._discover:
+            return False
+        if provider not in self.absent:
+            unset = Unset(listing.env[0], instead=f"add [providers.{dotted((provider,))}]")
+            missing = missing_at(place, unset, dotted((provider,)), self._models)
+            self.absent[provider] = replace(missing, has_table=False)
+        return True
 
     def _set_up(self, provider: str, model: str) -> str:
         """How a provider that is not set up comes to be, or which one was meant."""
@@ -227,11 +252,27 @@ class _Reader:
         return text if text in self._models.values else self._patterns.match(text)
 
 
+class ReadLines(Struct, frozen=True, kw_only=True):
+    """All of `[models]`, and the providers that it names and that are not there for want of a key."""
+
+    lines: tuple[Line, ...]
+    absent: Mapping[str, Missing]
+
+
 def read_lines(
-    models: Table, providers: Iterable[str], catalogue: Mapping[str, Listing], keys: Iterable[str]
-) -> tuple[Line, ...]:
-    """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have."""
-    return tuple(_Reader(models, providers, catalogue, keys).lines())
+    models: Table,
+    providers: Iterable[str],
+    catalogue: Mapping[str, Listing],
+    keys: Iterable[str],
+    *,
+    discover: bool = True,
+) -> ReadLines:
+    """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have.
+
+    Those of the catalogue may be named, too, if a key in the environment is all it takes (`discover`).
+    """
+    reader = _Reader(models, providers, catalogue, keys, discover=discover)
+    return ReadLines(lines=tuple(reader.lines()), absent=reader.absent)
 
 
 def _said(table: Table, name: str, path: KeyPath) -> _Said | None:

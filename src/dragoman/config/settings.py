@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dragoman.errors import ConfigError
 from dragoman.prices.book import Override
 from dragoman.providers.provider import Provider
 from dragoman.routing.route import FALLBACK, When
@@ -169,12 +170,38 @@ class Storage(Struct, frozen=True, kw_only=True):
     background: int = 64
 
 
+class Missing(Struct, frozen=True, kw_only=True):
+    """Something that the file relies on and that is not there: the setting's key and line, and what to do."""
+
+    # What is left out for want of it, as a subject.
+    left_out: str
+    key: str
+    problem: str
+    remedy: str
+    # The environment variable to set; "" if it is none that is missing.
+    variable: str = ""
+    line: int = 0
+    # Whether the file has a table of the provider, or only names it in `[models]`.
+    has_table: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.left_out} is left out: {self.problem} ({self.remedy})"
+
+    def as_error(self, file: str) -> ConfigError:
+        """The same for whoever asks whether a file is in order."""
+        return ConfigError(key=self.key, problem=self.problem, remedy=self.remedy, file=file, line=self.line)
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """A gateway as configured. `file` is where it was read from, "" if from the environment alone."""
 
     file: str = ""
     server: Server = Server()
     providers: dict[str, Provider] = {}
+    # Providers of the file that cannot be called until something else is there: nobody takes their place.
+    absent: dict[str, Missing] = {}
+    # All that is missing: of those, and keys of others that are left out.
+    missing: tuple[Missing, ...] = ()
     # What `[models]` says, and what the catalogue says of the providers at hand, for names that `[models]` leaves out.
     routes: tuple[Line, ...] = ()
     defaults: tuple[Line, ...] = ()

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from dragoman.config.settings import Missing
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.config.values import Kind, found
 from dragoman.errors import ConfigError, ConfigErrors
@@ -26,8 +27,21 @@ class Problems:
 
     def add(self, path: KeyPath, problem: str, remedy: str) -> None:
         """Note one problem at one key."""
-        line = 0 if self._lines is None else self._lines.of(path)
-        self._found.append(ConfigError(key=dotted(path), problem=problem, remedy=remedy, file=self._file, line=line))
+        error = ConfigError(key=dotted(path), problem=problem, remedy=remedy, file=self._file, line=self.line_of(path))
+        self._found.append(error)
+
+    def line_of(self, path: KeyPath) -> int:
+        """The line that a key is on; 0 if there is none."""
+        return 0 if self._lines is None else self._lines.of(path)
+
+    def add_missing(self, missing: Iterable[Missing]) -> None:
+        """Note what is missing, too, if anything is wrong: whoever mends the file is told everything at once.
+
+        A value that could not be read is told of already; that it is missing, too, is no news.
+        """
+        told = self.keys()
+        if told:
+            self._found += [each.as_error(self._file) for each in missing if each.key not in told]
 
     def keys(self) -> frozenset[str]:
         """The keys that something is wrong with so far."""
