@@ -115,6 +115,24 @@ def test_every_problem_has_a_line_of_its_own(capfd: pytest.CaptureFixture[str]) 
     assert SECRET not in captured.err
 
 
+def test_what_is_missing_is_an_error_for_who_asks(capfd: pytest.CaptureFixture[str]) -> None:
+    put(
+        '[providers.openai]\n[providers.anthropic]\napi_key = ["$ONE", "sk-2"]\n'
+        '[models]\ncheap = { policy = "cheapest", targets = ["openai/gpt-5.1"] }\n'
+    )
+    assert main(["check"]) == 1
+    captured = capfd.readouterr()
+    assert "left out   openai  the environment variable OPENAI_API_KEY is not set\n" in captured.out
+    assert "gpt-*" not in captured.out
+    assert captured.err.splitlines()[-2:] == [
+        "dragoman: dragoman.toml:1: providers.openai.api_key: the environment variable OPENAI_API_KEY is not set "
+        "(export OPENAI_API_KEY=…)",
+        "dragoman: dragoman.toml:3: providers.anthropic.api_key: the environment variable ONE is not set "
+        "(export ONE=…)",
+    ]
+    assert "is left out" not in captured.err
+
+
 def test_a_named_file_must_be_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--config", "other.toml"]) == 1
     assert "other.toml: cannot be read: No such file" in capfd.readouterr().err

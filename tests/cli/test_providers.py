@@ -66,3 +66,14 @@ def test_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
     assert told["openai"]["configured"] and not told["anthropic"]["configured"]
     assert list(told["anthropic"]["addresses"]) == told["anthropic"]["protocols"]
     assert SECRET not in out
+
+
+def test_those_that_lack_something_come_next_with_the_variable(capfd: pytest.CaptureFixture[str]) -> None:
+    put_trusted(Path(), '[providers.groq]\napi_key = "$WORK"\n')
+    assert main(["providers", "--json"]) == 0
+    lines = json.loads(capfd.readouterr().out)
+    assert [line["name"] for line in lines[:3]] == ["openai", "echo", "groq"]
+    assert (lines[2]["configured"], lines[2]["missing"]) == (False, "WORK")
+    assert main(["providers"]) == 0
+    line = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("groq "))
+    assert line.split()[3:5] == ["no", "WORK"]

@@ -55,11 +55,17 @@ def run(options: argparse.Namespace) -> int:
     settings = read_settings(file_to_read(options.config), os.environ, catalogue())
     screen = screen_of(sys.stdout, options.color)
     documents.say("\n".join(_as_text(list(_summary(settings)), screen)), screen)
+    missing = [str(each) for each in settings.missing]
     for warning in settings.warnings:
-        documents.complain(f"warning: {warning}")
+        if warning not in missing:
+            documents.complain(f"warning: {warning}")
     for doubt in _price_doubts(settings):
         documents.complain(f"warning: {doubt}")
-    return _live(settings, screen) if options.live else 0
+    # What a gateway does without is nothing that somebody who asks should have to do without.
+    for each in settings.missing:
+        documents.complain(str(each.as_error(settings.file)))
+    status = _live(settings, screen) if options.live else 0
+    return FAILED if settings.missing else status
 
 
 def _price_doubts(settings: Settings) -> Iterator[str]:
@@ -71,11 +77,15 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
     if not lines:
         return
     # Names are resolved for these alone.
-    from dragoman.gateway.routes import Routes
+    from dragoman.gateway.routes import AbsentModel, Routes
 
     routes = Routes(settings)
     for line in lines:
-        found = {target.id: target for target in _priced(routes.route(line.pattern, PROTOCOLS[0].name))}
+        try:
+            found = {target.id: target for target in _priced(routes.route(line.pattern, PROTOCOLS[0].name))}
+        except AbsentModel:
+            # Why nobody is left is told elsewhere.
+            continue
         for target in found.values():
             # A model that the client's name decides on is known when it is asked for.
             facts = facts_of(book, target.provider, target.model, now)
@@ -111,11 +121,15 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     yield "keys", str(len(settings.keys) or none)
     for name, provider in settings.providers.items():
         yield "providers", name, _describe(provider)
+    for name, each in settings.absent.items():
+        yield "left out", name, each.problem
     for line in settings.routes:
         yield "models", line.pattern, _target(line)
     served: dict[str, list[str]] = {}
     for line in settings.defaults:
-        served.setdefault(line.targets[0].partition("/")[0], []).append(line.pattern)
+        name = line.targets[0].partition("/")[0]
+        if name not in settings.absent:
+            served.setdefault(name, []).append(line.pattern)
     for name, patterns in served.items():
         yield "by itself", name, " ".join(patterns)
 

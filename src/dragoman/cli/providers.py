@@ -40,6 +40,8 @@ class Line(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...]
     needs: tuple[str, ...]
     configured: bool
+    # The variable for want of which the file's provider is not there.
+    missing: str = ""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,10 +71,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def lines_of(settings: Settings, known: Mapping[str, Listing]) -> list[Line]:
-    """Those that are set up in the order of the settings, then the others in the order of the catalogue."""
+    """Those that are set up in the order of the settings, those that lack something, then all of the catalogue."""
     lines = []
-    for name in dict.fromkeys((*settings.providers, *known)):
-        provider, listing = settings.providers.get(name), known.get(name)
+    for name in dict.fromkeys((*settings.providers, *settings.absent, *known)):
+        provider, listing, missing = settings.providers.get(name), known.get(name), settings.absent.get(name)
         lines.append(
             Line(
                 name=name,
@@ -81,6 +83,7 @@ def lines_of(settings: Settings, known: Mapping[str, Listing]) -> list[Line]:
                 env=listing.env if listing else (),
                 needs=listing.needs if listing else (),
                 configured=provider is not None,
+                missing=missing.variable if missing is not None else "",
             )
         )
     return lines
@@ -95,6 +98,7 @@ def _as_json(line: Line) -> JsonObject:
         "environment": list(line.env),
         "needs": list(line.needs),
         "configured": line.configured,
+        "missing": line.missing,
     }
 
 
@@ -108,7 +112,7 @@ def _row(line: Line, screen: Screen) -> tuple[str, ...]:
     spoken = {endpoint.protocol for endpoint in line.endpoints}
     letters = "".join(letter if name in spoken else "·" for name, letter in _LETTERS.items())
     address = line.endpoints[0].base_url if line.endpoints else ""
-    variables = line.env
+    variables = (line.missing,) if line.missing else line.env
     if screen.terminal:
         # What is the same for nearly all of them, and names that few use, would take the room of the rest.
         address, variables = address.removeprefix("https://"), variables[:1]

@@ -65,8 +65,9 @@ def search(service: Service, protocol: str, match: str = "") -> list[DescribedNa
             found.insert(0, (match, route))
     lines = {line.pattern: line for line in service.settings.routes}
     for line in service.settings.defaults:
-        # The configuration's own word goes first.
-        lines.setdefault(line.pattern, line)
+        if line.targets[0].partition("/")[0] in service.settings.providers:
+            # The configuration's own word goes first.
+            lines.setdefault(line.pattern, line)
     wild = [line for pattern, line in lines.items() if "*" in pattern and fits(pattern, match)]
     return [*(described(service, named) for named in found), *map(_pattern, wild)]
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from dragoman.gateway.provider_lists import models_of
-from dragoman.gateway.routes import UnknownModel
+from dragoman.gateway.routes import AbsentModel, UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
@@ -31,7 +31,15 @@ Named: TypeAlias = tuple[str, Route | None]
 
 def names_of(service: Service, protocol: str) -> list[Named]:
     """All names without patterns, without doubles, in the order they are listed."""
-    found: dict[str, Route | None] = {name: route_of(service, name, protocol) for name in service.routes.names()}
+    found: dict[str, Route | None] = {}
+    for name in service.routes.names():
+        try:
+            found[name] = service.routes.route(name, protocol)
+        except AbsentModel:
+            # Nobody is left to answer to it.
+            continue
+        except UnknownModel:
+            found[name] = None
     for provider in service.settings.providers.values():
         endpoint = provider.endpoint_for(protocol)
         for model in models_of(service, provider):

@@ -32,6 +32,15 @@ class UnknownModel(DragomanError):
     """A model name that leads nowhere; the words name the nearest ones."""
 
 
+class AbsentModel(UnknownModel):
+    """A model name whose providers are not there for want of something; `Settings.absent` says of what."""
+
+    def __init__(self, name: str, providers: Iterable[str]) -> None:
+        self.providers = tuple(dict.fromkeys(providers))
+        are = "is" if len(self.providers) == 1 else "are"
+        super().__init__(f"the model {shown(name)} cannot be asked: {', '.join(self.providers)} {are} not set up here")
+
+
 class _Lines:
     """Lines by their names and patterns."""
 
@@ -54,6 +63,7 @@ class Routes:
 
     def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
         self._providers = settings.providers
+        self._absent = settings.absent
         self._keeps = keeps
         self._lines = _Lines(settings.routes)
         self._defaults = _Lines(settings.defaults)
@@ -94,7 +104,10 @@ class Routes:
 
     def alike(self, name: str, protocol: str) -> tuple[Target, ...]:
         """The targets of a name that serve the same model as its first one, in order; rules choose none of them."""
-        members = tuple(_members(self.route(name, protocol)))
+        route = self.route(name, protocol)
+        members = tuple(_members(route))
+        if not members:
+            raise AbsentModel(name, map(_provider_of, route.missed))
         return tuple(member for member in members if member.model == members[0].model)
 
     def names(self) -> list[str]:
@@ -107,10 +120,14 @@ class Routes:
             first, slash, rest = name.partition("/")
             if slash and rest and first in self._providers:
                 return Route(name=name, members=(self._target(name, first, rest, protocol),))
+            if slash and rest and self._is_absent(first, self._lines.named(name)):
+                raise AbsentModel(name, [first])
             line = self._lines.named(name) or self._defaults.named(name)
         if line is None:
             raise UnknownModel(self._unknown(name))
         route = self._resolved(line, name, protocol)
+        if not route.targets:
+            raise AbsentModel(name, map(_provider_of, route.missed))
         if self._keeps and len(route.targets) > 1:
             # Whoever answers, any other can go on.
             route = self._resolved(line, name, protocol, kept=True)
@@ -119,15 +136,23 @@ class Routes:
     def _resolved(self, line: Line, name: str, protocol: str, *, kept: bool = False) -> Route:
         """A line, with everything that it leads to, for a name that matches it."""
 
-        def members(texts: tuple[str, ...]) -> tuple[Target | Route, ...]:
-            return tuple(self._member(line, text, name, protocol, kept=kept) for text in texts)
+        def filled_with(texts: tuple[str, ...], weights: tuple[int, ...]) -> Route:
+            """The line with what these name: those who are not there are left out."""
+            found = [self._member(line, text, name, protocol, kept=kept) for text in texts]
+            there = [place for place, member in enumerate(found) if _has_targets(member)]
+            return replace(
+                own,
+                members=tuple(member for member in found if not isinstance(member, str) and _has_targets(member)),
+                weights=tuple(weights[place] for place in there) if weights else (),
+                absent=tuple(name for member in found for name in _missed(member)),
+            )
 
         def leads(texts: tuple[str, ...], weights: tuple[int, ...]) -> Route:
-            found = members(texts)
-            if len(found) == 1 and isinstance(found[0], Route):
+            route = filled_with(texts, weights)
+            if len(texts) == 1 and len(route.members) == 1 and isinstance(only := route.members[0], Route):
                 # Another name for a line is that line.
-                return found[0]
-            return replace(own, members=found, weights=weights)
+                return only
+            return route
 
         own = Route(
             name=line.pattern,
@@ -143,15 +168,22 @@ class Routes:
         if not line.rules:
             return replace(leads(line.targets, line.weights), name=line.pattern)
         rules = tuple(Rule(when=rule.when, to=leads(rule.targets, rule.weights)) for rule in line.rules)
-        return replace(own, members=members(line.targets), weights=line.weights, rules=rules)
+        return replace(filled_with(line.targets, line.weights), rules=rules)
 
-    def _member(self, line: Line, text: str, name: str, protocol: str, *, kept: bool) -> Target | Route:
-        """What a target of a line names: a provider's model, or another line."""
+    def _is_absent(self, provider: str, line: Line | None) -> bool:
+        """Whether a name means a provider that is not there; one without a table only if no line has the name."""
+        missing = self._absent.get(provider)
+        return missing is not None and (missing.has_table or line is None)
+
+    def _member(self, line: Line, text: str, name: str, protocol: str, *, kept: bool) -> Target | Route | str:
+        """What a target of a line names: a provider's model, its id alone if it is not there, or another line."""
         provider, slash, model = text.partition("/")
         if slash and model and provider in self._providers:
             target = self._target(name, provider, filled(line.pattern, model, name), protocol)
             return replace(target, strict=line.strict, kept_here=kept) if line.strict or kept else target
         other = self._lines.named(text)
+        if slash and model and self._is_absent(provider, other if other is not line else None):
+            return f"{provider}/{filled(line.pattern, model, name)}"
         if other is None:
             raise UnknownModel(self._unknown(text))
         return self._resolved(_within(line, other), text, protocol, kept=kept)
@@ -236,6 +268,21 @@ def _within(outer: Line, inner: Line) -> Line:
         max_cost=min(limits, default=None),
         refusals=outer.refusals if inner.refusals is None else inner.refusals,
     )
+
+
+def _has_targets(member: Target | Route | str) -> bool:
+    return isinstance(member, Target) or (isinstance(member, Route) and bool(member.targets))
+
+
+def _missed(member: Target | Route | str) -> tuple[str, ...]:
+    """What is left out with a member, or is a target that is not there."""
+    if isinstance(member, Route):
+        return () if member.targets else member.missed
+    return () if isinstance(member, Target) else (member,)
+
+
+def _provider_of(target: str) -> str:
+    return target.partition("/")[0]
 
 
 def _members(route: Route) -> Iterator[Target]:

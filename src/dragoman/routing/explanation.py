@@ -32,6 +32,8 @@ LEFT_OUT = {
     Filter.RESTING: "it rests",
     Filter.ALONE: "only one target is asked for what nobody knows the keeper of",
 }
+# Why a target is left out whose provider is not there.
+ABSENT = "its provider is not set up here"
 BEHIND = {
     Behind.TIGHT: "its window may be too small",
     Behind.SUSPECT: "it failed a moment ago",

@@ -68,6 +68,8 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     max_cost: int | None = None
     # Whether another target is asked when one refuses the content.
     refusals: bool = False
+    # Targets that it names and that are not there, as `provider/model`.
+    absent: tuple[str, ...] = ()
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -78,11 +80,18 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(found.values())
 
     @cached_property
+    def missed(self) -> tuple[str, ...]:
+        """All targets that would be among its own if they were there, each once, those of rules included."""
+        routes = [member for member in self.members if isinstance(member, Route)]
+        routes += [rule.to for rule in self.rules]
+        return tuple(dict.fromkeys((*self.absent, *(name for route in routes for name in route.missed))))
+
+    @cached_property
     def only(self) -> Target | None:
         """The one target of a route that has no choice."""
-        first = self.members[0]
-        if len(self.members) > 1 or self.rules or self.max_cost is not None:
+        if len(self.members) != 1 or self.rules or self.max_cost is not None:
             return None
+        first = self.members[0]
         return first if isinstance(first, Target) else first.only
 
     @cached_property

@@ -86,6 +86,10 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
             remedy="an empty [keys] table revokes them all; to serve without keys, restart",
             file=new.file,
         )
+    lost = next((name for name in current.providers if name in new.absent), None)
+    if lost is not None:
+        # Those that are served now would find nobody there.
+        raise new.absent[lost].as_error(new.file)
     started = current.server
     server = replace(new.server, host=started.host, port=started.port, workers=started.workers)
     several = tightened(protection, new).several_owners

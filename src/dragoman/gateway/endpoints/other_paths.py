@@ -350,6 +350,8 @@ def _provider(service: Service, request: Request, api_path: ApiPath, known: str)
     if named:
         found = providers.get(named)
         if found is None:
+            if named in service.settings.absent:
+                raise ClientError(404, f"{named} is not set up here")
             raise ClientError(404, f"no provider {shown(named)} is configured")
         _check_family(found, api_path)
         return found

@@ -33,10 +33,10 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.signs import Signs
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
-from dragoman.routing.explanation import BEHIND, because, reason
+from dragoman.routing.explanation import ABSENT, BEHIND, because, reason
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
-from dragoman.routing.target import Target
+from dragoman.routing.target import Target, shown_model
 from dragoman.wire.json import decode_object, encode
 
 # What keeps a request from the one target of a name, too.
@@ -155,8 +155,18 @@ def _told(service: Service, model: str, route: Route, plan: Plan, signs: Signs, 
         "client": needs.protocol,
         "bytes": needs.size,
         "tokens": needs.tokens,
-        "candidates": [_candidate(service, found, plan, needs, seen) for found in _in_order(plan)],
+        "candidates": [
+            *(_candidate(service, found, plan, needs, seen) for found in _in_order(plan)),
+            *map(_missed, route.missed),
+        ],
     }
+
+
+def _missed(name: str) -> JsonObject:
+    """A target that would be there if its provider were."""
+    provider, _, model = name.partition("/")
+    target = f"{provider}/{shown_model(model)}"
+    return {"target": target, "place": None, "standing": "absent", "left_out": {"filter": "absent", "why": ABSENT}}
 
 
 def _in_order(plan: Plan) -> list[Candidate]:

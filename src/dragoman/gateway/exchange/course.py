@@ -19,7 +19,7 @@ from dragoman.gateway.routes import shown
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Filter, Plan, Why
-from dragoman.routing.explanation import reason
+from dragoman.routing.explanation import ABSENT, reason
 from dragoman.routing.health import Permit
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
 from dragoman.routing.rests import Hint, hint_of
@@ -187,12 +187,15 @@ class Course:
         plan = self._plan
         found = () if plan is None else [(each.target, reason(each, plan)) for each in plan.candidates]
         filters = [(target, why) for target, why in found if why]
-        words = "; ".join(
-            f"{target.provider.name}/{target.shown}: {why}" for target, why in (*filters, *self._left_out)
-        )
+        said = [f"{target.provider.name}/{target.shown}: {why}" for target, why in (*filters, *self._left_out)]
+        if self._route is not None:
+            said += (f"{name}: {ABSENT}" for name in self._route.missed)
+        words = "; ".join(said)
         told = f"no target of {shown(self.name)} can take this request: {words}"
         # Agents shorten their conversation if they are told so.
-        too_long = plan is not None and all(each.left_out is Filter.WINDOW for each in plan.candidates)
+        too_long = (
+            plan is not None and plan.candidates and all(each.left_out is Filter.WINDOW for each in plan.candidates)
+        )
         return TooLong(told) if too_long and not self._left_out else ClientError(400, told)
 
     # Failures.
