@@ -50,8 +50,7 @@ def test_a_good_file_is_summed_up(capfd: pytest.CaptureFixture[str]) -> None:
     assert lines[3].startswith("providers\topenai\t")
     assert lines[3].endswith("; 2 keys")
     assert lines[4] == "providers\tlocal\topenai-chat, anthropic-messages; no key"
-    assert lines[5].startswith("providers\techo\topenai-chat, ")
-    assert lines[6] == "models\tmine-*\tlocal/* strict"
+    assert lines[5] == "models\tmine-*\tlocal/* strict"
     assert SECRET not in captured.out + captured.err
     assert captured.err == ""
 

@@ -32,7 +32,8 @@ def test_the_table_fits_a_terminal_and_starts_with_those_set_up(columns: int, tm
     assert lines[0].split() == ["NAME", "TITLE", "ACR", "SET", "VARIABLE", "ADDRESS"]
     assert lines[1].startswith("a-box-with-") and lines[1].split()[1:3] == ["·C·", "yes"]
     names = {line.split()[0] for line in lines if line}
-    assert {"openai", "anthropic", "ollama", "echo"} <= names
+    assert {"openai", "anthropic", "ollama"} <= names
+    assert "echo" not in names
     assert SECRET not in seen.raw + seen.other
 
 
@@ -53,7 +54,7 @@ def test_pitfall_616_elsewhere_values_are_whole_and_separated_by_tabs(capfd: pyt
 def test_those_set_up_alone(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["providers", "--configured", "--json"]) == 0
     told = json.loads(capfd.readouterr().out)
-    assert [line["name"] for line in told] == ["a-box-with-a-rather-long-name", "openai", "echo"]
+    assert [line["name"] for line in told] == ["a-box-with-a-rather-long-name", "openai"]
     assert all(line["configured"] for line in told)
 
 
@@ -72,8 +73,8 @@ def test_those_that_lack_something_come_next_with_the_variable(capfd: pytest.Cap
     put_trusted(Path(), '[providers.groq]\napi_key = "$WORK"\n')
     assert main(["providers", "--json"]) == 0
     lines = json.loads(capfd.readouterr().out)
-    assert [line["name"] for line in lines[:3]] == ["openai", "echo", "groq"]
-    assert (lines[2]["configured"], lines[2]["missing"]) == (False, "WORK")
+    assert [line["name"] for line in lines[:2]] == ["openai", "groq"]
+    assert (lines[1]["configured"], lines[1]["missing"]) == (False, "WORK")
     assert main(["providers"]) == 0
     line = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("groq "))
     assert line.split()[3:5] == ["no", "WORK"]

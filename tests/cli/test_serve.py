@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 import signal
 import socket
 from collections.abc import Iterator
@@ -14,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
-from dragoman.cli.serve import _greet, curl_lines
+from dragoman.cli.serve import _greet
+from dragoman.config.discovery import echo_provider
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.gateway.access.protection import protection_of
@@ -113,32 +112,17 @@ def test_what_works_but_should_be_known_is_told_before_the_start(capfd: pytest.C
     assert "cannot listen" in last
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "with keys"])
-def test_the_lines_to_try_are_commands_of_a_shell_with_json_in_them(keyed: bool) -> None:
-    lines = curl_lines("http://127.0.0.1:1", keyed=keyed)
-    assert [shlex.split(line)[1] for line in lines] == [
-        "http://127.0.0.1:1/v1/messages",
-        "http://127.0.0.1:1/v1/chat/completions",
-        "http://127.0.0.1:1/v1/responses",
-    ]
-    for line in lines:
-        words = shlex.split(line)
-        assert words[0] == "curl"
-        assert json.loads(words[words.index("-d") + 1])["model"].startswith("echo/")
-        assert ("x-api-key: $DRAGOMAN_KEY" in words) is keyed
-
-
 def test_the_greeting_fits_a_terminal_but_for_the_lines_to_copy(capsys: pytest.CaptureFixture[str]) -> None:
     settings = read_settings(None, {"ANTHROPIC_API_KEY": "sk-ant-not-a-key-0"}, catalogue())
-    _greet(settings, protection_of(settings), None, 8484)
+    _greet(settings, protection_of(settings), None, 8484, {})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "dragoman listens on http://127.0.0.1:8484, configured by the environment alone"
     assert all(len(line) <= 100 for line in lines if not line.startswith("  curl "))
 
 
 def test_a_gateway_that_asks_for_keys_and_has_none_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    settings = Settings(keys_table=True)
-    _greet(settings, protection_of(settings), None, 8484)
+    settings = Settings(keys_table=True, providers={"echo": echo_provider()})
+    _greet(settings, protection_of(settings), None, 8484, {})
     said = capsys.readouterr().out
     assert "nobody gets in" in said
     assert "$DRAGOMAN_KEY" in said

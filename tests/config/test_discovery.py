@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dragoman.config.discovery import default_routes, discovered, echo_provider
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.discovery import LOCAL, default_routes, discovered, echo_provider
+from dragoman.config.load import read_settings
 from dragoman.config.settings import Line
 from dragoman.mock.answers.models import echo_models
-from tests.config.support import CATALOGUE, A, C, R
+from dragoman.providers.catalogue import catalogue
+from tests.config.support import CATALOGUE, A, C, R, named, problems_of, settings_of
 
 
 def test_echo_speaks_everything_and_prefers_what_it_is_told() -> None:
@@ -43,3 +49,57 @@ def test_providers_answer_to_what_the_catalogue_says() -> None:
         Line(pattern="gpt-*", targets=("openai/*",)),
         Line(pattern="o1", targets=("openai/o1",)),
     )
+
+
+def test_servers_of_this_machine_are_there_without_a_table() -> None:
+    settings = read_settings(None, {}, catalogue())
+    assert list(settings.local) == list(LOCAL) == ["ollama", "lmstudio", "llamacpp", "vllm"]
+    assert all(provider.auth == "none" and not provider.stores for provider in settings.local.values())
+    assert list(settings.providers) == ["echo"]
+    assert list(settings.callable) == ["echo", *LOCAL]
+    assert not settings.warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("[server]\ndiscover = false\n", []),
+        ("[keys]\n", []),
+        ('[keys.a]\nkey = "0123456789abcdef0"\n', []),
+        ("[providers.ollama]\n", ["lmstudio", "llamacpp", "vllm"]),
+        ('[providers.vllm]\napi_key = "$NOT_SET"\n', ["ollama", "lmstudio", "llamacpp"]),
+    ],
+)
+def test_who_is_written_down_or_asked_with_keys_has_fewer_of_them(tmp_path: Path, text: str, names: list[str]) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(text)
+    assert list(read_settings(named(file), {}, catalogue()).local) == names
+
+
+def test_a_line_may_name_one_of_them(tmp_path: Path) -> None:
+    text = '[models]\nfast = "ollama/qwen3"\n'
+    assert settings_of(tmp_path, text).routes == (Line(pattern="fast", targets=("ollama/qwen3",)),)
+    (told,) = problems_of(tmp_path, f"{text}[keys]\n")
+    assert "add [providers.ollama]" in told
+
+
+def test_echo_steps_back_once_another_is_there(tmp_path: Path) -> None:
+    def listed(text: str, *found: str) -> list[str]:
+        settings = settings_of(tmp_path, text)
+        return [provider.name for provider in settings.listed([settings.local[name] for name in found])]
+
+    assert listed("") == ["echo"]
+    assert listed("", "ollama") == ["ollama"]
+    # What is absent is not there.
+    assert listed("[providers.openai]\n") == ["echo"]
+    assert listed('[providers.openai]\napi_key = "k"\n') == ["openai"]
+    assert listed('[providers.openai]\napi_key = "k"\n[providers.echo]\n', "ollama") == ["openai", "ollama", "echo"]
+    assert listed("[server]\necho = false\n") == []
+
+
+def test_echo_can_be_switched_off(tmp_path: Path) -> None:
+    assert settings_of(tmp_path, "[server]\necho = false\n").providers == {}
+    (told,) = problems_of(tmp_path, "[server]\necho = false\n[providers.echo]\n")
+    assert told == "3: providers.echo: stands beside server.echo = false (leave out one of them)"
+    (told,) = problems_of(tmp_path, '[server]\necho = false\n[models]\na = "echo/text"\n')
+    assert told.startswith('4: models.a: names the provider "echo", which is not set up')

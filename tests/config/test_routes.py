@@ -36,7 +36,10 @@ all = "echo/text"
     ("line", "problem"),
     [
         ('"a" = "openia/x"', 'models.a: names the provider "openia", which is not set up (did you mean openai?)'),
-        ('"a" = "zzz/x"', 'models.a: names the provider "zzz", which is not set up (known are openai, echo; others'),
+        (
+            '"a" = "zzz/x"',
+            'models.a: names the provider "zzz", which is not set up (known are openai, echo, ollama; others',
+        ),
         (
             '"a" = "claude/claude-opus-9"',
             'models.a: names the provider "claude", which is not set up (did you mean anthropic? Then '
@@ -48,7 +51,7 @@ all = "echo/text"
             'models.a: names the provider "anthropics", which is not set up (did you mean anthropic?',
         ),
         ('"a" = {}', 'models.a: is an empty table (for example to = "openai/gpt-5.1")'),
-        ('"a" = "ollama/x"', 'models.a: names the provider "ollama", which is not set up (add [providers.ollama])'),
+        ('"a" = "docker/x"', 'models.a: names the provider "docker", which is not set up (add [providers.docker])'),
         ('"a" = "x"', f'models.a: {NEITHER} "x" (for example "openai/gpt-5.1")'),
         ('"a" = "openai/"', f'models.a: {NEITHER} "openai/" (for example "openai/gpt-5.1")'),
         ('"a" = "openai/x y"', f'models.a: {NEITHER} "openai/x y" (for example "openai/gpt-5.1")'),

@@ -322,6 +322,8 @@ def settings_for(
     return Settings(
         server=server or Server(),
         providers=providers,
+        # Among providers that lists tell of, echo would step back.
+        echo_table=True,
         routes=(Line(pattern="claude-*", targets=("messages/*",)),),
         keys=tuple(Key(name=f"key{count}", digest=sha256(key.encode()).digest()) for count, key in enumerate(keys)),
         timeouts=timeouts or Timeouts(),

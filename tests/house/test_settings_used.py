@@ -29,7 +29,7 @@ CALLED = {
 }
 # What the reading itself uses up: it goes into other members.
 USED_UP = {
-    "[server]": {"discover"},
+    "[server]": {"discover", "echo"},
     "[providers.NAME]": {"protocol", "base_url", "api_key", "insecure", "label"},
     "[models]": {"to", "targets", "strict"},
     "[[models.NAME.rules]]": {"targets"},

@@ -100,7 +100,9 @@ def test_providers_and_routes_are_printed_and_no_key_of_theirs() -> None:
 def test_a_key_in_the_environment_is_all_that_a_known_provider_needs(tmp_path: Path) -> None:
     with started(tmp_path, "--port", "0", environment={"OPENAI_API_KEY": "sk-canary-0123456789"}) as process:
         process.out.wait("  openai ")
-        process.out.wait("/v1/responses")
+        process.out.wait("dragoman launch claude --model openai/MODEL")
+        process.out.wait("costs nothing")
+        process.out.wait('"model":"echo/text"')
         assert "sk-canary" not in "\n".join(process.out.all())
 
 

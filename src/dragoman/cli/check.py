@@ -119,8 +119,8 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     yield "address", f"http://{host}:{server.port}" + (" strict" if server.strict else "")
     none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
     yield "keys", str(len(settings.keys) or none)
-    for name, provider in settings.providers.items():
-        yield "providers", name, _describe(provider)
+    for provider in settings.listed():
+        yield "providers", provider.name, _describe(provider)
     for name, each in settings.absent.items():
         yield "left out", name, each.problem
     for line in settings.routes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from dragoman.cli.terminal import GREEN, Column, Screen, screen_of, table, wrapp
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
+from dragoman.launching.local_servers import found_at
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import Listing, catalogue
 from dragoman.providers.provider import Endpoint
@@ -61,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     """List them."""
     known = catalogue()
     settings = read_settings(file_to_read(options.config), os.environ, known)
-    lines = [line for line in lines_of(settings, known) if line.configured or not options.configured]
+    found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
+    lines = [line for line in lines_of(settings, known, found) if line.configured or not options.configured]
     if options.json:
         documents.write(encode_text([_as_json(line) for line in lines]).encode() + b"\n")
     else:
@@ -70,11 +72,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def lines_of(settings: Settings, known: Mapping[str, Listing]) -> list[Line]:
+def lines_of(settings: Settings, known: Mapping[str, Listing], found: Iterable[str] = ()) -> list[Line]:
     """Those that are set up in the order of the settings, those that lack something, then all of the catalogue."""
     lines = []
-    for name in dict.fromkeys((*settings.providers, *settings.absent, *known)):
-        provider, listing, missing = settings.providers.get(name), known.get(name), settings.absent.get(name)
+    there = {provider.name: provider for provider in settings.listed([settings.local[name] for name in found])}
+    for name in dict.fromkeys((*there, *settings.absent, *known)):
+        provider, listing, missing = there.get(name), known.get(name), settings.absent.get(name)
         lines.append(
             Line(
                 name=name,

@@ -7,7 +7,6 @@ import errno
 import os
 import stat
 import sys
-import textwrap
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dragoman.cli import documents
+from dragoman.cli.greeting import Found, lines_to_try, provider_lines
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from dragoman.gateway.access.protection import Protection
     from dragoman.gateway.records.logs import Log
 
-_SHOWN_MODELS = 6
-_WIDTH = 100
 _MOST_SETTINGS = 50
 # What the command line may say instead of `[server]`.
 _OPTIONS: Mapping[str, Kind[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
@@ -72,12 +70,13 @@ def run(options: argparse.Namespace) -> int:
     refuse_windows()
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.access.first_key import is_wanted, with_first_key
-    from dragoman.gateway.access.protection import bound_host, protection_at_start
+    from dragoman.gateway.access.protection import bound_host, protection_at_start, with_local
     from dragoman.gateway.processes.binding import bind
     from dragoman.gateway.processes.followed_config import Duty
     from dragoman.gateway.processes.hangup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
     from dragoman.gateway.records.logs import Log
+    from dragoman.launching.local_servers import found_at
 
     hangup = hangup_at_start()
     _fill_standard_streams()
@@ -104,8 +103,9 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(f"warning: {warning}")
     listener = bind(settings.server.host, settings.server.port)
     # Once more, by where it is bound: a name may stand for any address.
-    protection = protection_at_start(settings, bound_host(listener), open_to_all=options.open)
     port: int = listener.getsockname()[1]
+    protection = protection_at_start(settings, bound_host(listener), port, open_to_all=options.open)
+    settings = with_local(settings, protection)
     log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
     if options.log != "off" and not sys.stderr.isatty():
         # Who sits there has the greeting, and `dragoman doctor`.
@@ -120,7 +120,8 @@ def run(options: argparse.Namespace) -> int:
         hangup=hangup,
         lifeline=lifeline,
     )
-    return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port))
+    found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
+    return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port, found))
 
 
 def _first_key(file: str) -> FirstKey:
@@ -217,7 +218,7 @@ def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ..
     return () if known else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
 
 
-def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, port: int) -> None:
+def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, port: int, found: Found) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
     address = address_to_call(settings.server.host, port)
     lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]
@@ -230,15 +231,12 @@ def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, 
     else:
         lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")
     lines.append("providers:")
-    for provider in settings.providers.values():
-        protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
-        words = f"  {provider.name:12} {protocols}{_models(provider.name, provider.models)}"
-        lines += textwrap.wrap(words, _WIDTH, subsequent_indent=" " * 15, break_on_hyphens=False)
+    lines += [*provider_lines(settings, found)] or ["  none; `dragoman init` finds out who could be there"]
     if settings.routes:
         lines.append("models:")
         lines += [f"  {line.pattern} -> {describe_line(line)}" for line in settings.routes]
-    lines.append("try:")
-    lines += (f"  {line}" for line in curl_lines(address, keyed=protection.asks_keys))
+    tried = [f"  {line}" for line in lines_to_try(settings, found, address, keyed=protection.asks_keys)]
+    lines += ["try:", *tried] if tried else []
     try:
         sys.stdout.write("\n".join(map(printable, lines)) + "\n")
         sys.stdout.flush()
@@ -247,27 +245,3 @@ def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, 
             raise
         # The terminal is gone. Whether that ends the gateway is told by a signal; what is left to say has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _models(name: str, models: tuple[str, ...] | None) -> str:
-    if not models:
-        return ""
-    more = f" … {len(models)} in all" if len(models) > _SHOWN_MODELS else ""
-    return ": " + " ".join(f"{name}/{model}" for model in models[:_SHOWN_MODELS]) + more
-
-
-def curl_lines(address: str, *, keyed: bool) -> list[str]:
-    """One line per protocol; each is answered by the embedded provider in another protocol."""
-    key = " -H 'x-api-key: '\"$DRAGOMAN_KEY\"" if keyed else ""
-    bodies = (
-        (
-            "messages",
-            '{"model":"echo/text","max_tokens":100,"messages":[{"role":"user","content":"Hello from Messages"}]}',
-        ),
-        (
-            "chat/completions",
-            '{"model":"echo/text@anthropic-messages","messages":[{"role":"user","content":"Hello from Chat"}]}',
-        ),
-        ("responses", '{"model":"echo/text","input":"Hello from Responses"}'),
-    )
-    return [f"curl {address}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'" for path, body in bodies]

@@ -1,8 +1,13 @@
-"""Discovery: who is there without being written down: those whose key is in the environment, and the echo provider."""
+"""Discovery: who is there without being written down.
+
+Those whose key is in the environment, the usual servers of one's own machine, and the echo provider.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
 
 from dragoman.config.file_schema import PROTOCOL_NAMES
 from dragoman.config.providers import Notes, Report, Told, assemble
@@ -14,6 +19,8 @@ from dragoman.providers.provider import Endpoint, Provider
 ECHO = "echo"
 ECHO_ADDRESS = "echo:"
 _ECHO_DEFAULT = "openai-chat"
+# Servers that people have on their machines; other ports of the catalogue are too many other things.
+LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm")
 
 
 def echo_provider(first: Iterable[str] = ()) -> Provider:
@@ -50,6 +57,19 @@ def discovered(
         else:
             warnings.append(f"{variable} is set, but {name} cannot be used: {'; '.join(reasons)}")
     return providers, tuple(warnings)
+
+
+def local_servers(catalogue: Mapping[str, Listing], taken: Iterable[str]) -> dict[str, Provider]:
+    """The servers of this machine that need no key, where the catalogue says they are, but for names that are taken."""
+    found: dict[str, Provider] = {}
+    known = set(taken)
+    for name in LOCAL:
+        if name in catalogue and name not in known:
+            provider = assemble(name, Told(), catalogue[name], {}, Notes(_reasons([])))
+            if provider is not None:
+                # Nobody said that it is there to stay: what is to be kept is kept here.
+                found[name] = replace(provider, stores=False)
+    return found
 
 
 def _reasons(reasons: list[str]) -> Report:

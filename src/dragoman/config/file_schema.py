@@ -254,6 +254,7 @@ SERVER: dict[str, Kind[object]] = {
     "strict": _SWITCH,
     "pooled_limits": _SWITCH,
     "discover": Kind(words="true or false", example="false", read=values.read_switch),
+    "echo": Kind(words="true or false", example="false", read=values.read_switch),
 }
 
 TIMEOUTS: dict[str, Kind[object]] = {

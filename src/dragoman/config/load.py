@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import file_schema
-from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider
+from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider, local_servers
 from dragoman.config.environment import is_literal
 from dragoman.config.finding import ConfigFile, Origin, state_folder
 from dragoman.config.keys import COMMAND_LINE_KEY, SHORTEST, read_keys
@@ -54,12 +54,14 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     storage = _section(root, "storage").fill(Storage, file_schema.STORAGE)
     section = root.table("providers")
     tables = section.tables()
-    read = _providers(tables, server.discover, environ, catalogue)
+    read = _providers(tables, server, environ, catalogue)
     providers = read.providers
     # A provider whose table cannot be used is told of there, not once more at each of its routes.
     own = root.table("keys")
     named = (*own.values, COMMAND_LINE_KEY)
-    known = tuple(dict.fromkeys((*providers, *section.values)))
+    # Whoever has a key was not told of them by anybody.
+    local = local_servers(catalogue, (*providers, *section.values)) if server.discover and not root.has("keys") else {}
+    known = tuple(dict.fromkeys((*providers, *section.values, *local)))
     models = read_lines(root.table("models"), known, catalogue, named, discover=server.discover)
     absent = {**read.absent, **models.absent}
     prices = read_overrides(root.table("prices"))
@@ -71,6 +73,8 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
         file=name,
         server=server,
         providers={name: _anchored(provider, file) for name, provider in providers.items()},
+        local=local,
+        echo_table=ECHO in tables,
         absent=absent,
         missing=missing,
         routes=models.lines,
@@ -150,7 +154,7 @@ class _Read(Struct, frozen=True, kw_only=True):
 
 
 def _providers(
-    tables: Mapping[str, Table], discover: bool, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
+    tables: Mapping[str, Table], server: Server, environ: Mapping[str, str], catalogue: Mapping[str, Listing]
 ) -> _Read:
     """The providers of the file in its order, those of the environment, and echo last."""
     providers: dict[str, Provider] = {}
@@ -168,10 +172,15 @@ def _providers(
                 providers[name] = read.provider
             elif read.missing:
                 absent[name] = read.missing[0]
-    if discover:
+    if server.discover:
         more, warnings = discovered(environ, catalogue, tables)
         providers |= more
-    return _Read(providers={**providers, ECHO: echo}, absent=absent, missing=tuple(missing), warnings=warnings)
+    if server.echo:
+        providers[ECHO] = echo
+    elif ECHO in tables:
+        table = tables[ECHO]
+        table.problems.add(table.path, "stands beside server.echo = false", "leave out one of them")
+    return _Read(providers=providers, absent=absent, missing=tuple(missing), warnings=warnings)
 
 
 def _echo(table: Table) -> Provider:

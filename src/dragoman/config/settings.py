@@ -5,6 +5,8 @@ The comment above a member is its description in docs/configuration.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
@@ -41,8 +43,11 @@ class Server(Struct, frozen=True, kw_only=True):
     strict: bool = False
     # Whether x-ratelimit-* of a provider are passed on although several keys take turns.
     pooled_limits: bool = False
-    # Whether providers of the catalogue whose key is in the environment are there although the file leaves them out.
+    # Whether providers of the catalogue whose key is in the environment are there although the file leaves them out;
+    # and, on a loopback address and without `[keys]`, Ollama, LM Studio, llama.cpp and vLLM on their usual ports.
     discover: bool = True
+    # Whether the embedded `echo` is there, which answers without a key and without cost.
+    echo: bool = True
 
 
 class LineRule(Struct, frozen=True, kw_only=True):
@@ -198,6 +203,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     file: str = ""
     server: Server = Server()
     providers: dict[str, Provider] = {}
+    # Servers of this machine that have no table, and are called when somebody names them.
+    local: dict[str, Provider] = {}
+    # Whether the file has a table of the embedded provider.
+    echo_table: bool = False
     # Providers of the file that cannot be called until something else is there: nobody takes their place.
     absent: dict[str, Missing] = {}
     # All that is missing: of those, and keys of others that are left out.
@@ -220,3 +229,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     storage: Storage = Storage()
     # What works but should be known, in sentences without secrets.
     warnings: tuple[str, ...] = ()
+
+    def listed(self, found: Sequence[Provider] = ()) -> list[Provider]:
+        """The providers to tell of: those that are set up, servers of this machine that were `found`, and echo.
+
+        Echo steps back once there is another one, unless the file has a table of it; its names work as ever.
+        """
+        others = [provider for provider in self.providers.values() if provider.transport != "echo"]
+        echo = [provider for provider in self.providers.values() if provider.transport == "echo"]
+        return [*others, *found, *(echo if self.echo_table or not (others or found) else ())]
+
+    @property
+    def callable(self) -> dict[str, Provider]:
+        """Everybody who is called when somebody names them."""
+        return {**self.providers, **self.local}

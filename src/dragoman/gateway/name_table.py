@@ -37,7 +37,7 @@ async def names_table(
     service = Service(settings, Metrics(), log, StoredState(Storage(keep=False), log))
     protocol = PROTOCOLS[0].name
     try:
-        failed = await ask_providers(service, settings.providers.values()) if live else {}
+        failed = await ask_providers(service, settings.callable.values()) if live else {}
         return (look_up(service, protocol, names) if names else search(service, protocol, match)), failed
     finally:
         await service.close()

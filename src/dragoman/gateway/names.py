@@ -40,7 +40,7 @@ def names_of(service: Service, protocol: str) -> list[Named]:
             continue
         except UnknownModel:
             found[name] = None
-    for provider in service.settings.providers.values():
+    for provider in listed_providers(service):
         endpoint = provider.endpoint_for(protocol)
         for model in models_of(service, provider):
             name = f"{provider.name}/{model}"
@@ -49,6 +49,16 @@ def names_of(service: Service, protocol: str) -> list[Named]:
                 target = Target(provider=provider, endpoint=endpoint, model=model, strict=False)
                 found[name] = Route(name=name, members=(target,))
     return list(found.items())
+
+
+def listed_providers(service: Service) -> list[Provider]:
+    """The providers that lists tell of: servers of this machine without a table only if they answered.
+
+    The embedded one steps back once there is another, unless the file has a table of it; its names work as ever.
+    """
+    settings = service.settings
+    found = [provider for provider in settings.local.values() if models_of(service, provider)]
+    return settings.listed(found)
 
 
 def route_of(service: Service, name: str, protocol: str) -> Route | None:

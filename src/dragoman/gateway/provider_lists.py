@@ -9,6 +9,7 @@ from functools import partial
 from dragoman.errors import DragomanError, TimedOut
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.service import Service
+from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.model.listing import ListedModel
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
@@ -56,6 +57,10 @@ async def _ask(service: Service, provider: Provider) -> str:
     if kept is not None and kept.until > now:
         return ""
     why, fresh = "", _FRESH
+    if provider.name in service.settings.local:
+        # It comes and goes, and nobody waits for one that is not there.
+        service.listed.keep(provider, await _local_models(service, provider), now)
+        return ""
     try:
         models = await asyncio.wait_for(models_at(service, provider, provider.endpoints[0]), _PATIENCE)
     except (DragomanError, TimeoutError) as error:
@@ -65,6 +70,14 @@ async def _ask(service: Service, provider: Provider) -> str:
         models, fresh = tuple(kept.models.values()) if kept is not None else (), _RETRIED
     service.listed.keep(provider, models, now + fresh)
     return why
+
+
+async def _local_models(service: Service, provider: Provider) -> tuple[ListedModel, ...]:
+    """What a server of this machine lists; nothing if it is not there."""
+    try:
+        return await asyncio.wait_for(models_at(service, provider, provider.endpoints[0]), LOCAL_PATIENCE)
+    except (DragomanError, TimeoutError):
+        return ()
 
 
 def _words(error: BaseException) -> str:

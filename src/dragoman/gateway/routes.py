@@ -62,7 +62,7 @@ class Routes:
     """The names of one configuration. `keeps` says that there is a store to keep responses in."""
 
     def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
-        self._providers = settings.providers
+        self._providers = settings.callable
         self._absent = settings.absent
         self._keeps = keeps
         self._lines = _Lines(settings.routes)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.config.prices import book_of
 from dragoman.config.settings import Settings
-from dragoman.errors import Unconnected
+from dragoman.errors import Unconfigured, Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.key_calls import KeyCalls
@@ -27,6 +27,7 @@ from dragoman.gateway.stored_responses.stored_state import StoredState, notes_id
 from dragoman.gateway.traffic import Traffic
 from dragoman.http.client import Client
 from dragoman.http.flight import Call, Flight
+from dragoman.launching.local_servers import port_of, stranger_at
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_flight import open_echo
 from dragoman.providers.key_rests import KeyRests
@@ -101,7 +102,7 @@ class Service:
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
             name: Rotation(provider.keys, self.clock, rotations.get(name), name)
-            for name, provider in settings.providers.items()
+            for name, provider in settings.callable.items()
         }
         if former is not None:
             self._forgive_changed(former.settings)
@@ -114,7 +115,7 @@ class Service:
         metrics.may_name = self.may_name
         self.admission.settle(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
-        self.listed: KeptLists = KeptLists(settings.providers, former.listed if former is not None else None)
+        self.listed: KeptLists = KeptLists(settings.callable, former.listed if former is not None else None)
         self.knowledge = Knowledge(self.book, self.listed, self._rotations, self.admission, self.mint.now)
 
     def _forgive_changed(self, former: Settings) -> None:
@@ -159,7 +160,7 @@ class Service:
         if len(self.settings.keys) < 2 and not self.settings.several_owners:
             return True
         name, _, model = target.partition("/")
-        provider = self.settings.providers.get(name)
+        provider = self.settings.callable.get(name)
         if provider is None:
             return False
         listed = self.listed.of(provider)
@@ -250,6 +251,8 @@ class Service:
         provider = order.provider
         if provider.transport == "echo":
             return open_echo(_echo_call(order), order.endpoint.protocol)
+        if provider.name in self.settings.local and stranger_at(port_of(order.endpoint.base_url)) is not None:
+            raise Unconfigured("what listens at its usual port belongs to another user of this machine")
         call = transport_of(provider.transport).call(order)
         if provider.transport == "http":
             return self.client.open(await call)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
+from dragoman.launching.local_servers import port_of
 
 
 class Protection(Struct, frozen=True, kw_only=True):
@@ -26,6 +27,9 @@ class Protection(Struct, frozen=True, kw_only=True):
     # Digests of all keys that were known since the start, and whether those of another process were several.
     owners: frozenset[bytes] = frozenset()
     several_elsewhere: bool = False
+    # Whether servers of this machine are there without a table, and the port that is our own.
+    local: bool = False
+    port: int = 0
 
     @property
     def several_owners(self) -> bool:
@@ -36,12 +40,18 @@ class Protection(Struct, frozen=True, kw_only=True):
 def protection_of(settings: Settings, *, open_to_all: bool = False) -> Protection:
     """What a gateway that starts with these settings asks for."""
     # What `--open` passes over is a table without keys that it was started with, and none that appears later.
-    return tightened(Protection(passed_over=open_to_all and settings.keys_table), settings)
+    start = Protection(
+        passed_over=open_to_all and settings.keys_table,
+        local=is_loopback(settings.server.host),
+        port=settings.server.port,
+    )
+    return tightened(start, settings)
 
 
-def protection_at_start(settings: Settings, host: str, *, open_to_all: bool) -> Protection:
+def protection_at_start(settings: Settings, host: str, port: int = 0, *, open_to_all: bool) -> Protection:
     """What is asked for at an address; refused for one that others reach, without keys and unless insisted on."""
     protection = protection_of(settings, open_to_all=open_to_all)
+    protection = replace(protection, local=protection.local and is_loopback(host), port=port or protection.port)
     if protection.asks_keys or open_to_all or is_loopback(host):
         return protection
     raise ConfigError(
@@ -65,6 +75,8 @@ def tightened(protection: Protection, settings: Settings) -> Protection:
         protection,
         asks_keys=protection.asks_keys or asked,
         keys_in_file=protection.keys_in_file or settings.keys_table,
+        # The key of the command line does not count: whoever has it started the gateway.
+        local=protection.local and not settings.keys_table,
         # Whoever holds a key of the command line started the gateway, and is nobody else.
         owners=protection.owners | {key.digest for key in settings.keys if key.owner is None},
     )
@@ -93,4 +105,15 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
     started = current.server
     server = replace(new.server, host=started.host, port=started.port, workers=started.workers)
     several = tightened(protection, new).several_owners
-    return replace(new, server=server, storage=current.storage, several_owners=several)
+    settings = replace(new, server=server, storage=current.storage, several_owners=several)
+    return with_local(settings, tightened(protection, new))
+
+
+def with_local(settings: Settings, protection: Protection) -> Settings:
+    """The settings with those servers of this machine that may be there without a table."""
+    allowed = {
+        name: provider
+        for name, provider in settings.local.items()
+        if protection.local and all(port_of(endpoint.base_url) != protection.port for endpoint in provider.endpoints)
+    }
+    return settings if len(allowed) == len(settings.local) else replace(settings, local=allowed)

@@ -26,7 +26,7 @@ _BYTES = 3000
 
 async def list_models(service: Service, request: Request, account: Account) -> None:
     """Answer `GET /v1/models`."""
-    await ask_providers(service, service.settings.providers.values())
+    await ask_providers(service, service.settings.callable.values())
     protocol = account.record.dialect
     names = names_of(service, protocol)
 

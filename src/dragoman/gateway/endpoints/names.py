@@ -33,7 +33,7 @@ async def tell_names(service: Service, request: Request, account: Account) -> No
         raise ClientError(400, f"no more than {_MOST_NAMES} names can be asked for at once") from None
     names, match = asked.get("name", []), "".join(asked.get("match", [])[:1])
     protocol = account.record.dialect
-    providers = service.settings.providers.values()
+    providers = service.settings.callable.values()
     if names:
         await ask_for(service, protocol, names)
         size = len(names)

@@ -348,7 +348,7 @@ def _provider(service: Service, request: Request, api_path: ApiPath, known: str)
     named = known or (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
     providers = service.settings.providers
     if named:
-        found = providers.get(named)
+        found = service.settings.callable.get(named)
         if found is None:
             if named in service.settings.absent:
                 raise ClientError(404, f"{named} is not set up here")

@@ -15,6 +15,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.admission import Load
 from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.provider_lists import models_of
 from dragoman.gateway.records.metrics import OTHER, Snapshot
 from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service, TargetStanding
@@ -59,12 +60,17 @@ def status_of(service: Service, snapshots: Sequence[Snapshot]) -> JsonObject:
                 **_provider(service, provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots]),
                 "check": _check(service, provider, snapshots),
             }
-            for name, provider in service.settings.providers.items()
+            for name, provider in (*service.settings.providers.items(), *_local(service))
         ],
         "targets": [_target(known) for known in service.standings()],
         # How many stand how whose names only those know who asked for them.
         "unnamed": {**service.unnamed()},
     }
+
+
+def _local(service: Service) -> list[tuple[str, Provider]]:
+    """Servers of this machine that have no table and answered when they were last looked for."""
+    return [(name, provider) for name, provider in service.settings.local.items() if models_of(service, provider)]
 
 
 async def clear(service: Service, request: Request) -> JsonObject:
@@ -75,7 +81,7 @@ async def clear(service: Service, request: Request) -> JsonObject:
     except (msgspec.DecodeError, UnicodeError):
         raise ClientError(400, 'say which target is to be cleared, as {"clear": "provider/model"}') from None
     provider, slash, model = target.partition("/")
-    if not slash or not model or provider not in service.settings.providers:
+    if not slash or not model or provider not in service.settings.callable:
         raise ClientError(404, "there is no such target; it is provider/model, with a provider of the configuration")
     cleared = service.clear(target)
     service.log.event(
