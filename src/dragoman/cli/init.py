@@ -1,0 +1,191 @@
+"""`dragoman init`: looks who could be called from here, asks what is left, and writes a first dragoman.toml."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dragoman.cli import documents
+from dragoman.cli.ledger import printable
+from dragoman.config.container import HOST, in_container
+from dragoman.config.discovery import LOCAL
+from dragoman.config.finding import FILE_NAME, FILE_VARIABLE, config_folder
+from dragoman.config.first_file import Finding, first_file, with_keys
+from dragoman.config.keys import hash_text, new_key
+from dragoman.errors import DragomanError
+from dragoman.launching.local_servers import found_at
+from dragoman.providers.catalogue import Listing, catalogue
+
+_WIDTH = 79
+_INDENT = " " * 16
+_LOOPBACK = "127.0.0.1"
+# The exit status where there is nothing to write, or nothing was wanted.
+NOTHING = 1
+_NOBODY = (
+    "Nothing was found: no key of a known provider is in the environment, and no local server answers. Set a key, for "
+    "example `export OPENAI_API_KEY=…` (`dragoman providers` lists them), or start Ollama, and run `dragoman init` "
+    "again. `dragoman serve` works without: `echo` answers."
+)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "init",
+        help="write a first configuration",
+        description="Look which keys are in the environment and which local servers answer, and write a dragoman.toml "
+        "that uses them. It holds the names of variables and no key. A file that exists is never changed.",
+    )
+    parser.add_argument("--config", metavar="FILE", help="where to write (default: the user's configuration folder)")
+    parser.add_argument("--yes", action="store_true", help="ask nothing: use all that is found")
+    parser.add_argument("--key", action="store_true", help="make a gateway key, too, without asking")
+    parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write one file, or say why not."""
+    path = _place(options.config)
+    if not options.dry_run and os.path.lexists(path):
+        raise DragomanError(
+            f"{path} exists and stays as it is: `dragoman check` looks at it, --config FILE writes another"
+        )
+    known = catalogue()
+    found = [*with_keys(os.environ, known), *_servers(known)]
+    if not found:
+        _say(*textwrap.wrap(_NOBODY, _WIDTH, break_on_hyphens=False))
+        return NOTHING
+    _say("Found:")
+    for number, each in enumerate(found, 1):
+        _say(*_described(number, each))
+    chosen, keyed = found, options.key
+    # Who is no person is not asked: it would wait for ever.
+    if not options.yes and sys.stdin.isatty():
+        try:
+            chosen = _chosen(found)
+            keyed = keyed or _wants("A gateway key, so that only who has it gets in?")
+        except EOFError:
+            _say("", "Nothing was written.")
+            return NOTHING
+    key = new_key() if keyed else ""
+    text = first_file(chosen, [each for each in found if each not in chosen], hash_text(key) if key else "")
+    if options.dry_run:
+        _say("", *text.splitlines())
+        return 0
+    _write(path, text)
+    _tell_next(path, options.config, chosen, key)
+    return 0
+
+
+def _place(named: str | None) -> Path:
+    """Where the file goes: where it will be looked for."""
+    chosen = named or os.environ.get(FILE_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    folder = config_folder(os.environ)
+    if folder is None:
+        raise DragomanError("there is no home to write to: name a file with --config FILE")
+    return folder / FILE_NAME
+
+
+def _servers(known: Mapping[str, Listing]) -> list[Finding]:
+    """Local servers that answer; in a container those of its host, too."""
+    addresses = {name: known[name].endpoints[0].base_url for name in LOCAL if name in known}
+    models = found_at(addresses)
+    moved: dict[str, str] = {}
+    if in_container():
+        others = {name: url.replace(_LOOPBACK, HOST) for name, url in addresses.items() if name not in models}
+        there = found_at(others)
+        moved = {name: others[name] for name in there}
+        models |= there
+    return [
+        Finding(
+            name=name,
+            title=known[name].title,
+            base_url=moved.get(name, addresses[name]),
+            moved=name in moved,
+            # Names that a terminal or a file could take for something else are left out.
+            models=tuple(model for model in models[name] if model.isprintable() and not set(model) & set("\"'\\")),
+        )
+        for name in addresses
+        if name in models
+    ]
+
+
+def _described(number: int, found: Finding) -> list[str]:
+    if found.variable:
+        words = f"{found.variable} is set"
+    else:
+        models = f": {', '.join(found.models[:6])}" if found.models else ""
+        words = f"answers at {found.base_url.partition('//')[2].partition('/')[0]}{models}"
+    text = f"  {number:2}  {found.name:10}  {words}"
+    return textwrap.wrap(text, _WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False)
+
+
+def _chosen(found: Sequence[Finding]) -> list[Finding]:
+    """Those that are to be used, by their numbers or names."""
+    while True:
+        words = _asked("Which are to be used? Numbers or names; all if left empty: ").replace(",", " ").split()
+        if not words or words == ["all"]:
+            return list(found)
+        meant = [_meant(word, found) for word in words]
+        if None not in meant:
+            return [each for each in found if each in meant]
+        wrong = next(word for word, each in zip(words, meant, strict=True) if each is None)
+        _say(f"{wrong} is none of them.")
+
+
+def _meant(word: str, found: Sequence[Finding]) -> Finding | None:
+    if word.isascii() and word.isdigit():
+        return found[int(word) - 1] if 0 < int(word) <= len(found) else None
+    return next((each for each in found if each.name == word), None)
+
+
+def _wants(question: str) -> bool:
+    while True:
+        answer = _asked(f"{question} [y/N] ").strip().lower()
+        if answer in ("", "n", "no"):
+            return False
+        if answer in ("y", "yes"):
+            return True
+
+
+def _asked(question: str) -> str:
+    sys.stdout.flush()
+    return input(question)
+
+
+def _write(path: Path, text: str) -> None:
+    """Make the file, for this user alone; whatever came in between stays."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise DragomanError(f"{path} exists and stays as it is") from None
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+    except BaseException:
+        path.unlink()
+        raise
+
+
+def _tell_next(path: Path, named: str | None, chosen: Sequence[Finding], key: str) -> None:
+    _say("", f"Written: {path}")
+    if key:
+        _say("The gateway key is shown this once; clients send it:", f"  export DRAGOMAN_KEY={key}")
+    option = f" --config {named}" if named else ""
+    if not named and Path(FILE_NAME).is_file():
+        _say(f"Mind {FILE_NAME} in this directory: it is read before that one.")
+    _say("Next:", f"  dragoman check --live{option}", f"  dragoman serve{option}")
+    model = next((f"{each.name}/{each.models[0]}" for each in chosen if each.models), "")
+    if model:
+        _say(f"  dragoman launch claude{option} --model {model}")
+
+
+def _say(*lines: str) -> None:
+    documents.write("".join(f"{printable(line)}\n" for line in lines).encode())

@@ -1,0 +1,83 @@
+"""A first dragoman.toml: what was found on a machine, written down with what may be said beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from dragoman.config.discovery import discovered
+from dragoman.config.toml_lines import dotted
+from dragoman.providers.catalogue import Listing
+
+# As many models as a comment names.
+_SHOWN = 4
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A provider that could be used: its key is in a variable, or it is a server that answers at an address."""
+
+    name: str
+    title: str
+    variable: str = ""
+    base_url: str = ""
+    # Whether the address is another one than the catalogue's.
+    moved: bool = False
+    models: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
+
+
+def with_keys(environ: Mapping[str, str], catalogue: Mapping[str, Listing]) -> list[Finding]:
+    """The providers whose key is in the environment, and that can be used with it."""
+    providers, _ = discovered(environ, catalogue, ())
+    found = []
+    for name in providers:
+        listing = catalogue[name]
+        variable = next(variable for variable in listing.env if environ.get(variable, "").strip())
+        found.append(Finding(name=name, title=listing.title, variable=variable, serves=listing.serves))
+    return found
+
+
+def first_file(chosen: Sequence[Finding], others: Sequence[Finding], key_hash: str = "") -> str:
+    """The file, with comments; `others` were found and are not to be used."""
+    return "\n".join(_lines(chosen, others, key_hash)) + "\n"
+
+
+def _lines(chosen: Sequence[Finding], others: Sequence[Finding], key_hash: str) -> Iterator[str]:
+    yield "# Written by `dragoman init`. A change applies without a restart; `dragoman check` says what is wrong."
+    yield "# `$NAME` is a variable of the environment: keys stay where they are."
+    yield ""
+    yield "[server]"
+    yield '# host = "127.0.0.1"        # whom it listens for: this machine alone'
+    yield "# port = 8484"
+    if others:
+        yield f"# Found as well, and not wanted: {', '.join(other.name for other in others)}."
+        yield "discover = false            # nobody is there but those below"
+    for each in chosen:
+        yield from ("", *_provider(each))
+    yield ""
+    yield "[models]"
+    yield "# Names of your own; the next target answers where one cannot:"
+    example = next((each for each in chosen if each.models), chosen[0])
+    yield f'# "fast" = "{example.name}/{example.models[0] if example.models else "MODEL"}"'
+    second = next((each for each in chosen if each is not example), None)
+    if second is not None:
+        yield f'# "smart" = ["{example.name}/MODEL", "{second.name}/MODEL"]'
+    if key_hash:
+        yield ""
+        yield "# Who sends the key with this hash gets in, and nobody else; `dragoman key new` makes another."
+        yield "[keys.default]"
+        yield f'hash = "{key_hash}"'
+
+
+def _provider(found: Finding) -> Iterator[str]:
+    names = f"{found.name}/MODEL"
+    if found.variable:
+        by_itself = f"; by itself also {', '.join(found.serves[:_SHOWN])}" if found.serves else ""
+        yield f"# {found.title}: its models are {names}{by_itself}"
+        yield f"[providers.{dotted((found.name,))}]"
+        yield f'api_key = "${found.variable}"'
+        return
+    yield f"# {found.title}: its models are {names}; it needs no key"
+    yield f"[providers.{dotted((found.name,))}]"
+    yield f'{"" if found.moved else "# "}base_url = "{found.base_url}"'

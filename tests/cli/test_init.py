@@ -1,0 +1,250 @@
+"""`dragoman init` as a person runs it on a terminal, and as a script does."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import init, main
+from dragoman.config.keys import digest_of
+from dragoman.config.load import read_settings
+from dragoman.providers.catalogue import catalogue
+from tests.cli.machine import SECRET, clean
+from tests.config.support import named
+from tests.gateway.harness import running, whole
+from tests.server.local_ports import environment_with
+from tests.server.process import PATIENCE, Process
+
+OWN = Path(".config/dragoman/dragoman.toml")
+WHICH, KEY = "all if left empty: ", "gets in? [y/N] "
+LIST = {"object": "list", "data": [{"id": "qwen3"}, {"id": "x" * 90}]}
+
+
+@pytest.fixture(autouse=True)
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
+    """A machine without anything; what is put in here answers, by its address."""
+    clean(tmp_path, monkeypatch)
+    answering: dict[str, tuple[str, ...]] = {}
+
+    def found_at(addresses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        return {name: answering[url] for name, url in addresses.items() if url in answering}
+
+    monkeypatch.setattr(init, "found_at", found_at)
+    monkeypatch.setattr(init, "in_container", lambda: False)
+    return answering
+
+
+def test_pitfall_621_a_script_is_asked_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], servers: dict[str, tuple[str, ...]]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    servers["http://127.0.0.1:11434/v1"] = ("qwen3",)
+    assert main(["init"]) == 0
+    out = capfd.readouterr().out
+    assert "   1  openai      OPENAI_API_KEY is set\n   2  ollama      answers at 127.0.0.1:11434: qwen3\n" in out
+    assert out.endswith(
+        f"Written: {OWN.absolute()}\nNext:\n  dragoman check --live\n  dragoman serve\n"
+        "  dragoman launch claude --model ollama/qwen3\n"
+    )
+    text = OWN.read_text()
+    assert SECRET not in text + out
+    assert stat.S_IMODE(OWN.stat().st_mode) == 0o600
+    settings = read_settings(named(OWN), os.environ, catalogue())
+    assert [provider.name for provider in settings.listed()] == ["openai", "ollama"]
+    assert main(["check"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_file_that_exists_is_never_changed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    OWN.parent.mkdir(parents=True)
+    OWN.symlink_to(tmp_path / "nowhere")
+    assert main(["init", "--yes"]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert f"{OWN.absolute()} exists and stays as it is" in captured.err
+    assert not (tmp_path / "nowhere").exists()
+    assert main(["init", "--yes", "--config", "other.toml"]) == 0
+    assert "  dragoman serve --config other.toml\n" in capfd.readouterr().out
+    assert read_settings(named(Path("other.toml")), os.environ, catalogue()).providers["openai"].keys == (SECRET,)
+
+
+def test_nothing_found_writes_nothing_and_says_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--yes"]) == 1
+    out = capfd.readouterr().out
+    assert max(map(len, out.splitlines())) < 80
+    assert "export OPENAI_API_KEY=…" in " ".join(out.split())
+    assert not OWN.parent.exists()
+
+
+def test_a_dry_run_prints_the_file(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert main(["init", "--dry-run"]) == 0
+    assert '\n[providers.openai]\napi_key = "$OPENAI_API_KEY"\n' in capfd.readouterr().out
+    assert not OWN.parent.exists()
+
+
+def test_a_key_is_shown_once_and_kept_as_its_hash(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert main(["init", "--yes", "--key"]) == 0
+    shown = next(line for line in capfd.readouterr().out.splitlines() if "DRAGOMAN_KEY=" in line)
+    key = shown.partition("=")[2]
+    assert key not in OWN.read_text()
+    (kept,) = read_settings(named(OWN), os.environ, catalogue()).keys
+    assert kept.digest == digest_of(key)
+
+
+def test_pitfall_628_in_a_container_servers_of_its_host_are_found(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], servers: dict[str, tuple[str, ...]]
+) -> None:
+    servers["http://host.docker.internal:11434/v1"] = ("qwen3",)
+    assert main(["init", "--yes"]) == 1
+    monkeypatch.setattr(init, "in_container", lambda: True)
+    assert main(["init", "--yes"]) == 0
+    assert "answers at host.docker.internal:11434" in capfd.readouterr().out
+    settings = read_settings(named(OWN), {}, catalogue())
+    assert settings.providers["ollama"].endpoints[0].base_url == "http://host.docker.internal:11434/v1"
+    assert settings.providers["ollama"].endpoints[2].base_url == "http://host.docker.internal:11434"
+
+
+class Dialogue:
+    """The command on a terminal of 80 columns."""
+
+    def __init__(self, place: Path, environment: Mapping[str, str], *words: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", "init", *words],
+            cwd=place,
+            env={**environment, "TERM": "xterm"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.screen = ""
+
+    def until(self, text: str, count: int = 1) -> None:
+        """Wait until a text was shown so often."""
+        while self.screen.count(text) < count:
+            piece = self._read()
+            assert piece, self.screen
+            self.screen += piece
+
+    def say(self, text: str) -> None:
+        """Type something."""
+        os.write(self._ours, text.encode())
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does to a program that waits for an answer; before that it would be heard a moment later."""
+        state = Path(f"/proc/{self._process.pid}/stat")
+        ends = time.monotonic() + PATIENCE
+        while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < ends, self.screen
+        os.kill(self._process.pid, signal.SIGINT)
+
+    def end(self) -> int:
+        """Read to the end; give the exit status."""
+        while piece := self._read():
+            self.screen += piece
+        return self._process.wait(PATIENCE)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(PATIENCE)
+        os.close(self._ours)
+
+    def _read(self) -> str:
+        ready, _, _ = select.select([self._ours], [], [], PATIENCE)
+        assert ready, self.screen
+        try:
+            return os.read(self._ours, 4096).decode()
+        except OSError:
+            # The other side of a terminal is gone: that is its end.
+            return ""
+
+
+@contextmanager
+def dialogue(place: Path, *words: str) -> Iterator[Dialogue]:
+    """A person with a key and a local server."""
+    with running(lambda _: whole(LIST)) as house:
+        environment = environment_with(place, ollama=house.provider.port) | {"OPENAI_API_KEY": SECRET}
+        talk = Dialogue(place, environment, *words)
+        try:
+            yield talk
+        finally:
+            talk.close()
+
+
+def test_a_person_is_asked_what_is_left(tmp_path: Path) -> None:
+    with dialogue(tmp_path) as talk:
+        talk.until(WHICH)
+        talk.say("3\n")
+        talk.until(WHICH, 2)
+        assert "3 is none of them." in talk.screen
+        talk.say("ollama\n")
+        talk.until(KEY)
+        talk.say("perhaps\n")
+        talk.until(KEY, 2)
+        talk.say("y\n")
+        assert talk.end() == 0, talk.screen
+    lines = talk.screen.replace("\r", "").splitlines()
+    # A path is as long as it is.
+    assert max(len(line) for line in lines if not line.startswith("Written: ")) <= 80
+    assert lines[0] == "Found:"
+    assert lines[1] == "   1  openai      OPENAI_API_KEY is set"
+    assert lines[2].startswith("   2  ollama      answers at 127.0.0.1:")
+    assert "  dragoman serve" in lines
+    settings = read_settings(named(tmp_path / OWN), {"OPENAI_API_KEY": SECRET}, catalogue())
+    assert [provider.name for provider in settings.listed()] == ["ollama"]
+    assert len(settings.keys) == 1
+
+
+def test_the_file_starts(tmp_path: Path) -> None:
+    with dialogue(tmp_path, "--yes") as talk:
+        assert talk.end() == 0
+        process = Process(["--port", "0"], tmp_path, {"OPENAI_API_KEY": SECRET})
+        try:
+            process.listening()
+            process.out.wait("  ollama ")
+            assert process.stop() == 0
+        finally:
+            process.end()
+
+
+@pytest.mark.parametrize("answers", [0, 1], ids=["the first question", "the second"])
+@pytest.mark.parametrize("how", ["interrupted", "ended"])
+def test_whoever_leaves_in_the_middle_leaves_nothing(tmp_path: Path, answers: int, how: str) -> None:
+    with dialogue(tmp_path) as talk:
+        talk.until(WHICH)
+        if answers:
+            talk.say("\n")
+            talk.until(KEY)
+        if how == "interrupted":
+            talk.interrupt()
+        else:
+            talk.say("\x04")
+        assert talk.end() == (130 if how == "interrupted" else 1)
+        assert "Traceback" not in talk.screen
+    assert not (tmp_path / OWN.parent).exists()

@@ -1,0 +1,73 @@
+"""The first file of a machine: it says what was found, and can be used as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.first_file import Finding, first_file, with_keys
+from dragoman.config.keys import hash_text
+from dragoman.config.load import read_settings
+from dragoman.providers.catalogue import catalogue
+from tests.config.support import SECRET, named
+
+OPENAI = Finding(name="openai", title="OpenAI", variable="OPENAI_API_KEY", serves=("gpt-5*",))
+OLLAMA = Finding(name="ollama", title="Ollama", base_url="http://127.0.0.1:11434/v1", models=("qwen3",))
+ELSEWHERE = Finding(
+    name="vllm", title="vLLM", base_url="http://host.docker.internal:8000/v1", moved=True, models=("phi",)
+)
+HASH = hash_text("a key of sixteen characters")
+
+
+def test_keys_are_found_by_the_variable_that_holds_them() -> None:
+    found = with_keys({"OPENAI_API_KEY": SECRET, "GROQ_API_KEY": " ", "AZURE_API_KEY": "k"}, catalogue())
+    assert [(each.name, each.variable) for each in found] == [("openai", "OPENAI_API_KEY")]
+    assert SECRET not in repr(found)
+
+
+@pytest.mark.parametrize("key_hash", ["", HASH])
+@pytest.mark.parametrize(
+    ("chosen", "others"),
+    [([OPENAI], []), ([OLLAMA], [OPENAI]), ([OPENAI, OLLAMA, ELSEWHERE], []), ([ELSEWHERE], [OLLAMA, OPENAI])],
+)
+def test_the_file_can_be_used(tmp_path: Path, chosen: list[Finding], others: list[Finding], key_hash: str) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(first_file(chosen, others, key_hash))
+    settings = read_settings(named(file), {"OPENAI_API_KEY": SECRET}, catalogue())
+    assert [provider.name for provider in settings.listed()] == [each.name for each in chosen]
+    assert settings.server.discover is not bool(others)
+    assert settings.keys_table is bool(key_hash)
+    assert not settings.warnings
+    if ELSEWHERE in chosen:
+        (chat, _, messages) = settings.providers["vllm"].endpoints
+        assert chat.base_url == "http://host.docker.internal:8000/v1"
+        assert messages.base_url == "http://host.docker.internal:8000"
+
+
+def test_it_reads_well() -> None:
+    assert first_file([OPENAI, OLLAMA], [], HASH).splitlines() == [
+        "# Written by `dragoman init`. A change applies without a restart; `dragoman check` says what is wrong.",
+        "# `$NAME` is a variable of the environment: keys stay where they are.",
+        "",
+        "[server]",
+        '# host = "127.0.0.1"        # whom it listens for: this machine alone',
+        "# port = 8484",
+        "",
+        "# OpenAI: its models are openai/MODEL; by itself also gpt-5*",
+        "[providers.openai]",
+        'api_key = "$OPENAI_API_KEY"',
+        "",
+        "# Ollama: its models are ollama/MODEL; it needs no key",
+        "[providers.ollama]",
+        '# base_url = "http://127.0.0.1:11434/v1"',
+        "",
+        "[models]",
+        "# Names of your own; the next target answers where one cannot:",
+        '# "fast" = "ollama/qwen3"',
+        '# "smart" = ["ollama/MODEL", "openai/MODEL"]',
+        "",
+        "# Who sends the key with this hash gets in, and nobody else; `dragoman key new` makes another.",
+        "[keys.default]",
+        f'hash = "{HASH}"',
+    ]
