@@ -52,7 +52,45 @@ the embedded provider `echo` needs none at all. What else there is to say stands
 
 `dragoman check` reads it as the gateway does and tells every problem with its line and its remedy; `dragoman check
 --live` calls the providers, too. The running gateway watches the file: a good change applies to new requests, a bad one
-is refused and logged, and so is one of a file in the current directory until it is trusted.
+is refused and logged, and so is one of a file in the current directory until it is trusted. `dragoman init` looks for
+keys and local servers and writes a first file.
+
+## Who is there
+
+- A provider with a table in the file, if what the table names is there; otherwise it is left out, see below.
+- A provider of the catalogue whose key is in the environment, without a table, unless `discover = false`.
+- Ollama, LM Studio, llama.cpp and vLLM on their usual ports, without a table where nobody but this machine can ask: on
+  a loopback address, without `[keys]`, unless `discover = false`. They are called when somebody names them
+  (`ollama/qwen3`), and listed while they answer. A listener of another person on this machine is not called.
+- `echo`, unless `echo = false`. Lists leave it out once another one is there, unless the file has `[providers.echo]`.
+
+A provider of the file whose variable is not set is left out with a warning that names the variable, and everybody else
+is served; so is one key of several. Lines of `[models]` use their other targets, and a name with nobody left is
+refused: nobody takes its place, and no other variable is tried. A change of the file that would lose a provider is
+not applied. `dragoman check` takes what is missing for an error. A gateway key that cannot be read is always one.
+
+## Names that work without a line
+
+`provider/model` works for everybody who is there. Names that can mean only one provider work by themselves once it is
+there: `claude-*` is Anthropic's, `gpt-5*`, `o3*` and the like are OpenAI's, `gemini-*` is Google's; `dragoman check`
+lists them under "by itself", and `dragoman models` after all other names. A line of `[models]` goes before them.
+
+## Headers
+
+A request may say:
+
+- `x-dragoman-provider: NAME`: whose files, batches or other things are meant, where neither a model in the body nor an
+  id says so. A conversation that is made with it is that provider's own.
+- `x-dragoman-strict: 1`: refuse the request, and call nobody, if anything would be lost. The error names every loss.
+- `x-dragoman-report: full`: put the whole ledger at the end of the answer, as its member `dragoman`, or in a stream as
+  a comment. Where both sides speak the same dialect nothing is added.
+
+An answer tells:
+
+- `x-dragoman-route`: who gave it, as `provider/model; dialect=…`; of several targets also the policy, and which attempt
+  it was.
+- `x-dragoman-losses`: what was lost, in short, as `fate:feature@place`, or `none`.
+- `request-id` or `x-request-id`, as the client's SDK looks for it: the id of the exchange in the log.
 """
 
 EXAMPLES = {
