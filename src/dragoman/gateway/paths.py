@@ -38,6 +38,7 @@ class Kind(Enum):
     METRICS = "metrics"
     STATUS = "status"
     ROUTE = "route"
+    LAUNCH = "launch"
     # A path of some provider's API that is not ours, and one of nobody's.
     OTHER = "other"
     NOWHERE = "nowhere"
@@ -74,6 +75,7 @@ _ENDPOINTS: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
 }
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"
+_LAUNCHES = "/launches/"
 _BELOW = {"/responses/": Kind.STORED, "/conversations/": Kind.CONVERSATIONS}
 _OTHERS = frozenset(
     {
@@ -99,7 +101,7 @@ _OTHERS = frozenset(
 _KNOWN: dict[str, ApiPath] = {}
 _KNOWN_LIMIT = 256
 # Kinds with paths without number, which are not worth keeping.
-_MANY = frozenset({Kind.OTHER, Kind.NOWHERE, Kind.MODEL, Kind.STORED, Kind.CONVERSATIONS})
+_MANY = frozenset({Kind.OTHER, Kind.NOWHERE, Kind.MODEL, Kind.STORED, Kind.CONVERSATIONS, Kind.LAUNCH})
 
 
 def api_path_of(path: str) -> ApiPath:
@@ -136,6 +138,8 @@ def _read(path: str) -> ApiPath:
         return ApiPath(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
     if rest.startswith(_MODELS):
         return ApiPath(kind=Kind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
+    if rest.startswith(_LAUNCHES):
+        return ApiPath(kind=Kind.LAUNCH, protocol=family, rest=rest, methods=("GET", "HEAD"))
     for start, kind in _BELOW.items():
         if rest.startswith(start):
             return ApiPath(kind=kind, protocol=RESPONSES, rest=rest, methods=("GET", "HEAD", "POST", "DELETE"))

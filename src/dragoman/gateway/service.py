@@ -22,6 +22,7 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.tallies import Tallies
 from dragoman.gateway.routes import Routes
 from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
 from dragoman.gateway.traffic import Traffic
@@ -82,6 +83,7 @@ class Service:
     ) -> None:
         self.settings = settings
         self.metrics = metrics
+        self.tallies: Tallies = metrics.tallies
         self.log = metrics.log = log
         self.state = state or StoredState(settings.storage, log)
         self.notes_ids = notes_ids(settings)
@@ -277,6 +279,8 @@ class Service:
     def finish(self, record: Record) -> None:
         """Count and log an exchange that is settled."""
         self.metrics.count(record)
+        if record.launch:
+            self.tallies.count(record)
         # With the loop's next turn: the thread that writes lines would take the interpreter from whoever answers.
         asyncio.get_running_loop().call_soon(self.log.exchange, record)
 

@@ -36,6 +36,7 @@ NEVER_UP = (
     "x-internal-user",
     "x-dragoman-report",
     "x-dragoman-provider",
+    "x-dragoman-launch",
     "anthropic-dangerous-direct-browser-access",
 )
 ENTITY = ("content-encoding", "content-length", "transfer-encoding", "content-type", "content-md5", "digest", "expect")

@@ -46,6 +46,27 @@ def test_every_worker_hears_all_the_others(page: Page) -> None:
     asyncio.run(main())
 
 
+def test_a_launch_is_told_by_every_worker_that_counted_it(page: Page) -> None:
+    def launched(name: str, times: int) -> Metrics:
+        metrics = Metrics()
+        for _ in range(times):
+            record = Record(id="r", dialect="openai-chat", path="/messages", started=0.0, time=0.0, status=200)
+            metrics.tallies.count(replace(record, key="mine", launch=name))
+        return metrics
+
+    async def main() -> None:
+        workers = [OtherWorkers(page, number, TOKEN, launched("one", number)) for number in range(3)]
+        for worker in workers:
+            await worker.listen()
+        assert sorted(told.tally.calls for told in await workers[0].tallies("mine", "one")) == [1, 2]
+        assert [told.tally.calls for told in await workers[0].tallies("theirs", "one")] == [0, 0]
+        assert len({told.process for told in await workers[0].tallies("mine", "one")}) == 2
+        for worker in workers:
+            await worker.close()
+
+    asyncio.run(main())
+
+
 def test_a_worker_alone_hears_nobody(page: Page) -> None:
     async def main() -> None:
         worker = OtherWorkers(page, 0, TOKEN, counted())

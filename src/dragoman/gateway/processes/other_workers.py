@@ -1,8 +1,8 @@
 """The other workers on the same port: asked for their counters when one of them is scraped, and told what comes up.
 
 Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects says
-the token, which only they know, and then what for: it gets the counters as JSON, gets what `Channel` knows, or tells it
-something. Everybody else is hung up on.
+the token, which only they know, and then what for: it gets the counters as JSON, or the tally of one launch, gets what
+`Channel` knows, or tells it something. Everybody else is hung up on.
 """
 
 from __future__ import annotations
@@ -10,16 +10,24 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+from typing import TypeVar
 
 import msgspec
 
 from dragoman.gateway.processes.channel import ASKING, HOST, TELLING, Channel, Malformed
 from dragoman.gateway.processes.shared_page import Page
 from dragoman.gateway.records.metrics import Metrics, Snapshot
+from dragoman.gateway.records.tallies import Told
 
+T = TypeVar("T")
 _COUNTERS = b"c"
+# The length of what is asked follows: key and name.
+_LAUNCH = b"l"
+_LENGTH_BYTES = 2
 _PATIENCE = 2.0
 _DECODER = msgspec.json.Decoder(Snapshot)
+_TALLY = msgspec.json.Decoder(Told)
+_NAMED = msgspec.json.Decoder(tuple[str, str])
 _ENCODER = msgspec.json.Encoder()
 _LIMIT = 64 * 1024 * 1024
 _CHUNK = 256 * 1024
@@ -61,9 +69,17 @@ class OtherWorkers:
 
     async def snapshots(self) -> list[Snapshot]:
         """What the others counted; one that does not answer has gone, and its successor counts anew."""
+        return await self._gathered(_COUNTERS, _DECODER)
+
+    async def tallies(self, key: str, name: str) -> list[Told]:
+        """What the others counted of a launch."""
+        named = _ENCODER.encode((key, name))
+        return await self._gathered(_LAUNCH + len(named).to_bytes(_LENGTH_BYTES) + named, _TALLY)
+
+    async def _gathered(self, asked: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
         others = (self._page.port(number) for number in range(self._page.workers) if number != self._number)
-        found = await asyncio.gather(*(_ask(port, self._token) for port in others if port))
-        return [snapshot for snapshot in found if snapshot is not None]
+        found = await asyncio.gather(*(_ask(port, self._token + asked, reads) for port in others if port))
+        return [told for each in found for told in each]
 
     async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._heard.add(writer)
@@ -74,12 +90,16 @@ class OtherWorkers:
                 wanted = await reader.readexactly(1)
                 if wanted == _COUNTERS:
                     writer.write(_ENCODER.encode(self._metrics.snapshot()))
+                elif wanted == _LAUNCH:
+                    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
+                    key, name = _NAMED.decode(await reader.readexactly(length))
+                    writer.write(_ENCODER.encode(self._metrics.tallies.told(key, name)))
                 elif wanted == ASKING:
                     writer.write(self.channel.known())
                 await writer.drain()
             if wanted == TELLING:
                 await self.channel.listen(reader)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, Malformed):
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, Malformed, msgspec.DecodeError):
             # Whoever asked said too little, or did not wait for the answer, or said what nobody says here.
             return
         finally:
@@ -87,17 +107,18 @@ class OtherWorkers:
             writer.close()
 
 
-async def _ask(port: int, token: bytes) -> Snapshot | None:
+async def _ask(port: int, asked: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
+    """What one of them says; nothing if that cannot be understood."""
     try:
         async with asyncio.timeout(_PATIENCE):
             reader, writer = await asyncio.open_connection(HOST, port)
             try:
-                writer.write(token + _COUNTERS)
-                return _DECODER.decode(await _read(reader))
+                writer.write(asked)
+                return [reads.decode(await _read(reader))]
             finally:
                 writer.close()
     except (OSError, TimeoutError, msgspec.DecodeError, UnicodeError):
-        return None
+        return []
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from dragoman.gateway.admission import Load
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.tallies import Tallies
 from dragoman.routing.standing import Level
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -93,6 +94,8 @@ class Metrics:
         self._checked: dict[str, tuple[str, float]] = {}
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
+        # What launches came to: no counters, but of this process, and gathered as they are.
+        self.tallies = Tallies()
         self.in_flight = 0
         # Where what was left out of the log is counted.
         self.log: Log | None = None

@@ -42,6 +42,8 @@ class Record(Struct, frozen=True, kw_only=True):
     address: str = ""
     program: str = ""
     key: str = ""
+    # The launch that it belongs to, as the client says.
+    launch: str = ""
     # The model's name as the client said it, and whom it led to.
     asked: str = ""
     provider: str = ""

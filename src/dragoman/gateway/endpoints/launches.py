@@ -1,0 +1,25 @@
+"""`GET /launches/NAME`: what a launch came to, for `dragoman launch`; told under the key that its requests had."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.gateway.records.tallies import Told, summed
+from dragoman.model.jsonvalue import JsonObject
+
+LAUNCHES = "/launches/"
+
+
+def told_of(name: str, told: Sequence[Told]) -> JsonObject:
+    """A launch, of all workers together; `processes` are other ones if some have counted less than there was."""
+    processes, tally = summed(told)
+    return {
+        "name": name,
+        "requests": tally.requests,
+        "calls": tally.calls,
+        "failed": tally.failed,
+        "input_tokens": tally.input,
+        "output_tokens": tally.output,
+        "losses": {**tally.losses},
+        "processes": [*processes],
+    }

@@ -1,0 +1,124 @@
+"""Tallies: what each launch of a client came to, by the name that its requests carry (decision 30).
+
+Of this process, in memory and bounded: whoever makes up names pushes out nobody's but those of its own key, as long as
+there is room.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from dragoman.gateway.records.record import Record
+from dragoman.mint import random_token
+
+HEADER = b"x-dragoman-launch"
+MOST_OF_A_KEY = 100
+MOST = 1000
+# More than any exchange takes; a provider may report anything.
+_MOST_TOKENS = 1 << 40
+# Where models work; lists and counts are asked for beside it.
+_CALLS = frozenset({"/messages", "/chat/completions", "/responses", "/responses/compact"})
+_is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
+
+
+def is_launch_name(text: str) -> bool:
+    """Whether a launch may be called so."""
+    return _is_name(text) is not None
+
+
+def launch_name(said: bytes | None) -> str:
+    """The name in a request's header; none if it is no name."""
+    if said is None:
+        return ""
+    text = said.decode("latin-1")
+    return text if is_launch_name(text) else ""
+
+
+class Tally(Struct, kw_only=True):
+    """What was counted of one launch."""
+
+    # Everything that was asked, and conversations among it; those of them that failed.
+    requests: int = 0
+    calls: int = 0
+    failed: int = 0
+    input: int = 0
+    output: int = 0
+    # How often each feature was lost, by its name.
+    losses: dict[str, int] = field(default_factory=dict)
+
+    def count(self, record: Record) -> None:
+        """Count one exchange that has ended."""
+        self.requests += 1
+        if record.path in _CALLS:
+            self.calls += 1
+            self.failed += bool(record.failure) or record.status >= 400
+        if record.usage is not None:
+            self.input += min(max(record.usage.input, 0), _MOST_TOKENS)
+            self.output += min(max(record.usage.output, 0), _MOST_TOKENS)
+        for loss in record.losses:
+            self.losses[loss["feature"]] = self.losses.get(loss["feature"], 0) + 1
+
+
+class Told(Struct, frozen=True):
+    """A tally as one process tells it, and which process that is: one that was started anew has counted less."""
+
+    process: str
+    tally: Tally
+
+
+class Tallies:
+    """The tallies of one process, by the name of the gateway key and of the launch."""
+
+    def __init__(self) -> None:
+        self._process = random_token(12)
+        # The one that was counted last stands last.
+        self._found: dict[tuple[str, str], Tally] = {}
+        self._of_key: dict[str, int] = {}
+
+    def count(self, record: Record) -> None:
+        """Count an exchange of a launch."""
+        named = record.key, record.launch
+        tally = self._found.pop(named, None)
+        if tally is None:
+            tally = Tally()
+            self._make_room(record.key)
+            self._of_key[record.key] = self._of_key.get(record.key, 0) + 1
+        tally.count(record)
+        self._found[named] = tally
+
+    def told(self, key: str, name: str) -> Told:
+        """What was counted of a launch under a key; nothing of one that is not known."""
+        return Told(self._process, self._found.get((key, name)) or Tally())
+
+    def _make_room(self, key: str) -> None:
+        """Let the oldest go: of the same key if that has as many as it may have, else of whomever."""
+        if self._of_key.get(key, 0) >= MOST_OF_A_KEY:
+            oldest = next(named for named in self._found if named[0] == key)
+        elif len(self._found) >= MOST:
+            oldest = next(iter(self._found))
+        else:
+            return
+        del self._found[oldest]
+        self._of_key[oldest[0]] -= 1
+        if not self._of_key[oldest[0]]:
+            del self._of_key[oldest[0]]
+
+
+def summed(told: Iterable[Told]) -> tuple[list[str], Tally]:
+    """What all processes counted together, and which they are."""
+    processes: list[str] = []
+    whole = Tally()
+    for each in told:
+        processes.append(each.process)
+        tally = each.tally
+        whole.requests += tally.requests
+        whole.calls += tally.calls
+        whole.failed += tally.failed
+        whole.input += tally.input
+        whole.output += tally.output
+        for name, count in tally.losses.items():
+            whole.losses[name] = whole.losses.get(name, 0) + count
+    return sorted(processes), whole

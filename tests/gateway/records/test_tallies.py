@@ -1,0 +1,79 @@
+"""Tallies: what launches came to, bounded, and each under the key that it was made with."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.tallies import MOST, MOST_OF_A_KEY, Tallies, Tally, launch_name, summed
+from dragoman.model.response import Usage
+from dragoman.translate import LossLine
+
+RECORD = Record(
+    id="r", dialect="anthropic-messages", path="/messages", started=0.0, time=0.0, status=200, key="me", launch="one"
+)
+LOST: LossLine = {"feature": "sampling", "fate": "dropped", "at": "", "note": ""}
+
+
+def tally_of(*records: Record) -> Tally:
+    tallies = Tallies()
+    for record in records:
+        tallies.count(record)
+    return tallies.told("me", "one").tally
+
+
+def test_calls_tokens_failures_and_losses_are_counted() -> None:
+    usage = Usage(input=100, output=20)
+    told = tally_of(
+        replace(RECORD, usage=usage, losses=(LOST, LOST)),
+        replace(RECORD, usage=usage, losses=({**LOST, "feature": "thinking"},)),
+        replace(RECORD, status=502, failure="overloaded"),
+        replace(RECORD, path="/models"),
+    )
+    assert told == Tally(requests=4, calls=3, failed=1, input=200, output=40, losses={"sampling": 2, "thinking": 1})
+
+
+def test_a_provider_that_reports_nonsense_makes_no_nonsense() -> None:
+    told = tally_of(replace(RECORD, usage=Usage(input=-5, output=10**30)))
+    assert (told.input, told.output) == (0, 1 << 40)
+
+
+def test_nobody_is_told_what_another_key_did() -> None:
+    tallies = Tallies()
+    tallies.count(RECORD)
+    assert tallies.told("you", "one").tally == Tally()
+
+
+def test_a_key_that_makes_up_names_pushes_out_its_own() -> None:
+    tallies = Tallies()
+    tallies.count(replace(RECORD, key="other"))
+    for number in range(MOST_OF_A_KEY):
+        tallies.count(replace(RECORD, launch=f"n{number}"))
+    tallies.count(replace(RECORD, launch="n0"))
+    tallies.count(replace(RECORD, launch="new"))
+    assert tallies.told("me", "n0").tally.calls == 2
+    assert tallies.told("me", "n1").tally.calls == 0
+    assert tallies.told("other", "one").tally.calls == 1
+
+
+def test_there_are_no_more_than_so_many_in_all() -> None:
+    tallies = Tallies()
+    for number in range(MOST + 1):
+        tallies.count(replace(RECORD, key=f"k{number}"))
+    known = [tallies.told(f"k{number}", "one").tally.calls for number in range(MOST + 1)]
+    assert (known[0], sum(known)) == (0, MOST)
+
+
+@pytest.mark.parametrize("said", [None, b"", b"two words", b"a/b", b"\xff", b"x" * 65, b"new\nline"])
+def test_what_is_no_name_counts_for_nobody(said: bytes | None) -> None:
+    assert launch_name(said) == ""
+
+
+def test_processes_are_told_apart_and_summed() -> None:
+    one, other = Tallies(), Tallies()
+    for tallies in (one, other, other):
+        tallies.count(replace(RECORD, losses=(LOST,)))
+    processes, whole = summed([one.told("me", "one"), other.told("me", "one")])
+    assert len(set(processes)) == 2
+    assert (whole.calls, whole.losses) == (3, {"sampling": 3})
