@@ -89,11 +89,18 @@ async def models_at(service: Service, provider: Provider, endpoint: Endpoint) ->
     status, body = await ask_for_list(service, provider, endpoint)
     if status != 200:
         raise DragomanError(f"it answered {status}{MEANINGS.get(status, '')}")
-    return await beside_loop(partial(_read, body, codec_of(endpoint.protocol).models.form), len(body))
+    return await read_list(body, endpoint.protocol)
 
 
-async def ask_for_list(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[int, bytes]:
-    """What a provider answers when its list is asked for: status and body."""
+async def read_list(body: bytes, protocol: str) -> tuple[ListedModel, ...]:
+    """The models in a list of a protocol."""
+    return await beside_loop(partial(_read, body, codec_of(protocol).models.form), len(body))
+
+
+async def ask_for_list(
+    service: Service, provider: Provider, endpoint: Endpoint, *, keyless: bool = False
+) -> tuple[int, bytes]:
+    """What a provider answers when its list is asked for: status and body. Who is `keyless` shows it no key."""
     lists = codec_of(endpoint.protocol).models
     order = Order(
         provider=provider,
@@ -102,7 +109,7 @@ async def ask_for_list(service: Service, provider: Provider, endpoint: Endpoint)
         stream=False,
         body=b"",
         headers=[(name.encode(), value.encode()) for name, value in lists.headers.items()],
-        key=service.rotation(provider).next(),
+        key=None if keyless else service.rotation(provider).next(),
         path=lists.path,
         method="GET",
         query=lists.query,

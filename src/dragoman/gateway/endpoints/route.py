@@ -1,7 +1,8 @@
 """`POST /route`: why a request would go where it goes, for `dragoman route`. It goes nowhere, and is not logged.
 
 The body is the request; the query says the rest: `model`, and, where that is not the asker's own, `client` (its
-protocol) and `key` (the name of a gateway key). No dice are rolled and no turn is taken.
+protocol) and `key` (the name of a gateway key). No dice are rolled and no turn is taken. `check=1` asks the providers
+whether they can be used, which is told as `checked`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import ApiPath, conversation_path
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.route_check import checked
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import look
@@ -54,6 +56,8 @@ class Question(Struct, frozen=True, kw_only=True):
     key: str = ""
     program: str = ""
     headers: HeaderList = []
+    # Whether the providers are to be asked.
+    check: bool = False
 
 
 async def explain_route(service: Service, request: Request, key: Key | None) -> None:
@@ -67,6 +71,7 @@ async def explain_route(service: Service, request: Request, key: Key | None) -> 
         key=said.get("key", [""])[0],
         program=program,
         headers=request.headers,
+        check=said.get("check") == ["1"],
     )
     try:
         told = await explained(service, body, question, key)
@@ -112,7 +117,8 @@ async def explained(service: Service, body: bytes, question: Question, own: Key 
     plan = service.traffic.glance(route, needs, service.knowledge, conversation=conversation)
     if route.only is not None:
         plan = _of_one(plan, route.only)
-    return _told(service, looked.model, route, plan, signs, seen)
+    told = _told(service, looked.model, route, plan, signs, seen)
+    return {**told, "checked": [*await checked(service, route, own)]} if question.check else told
 
 
 def _path_of(body: bytes, client: str) -> ApiPath:

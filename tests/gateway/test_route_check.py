@@ -1,0 +1,144 @@
+"""`POST /route?check=1`: whether those that a name leads to can be used; nothing is paid, and nobody waits for long."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.keys import COMMAND_LINE_KEY, digest_of
+from dragoman.config.settings import Key, Line, Settings
+from dragoman.gateway import route_check
+from dragoman.http.address import Origin
+from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, running, settings_for, whole
+
+KEY = "sesame-open-the-gate"
+BODY = {"model": "any", "messages": [{"role": "user", "content": "Hello."}]}
+LIST = whole({"data": [{"id": "served"}, {"id": "served-too"}]})
+
+
+def checks(house: House, model: str, **headers: str) -> list[tuple[object, object, str]]:
+    """What is told of each target: its name, whether it can be used, and words."""
+    told = house.post(f"/route?model={model}&client={CHAT}&check=1", BODY, **headers)
+    assert told.status == 200, told.body
+    found = told.json()["checked"]
+    assert isinstance(found, list)
+    return [(row["target"], row["able"], str(row["words"])) for row in found if isinstance(row, dict)]
+
+
+def asking(port: int) -> Settings:
+    """Providers that are asked what they have, in the place of those that are configured with it."""
+    settings = settings_for(port)
+    providers = {name: replace(provider, models=None) for name, provider in settings.providers.items()}
+    return replace(settings, providers=providers, routes=(Line(pattern="two", targets=("chat/served", "chat/gone")),))
+
+
+def test_a_provider_that_answers_is_well_and_is_asked_once_for_all_of_its_models() -> None:
+    with running(lambda _: LIST, asking) as house:
+        found = checks(house, "two")
+        received = house.provider.received
+    assert found[0] == ("chat/served", True, "")
+    # One that a provider does not list may still be there.
+    assert found[1][:2] == ("chat/gone", True)
+    assert "chat does not list `gone`" in found[1][2]
+    assert [(call.method, call.target) for call in received] == [("GET", "/v1/models")]
+
+
+def test_echo_is_always_there() -> None:
+    with running(()) as house:
+        assert checks(house, "echo/text") == [("echo/text", True, "")]
+
+
+def closed_port() -> int:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def test_a_provider_that_is_down_is_told_with_its_name_address_and_the_next_step() -> None:
+    port = closed_port()
+    with running((), lambda _: settings_for(port)) as house:
+        ((target, able, words),) = checks(house, "chat/served")
+    assert (target, able) == ("chat/served", False)
+    assert words == (f"chat at 127.0.0.1:{port} cannot be reached: it refused the connection; is it running?")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_told_without_showing_it(status: int) -> None:
+    with running(lambda _: whole({"error": {"message": f"bad key {PROVIDER_KEY}"}}, status)) as house:
+        ((_, able, words),) = checks(house, "chat/served")
+    assert able is False
+    assert f"answered {status}: it does not take the key; api_key of [providers.chat] says it" in words
+    assert PROVIDER_KEY not in words
+
+
+def test_a_provider_without_a_key_that_asks_for_one_is_told_so() -> None:
+    with running(lambda _: whole({}, 401), lambda port: settings_for(port, provider_keys=())) as house:
+        ((_, able, words),) = checks(house, "chat/served")
+    assert (able, "it asks for a key" in words) == (False, True)
+
+
+@pytest.mark.parametrize("reply", [whole({}, 503), whole({}, 404)], ids=["503", "404"])
+def test_another_status_is_a_note(reply: Reply) -> None:
+    with running(lambda _: reply) as house:
+        ((_, able, words),) = checks(house, "chat/served")
+    assert (able, f"answered {reply.status}" in words) == (True, True)
+
+
+def test_what_is_no_list_is_taken_on_trust() -> None:
+    with running(lambda _: whole(b"<html>"), asking) as house:
+        assert checks(house, "chat/served") == [("chat/served", True, "")]
+
+
+def test_a_slow_provider_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route_check, "PATIENCE", 0.2)
+    with running(lambda _: Reply(steps=(30.0, b"{}"))) as house:
+        ((_, able, words),) = checks(house, "chat/served")
+    assert (able, words.endswith("did not answer within 0.2 s")) == (True, True)
+
+
+def test_a_list_that_anybody_may_read_says_nothing_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if it were on another machine.
+    monkeypatch.setattr(route_check, "_origin", lambda _: AWAY)
+    replies: dict[str, Callable[[Received], Reply]] = {
+        "for anybody": lambda _: LIST,
+        "for those with a key": lambda received: LIST if received.header("authorization") else whole({}, 401),
+    }
+    said = {}
+    for case, reply in replies.items():
+        with running(reply) as house:
+            ((_, able, words),) = checks(house, "chat/served")
+        assert able is True
+        said[case] = words
+    assert "shows its models to anybody" in said["for anybody"]
+    assert said["for those with a key"] == ""
+
+
+AWAY = Origin("https", "api.example.com", 443)
+
+
+def test_addresses_are_told_to_who_started_the_gateway_and_not_to_every_key() -> None:
+    port = closed_port()
+    started = Key(name=COMMAND_LINE_KEY, digest=digest_of("started-it-for-myself"), owner=b"")
+
+    def settings(_: int) -> Settings:
+        found = settings_for(port, keys=(KEY,))
+        return replace(found, keys=(*found.keys, started))
+
+    with running((), settings) as house:
+        ((_, _, mine),) = checks(house, "chat/served", x_api_key="started-it-for-myself")
+        ((_, _, theirs),) = checks(house, "chat/served", x_api_key=KEY)
+        assert house.post("/route?model=chat/served&check=1", BODY).status == 401
+    assert str(port) in mine
+    assert str(port) not in theirs
+    assert theirs.startswith("chat cannot be reached: ")
+
+
+def test_nobody_is_asked_unless_that_is_wished() -> None:
+    with running(()) as house:
+        told = house.post(f"/route?model=chat/served&client={CHAT}", BODY).json()
+        assert "checked" not in told
+        assert not house.provider.received
