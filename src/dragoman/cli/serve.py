@@ -60,6 +60,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="if no key is configured, make one, print it once, and keep its hash in FILE",
     )
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
+    parser.add_argument(
+        "--log-file", metavar="FILE", help="write the log there, for nobody else to read; the last 32 MB are kept"
+    )
     # For whoever starts a gateway for itself: it ends when standard input does. `launch` holds the other end.
     parser.add_argument("--lifeline", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
@@ -75,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.processes.followed_config import Duty
     from dragoman.gateway.processes.hangup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
+    from dragoman.gateway.records.log_file import LogFile
     from dragoman.gateway.records.logs import Log
     from dragoman.launching.local_servers import found_at
 
@@ -101,13 +105,17 @@ def run(options: argparse.Namespace) -> int:
     protection_at_start(settings, settings.server.host, open_to_all=options.open)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
+    log_file = LogFile(options.log_file) if options.log_file is not None else None
     listener = bind(settings.server.host, settings.server.port)
     # Once more, by where it is bound: a name may stand for any address.
     port: int = listener.getsockname()[1]
     protection = protection_at_start(settings, bound_host(listener), port, open_to_all=options.open)
     settings = with_local(settings, protection)
-    log = Log(json={"json": True, "text": False}.get(options.log), quiet=options.log == "off")
-    if options.log != "off" and not sys.stderr.isatty():
+    form = {"json": True, "text": False}.get(options.log)
+    log = Log(None if log_file is None else log_file.out, json=form, quiet=options.log == "off")
+    if log_file is not None:
+        log.bound(log_file.make_room)
+    if options.log != "off" and (log_file is not None or not sys.stderr.isatty()):
         # Who sits there has the greeting, and `dragoman doctor`.
         _tell_settings(log, settings, file, options)
     again = replace(file, again=True) if file is not None else None

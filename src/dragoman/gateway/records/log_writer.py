@@ -37,6 +37,8 @@ class LogWriter:
     def __init__(self, descriptor: int, told: Callable[[int], bytes]) -> None:
         self._descriptor = descriptor
         self._told = told
+        # Called before so many bytes are written, where what is written to is bounded.
+        self.make_room: Callable[[int], None] | None = None
         self._at_once = _AT_ONCE if stat.S_ISREG(os.fstat(descriptor).st_mode) else _AT_ONCE_SHARED
         self._begin()
         _WRITERS.add(self)
@@ -113,6 +115,8 @@ class LogWriter:
         rest = memoryview(b"\n" + piece if self._torn else piece)
         while rest:
             try:
+                if self.make_room is not None and not self._torn:
+                    self.make_room(len(rest))
                 count = os.write(self._descriptor, rest)
             except BlockingIOError:
                 _wait_for(self._descriptor)

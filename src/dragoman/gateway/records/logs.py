@@ -58,6 +58,11 @@ class Log:
         """Tell what the gateway itself does: by fields where programs read it, in words where people do."""
         self._write(self._event(level, message, fields) if self._json else self._event(level, words, {}), own=True)
 
+    def bound(self, make_room: Callable[[int], None]) -> None:
+        """Have somebody make room before anything is written."""
+        if self._writer is not None:
+            self._writer.make_room = make_room
+
     def close(self) -> None:
         """Give what waits a moment to be written, before the process ends."""
         if self._writer is not None:
