@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import time
@@ -28,11 +30,19 @@ import json, os, signal, sys, time, urllib.request
 url = os.environ["ANTHROPIC_BASE_URL"]
 body = {{"model": os.environ["ANTHROPIC_MODEL"], "max_tokens": 9, "messages": [{{"role": "user", "content": "Hello"}}]}}
 headers = {{"authorization": "Bearer " + os.environ["ANTHROPIC_AUTH_TOKEN"], "content-type": "application/json"}}
+headers.update(line.split(": ", 1) for line in os.environ["ANTHROPIC_CUSTOM_HEADERS"].splitlines())
+file = sys.argv[sys.argv.index("--settings") + 1]
+settings = {{"mode": os.stat(file).st_mode & 0o777, "says": json.load(open(file)), "file": file}}
+env = settings["says"]["env"]
+env["ANTHROPIC_AUTH_TOKEN"] = env["ANTHROPIC_AUTH_TOKEN"][:4]
+if "mute" in sys.argv:
+    sys.exit(0)
 with urllib.request.urlopen(urllib.request.Request(url + "/v1/messages", json.dumps(body).encode(), headers)) as answer:
     text = json.load(answer)["content"][0]["text"]
 key = os.environ.get("ANTHROPIC_API_KEY")
 sizes = [os.environ.get("CLAUDE_CODE_MAX_" + name) for name in ("CONTEXT_TOKENS", "OUTPUT_TOKENS")]
-told = {{"sizes": sizes, "words": sys.argv[1:], "url": url, "text": text, "key": key, "pid": os.getpid()}}
+told = {{"sizes": sizes, "words": sys.argv[3:], "url": url, "text": text, "key": key, "pid": os.getpid()}}
+told |= {{"settings": settings, "headers": os.environ["ANTHROPIC_CUSTOM_HEADERS"], "parent": os.getppid()}}
 print(json.dumps(told), flush=True)
 if "wait" in sys.argv:
     time.sleep(60)
@@ -102,7 +112,7 @@ def test_the_client_is_told_what_the_provider_says_of_the_model(place: Path) -> 
         address = f"http://127.0.0.1:{house.provider.port}/v1"
         configure(place, "port = 0", f'[providers.box]\nprotocol = "openai-chat"\nbase_url = "{address}"\n')
         status, out, err = launched(place, "claude", "--model", "box/m")
-    assert (status, err) == (5, "")
+    assert (status, err) == (5, "dragoman: 1 call, 18 tokens, no losses\n")
     assert json.loads(out)["sizes"] == ["32768", "8192"]
 
 
@@ -112,6 +122,7 @@ def test_what_nobody_knows_of_the_model_is_said_in_one_line(place: Path) -> None
     assert err == (
         "dragoman: note: how many tokens echo/text takes is not known, so claude goes by a guess of its own; "
         "--context 128k says it\n"
+        "dragoman: 1 call, 7 tokens, no losses\n"
     )
 
 
@@ -125,8 +136,16 @@ def test_a_gateway_that_runs_is_used_and_left_running(place: Path) -> None:
     try:
         port = process.listening()
         configure(place, f"port = {port}")
-        status, out, err = launched(place, "claude", "--model", "echo/text")
-        assert (status, port_of(json.loads(out))) == (5, port), err
+        file = place / "log"
+        process_of_launch = launching(place, "claude", "--model", "echo/text", "--log", str(file))
+        out, err = process_of_launch.communicate(timeout=2 * PATIENCE)
+        told = json.loads(out)
+        assert (process_of_launch.returncode, port_of(told)) == (5, port), err
+        # Somebody is left to sum up.
+        assert told["parent"] == process_of_launch.pid
+        assert "1 call, 7 tokens, no losses" in err
+        assert f"the gateway at http://127.0.0.1:{port} was running already" in err
+        assert not file.exists()
         assert running_at(port)
     finally:
         process.end()
@@ -209,6 +228,111 @@ def test_a_launch_that_is_killed_leaves_no_gateway_behind(place: Path, workers: 
     finally:
         os.kill(told["pid"], signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
+
+
+def test_pitfall_635_637_the_client_gets_the_same_as_settings_with_one_credential(place: Path) -> None:
+    own = {"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "MINE": "kept"}, "theme": "dark"}
+    (place / "own.json").write_text(json.dumps(own))
+    words = ["claude", "--model", "echo/text", "--", "--settings", "own.json", "-p", "x"]
+    status, out, err = launched(place, *words, more={"ANTHROPIC_CUSTOM_HEADERS": "x-mine: 1"})
+    told = json.loads(out)
+    settings = told["settings"]["says"]
+    env = settings.pop("env")
+    assert (status, told["words"]) == (5, ["-p", "x"]), err
+    assert settings == {"theme": "dark", "apiKeyHelper": ""}
+    assert (env["ANTHROPIC_BASE_URL"], env["MINE"], env["ANTHROPIC_MODEL"]) == (told["url"], "kept", "echo/text")
+    # Keys, logins and other clouds lead nowhere.
+    elsewhere = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", *(f"CLAUDE_CODE_USE_{n}" for n in CLOUDS))
+    assert [env[name] for name in elsewhere] == [""] * 5
+    assert env["ANTHROPIC_AUTH_TOKEN"] == "dgm_"
+    assert told["key"] is None
+    first, second = env["ANTHROPIC_CUSTOM_HEADERS"].splitlines()
+    assert (first, second.partition("-")[0]) == ("x-mine: 1", "x")
+    # For nobody else to read, and gone with the client.
+    assert told["settings"]["mode"] == 0o600
+    assert not Path(told["settings"]["file"]).parent.exists()
+
+
+CLOUDS = ("BEDROCK", "VERTEX", "FOUNDRY")
+
+
+def test_pitfall_648_a_provider_that_is_down_ends_the_launch_before_the_client_is_started(place: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    base = f'protocol = "openai-chat"\nbase_url = "http://127.0.0.1:{port}/v1"\nauth = "none"\n'
+    configure(place, "port = 0", f"[providers.box]\n{base}")
+    status, out, err = launched(place, "claude", "--model", "box/m", "--context", "32k")
+    assert (status, out) == (1, "")
+    assert err == (
+        f"dragoman: box/m cannot be used now: box at 127.0.0.1:{port} cannot be reached: it refused the connection; "
+        "is it running?\n"
+    )
+
+
+def test_a_provider_that_does_not_take_the_key_ends_the_launch_too(place: Path) -> None:
+    with running(lambda _: whole({"error": {"message": "no"}}, 401)) as house:
+        address = f"http://127.0.0.1:{house.provider.port}/v1"
+        provider = f'protocol = "openai-chat"\nbase_url = "{address}"\napi_key = "{SECRET}"\n'
+        configure(place, "port = 0", f"[providers.box]\n{provider}")
+        status, out, err = launched(place, "claude", "--model", "box/m", "--context", "32k")
+    assert (status, out) == (1, "")
+    assert "answered 401: it does not take the key; api_key of [providers.box] says it" in err
+    assert SECRET not in err
+
+
+def test_one_of_two_that_is_down_is_a_note(place: Path) -> None:
+    base = 'protocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\nauth = "none"\n'
+    configure(place, "port = 0", f'[providers.box]\n{base}[models]\n"two" = ["echo/text", "box/m"]\n')
+    status, out, err = launched(place, "claude", "--model", "two", "--context", "32k")
+    assert (status, json.loads(out)["text"]) == (5, "You said: Hello")
+    assert "note: box at 127.0.0.1:9 cannot be reached" in err
+
+
+def test_the_log_is_its_owners_alone_and_named_when_the_client_fails(place: Path) -> None:
+    status, _, err = launched(place, "claude", "--model", "echo/text", "--log", "of launch.log")
+    log = place / "of launch.log"
+    assert (status, stat.S_IMODE(log.stat().st_mode)) == (5, 0o600)
+    assert f"claude ended with status 5; the gateway's log is {log}\n" in err
+    assert '"event":"exchange"' in log.read_text()
+
+
+def test_pitfall_522_a_launch_has_the_name_that_it_is_given(place: Path) -> None:
+    log = place / "log"
+    words = ["claude", "--model", "echo/text", "--context", "32k", "--name", "tidy-up", "--log", str(log)]
+    _, out, err = launched(place, *words)
+    assert json.loads(out)["headers"] == "x-dragoman-launch: tidy-up"
+    assert "dragoman: tidy-up: 1 call, 7 tokens, no losses\n" in err
+    assert '"launch":"tidy-up"' in log.read_text()
+
+
+def test_what_can_be_no_name_is_refused(place: Path) -> None:
+    status, out, err = launched(place, "claude", "--name", "two words")
+    assert (status, out) == (1, "")
+    assert "--name is 1 to 64 letters" in err
+
+
+def test_pitfall_636_a_client_that_never_called_is_told_of(place: Path) -> None:
+    status, _, err = launched(place, "claude", "--model", "echo/text", "--context", "32k", "--", "mute")
+    assert status == 0
+    assert err == (
+        "dragoman: claude never called this gateway: it had nothing to ask, ended before it could, or was led "
+        "elsewhere (settings that an administrator manages)\n"
+    )
+    _, _, err = launched(place, "claude", "--model", "echo/text", "--context", "32k", "--", "mute", "--version")
+    assert err == ""
+
+
+def test_a_client_that_chooses_its_models_is_told_if_they_lead_nowhere(place: Path) -> None:
+    _, _, err = launched(place, "claude", "--", "mute", "--version", more={"ANTHROPIC_MODEL": "echo/text"})
+    assert "note: claude asks for models of its own choice here: the model `claude-sonnet-5` is not known here" in err
+
+
+def test_pitfall_644_what_is_good_to_know_of_a_client_is_said_once(place: Path) -> None:
+    codex = place / "bin/codex"
+    codex.write_text("#!/bin/sh\n")
+    codex.chmod(0o755)
+    said = [launched(place, "codex", "--model", "echo/text", "--context", "32k")[2] for _ in range(2)]
+    assert ["codex resume" in err for err in said] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_claude_code_sends_a_subagent(agent: Agent, cell: Claim) -> None:
     assert "It is there." in str(agent.requests()[-1].body)
 
 
-def test_claude_code_searches_its_tools(agent: Agent, cell: Claim) -> None:
+def test_pitfall_643_claude_code_searches_its_tools(agent: Agent, cell: Claim) -> None:
     cell(CLIENT, "tool search")
     agent.run('call ToolSearch {"query": "select:WebSearch"}\n---\nsay Found it.').well()
     first, second = agent.requests()

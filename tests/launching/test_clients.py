@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 
+from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS, Plan, Wish
 from dragoman.launching.sizes import Sizes
 
@@ -49,7 +50,7 @@ def test_one_model_does_the_small_work_too() -> None:
     assert config_of(CLIENTS["opencode"].plan(Wish(url=URL, model="echo/text")))["small_model"] == "dragoman/echo/text"
 
 
-def test_claude_does_not_find_a_way_around_the_gateway() -> None:
+def test_pitfall_637_claude_has_one_credential_and_does_not_find_a_way_around_the_gateway() -> None:
     assert {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"} <= set(CLIENTS["claude"].plan(FULL).removed)
 
 
@@ -111,7 +112,7 @@ CLAUDE_TOLD: dict[str, tuple[Sizes, int | None, tuple[str | None, str | None, st
 
 
 @pytest.mark.parametrize("known", CLAUDE_TOLD)
-def test_claude_is_told_of_windows_and_of_caps_that_are_less_than_it_would_ask_for(known: str) -> None:
+def test_pitfall_638_639_claude_is_told_of_windows_and_of_caps_that_are_less_than_it_would_ask_for(known: str) -> None:
     sizes, context, told = CLAUDE_TOLD[known]
     wish = Wish(url=URL, model="m", context=context, sizes={"m": sizes})
     environment = CLIENTS["claude"].plan(wish).environment
@@ -129,7 +130,7 @@ def test_claude_has_one_limit_for_all_of_its_models() -> None:
     assert environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "200000"
 
 
-def test_codex_is_told_of_the_window_that_is_known() -> None:
+def test_pitfall_645_codex_is_told_of_the_window_that_is_known() -> None:
     wish = Wish(url=URL, model="m", sizes={"m": Sizes(window=131_072, cap=16_384)})
     assert settings_of(CLIENTS["codex"].plan(wish))["model_context_window"] == 131_072
     unknown = Wish(url=URL, model="m", sizes={"m": Sizes(cap=16_384), "another": Sizes(window=5)})
@@ -154,6 +155,49 @@ def test_opencode_is_told_of_each_model_what_is_known_of_it() -> None:
         "w": {"context": 8192, "output": 2048},
         "nobody knows": None,
     }
+
+
+def test_the_name_of_a_launch_is_a_header_of_every_client() -> None:
+    wish = Wish(url=URL, model="m", launch="one")
+    plans = {name: client.plan(wish) for name, client in CLIENTS.items()}
+    assert plans["claude"].environment["ANTHROPIC_CUSTOM_HEADERS"] == "x-dragoman-launch: one"
+    providers = settings_of(plans["codex"])["model_providers"]
+    assert isinstance(providers, dict)
+    assert providers["dragoman"]["http_headers"] == {"x-dragoman-launch": "one"}
+    providers = config_of(plans["opencode"])["provider"]
+    assert isinstance(providers, dict)
+    assert providers["dragoman"]["options"]["headers"] == {"x-dragoman-launch": "one"}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_who_starts_a_client_by_hand_gets_no_name_that_would_stay(name: str) -> None:
+    plan = CLIENTS[name].plan(FULL)
+    assert "x-dragoman-launch" not in str((plan.environment, plan.arguments))
+
+
+def test_claude_says_which_session_and_subagent_a_request_is_of() -> None:
+    assert CLIENTS["claude"].plan(FULL).environment["CLAUDE_CODE_GATEWAY_HINT_HEADERS"] == "1"
+
+
+def test_pitfall_643_tool_search_is_left_to_claude_which_has_it_on_by_itself() -> None:
+    assert not [name for name in CLIENTS["claude"].plan(FULL).environment if "TOOL_SEARCH" in name]
+
+
+def test_opencodes_configuration_in_the_environment_is_kept_below_ours() -> None:
+    own = {"theme": "dark", "model": "mine/m", "provider": {"mine": {"name": "Mine"}, "dragoman": {"name": "Other"}}}
+    wish = Wish(url=URL, model="m", own={"OPENCODE_CONFIG_CONTENT": json.dumps(own)})
+    config = config_of(CLIENTS["opencode"].plan(wish))
+    assert (config["theme"], config["model"]) == ("dark", "dragoman/m")
+    # What its files say of its own agents would go before the model.
+    assert config["agent"] == {"build": {"model": "dragoman/m"}, "plan": {"model": "dragoman/m"}}
+    providers = config["provider"]
+    assert isinstance(providers, dict)
+    assert (providers["mine"], providers["dragoman"]["name"]) == ({"name": "Mine"}, "Dragoman")
+
+
+def test_a_configuration_that_cannot_be_read_is_told() -> None:
+    with pytest.raises(DragomanError, match="OPENCODE_CONFIG_CONTENT holds no JSON"):
+        CLIENTS["opencode"].plan(Wish(url=URL, model="m", own={"OPENCODE_CONFIG_CONTENT": "{"}))
 
 
 @pytest.mark.parametrize("name", CLIENTS)

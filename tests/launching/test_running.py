@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -109,6 +110,32 @@ def test_after_an_early_signal_no_client_is_started(tmp_path: Path) -> None:
         signal.raise_signal(signal.SIGINT)
         assert client.to_end(["/bin/sh", "-c", f"touch {tmp_path}/ran"], os.environ) == 128 + signal.SIGINT
     assert not (tmp_path / "ran").exists()
+
+
+STOPPING = """
+import os, sys
+from dragoman.launching.running import Run
+with Run() as client:
+    sys.exit(client.to_end(["/bin/sh", "-c", "kill -STOP $$; exit 7"], os.environ))
+"""
+
+
+def test_a_client_that_is_stopped_stops_us_and_goes_on_with_us() -> None:
+    process = subprocess.Popen([sys.executable, "-c", STOPPING], start_new_session=True)
+    try:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        # Only us, and the client goes on.
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.wait(PATIENCE) == 7
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(PATIENCE)
+
+
+def test_what_stops_all_in_front_of_a_terminal_is_left_to_the_client(tmp_path: Path) -> None:
+    assert while_waiting(tmp_path / "ready", signal.SIGTSTP, signal.SIGTERM) == 40 + signal.SIGTERM
 
 
 def test_handlers_are_as_before_in_the_end() -> None:

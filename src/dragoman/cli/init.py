@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dragoman.cli import documents
-from dragoman.cli.ledger import printable
+from dragoman.cli.terminal import printable
 from dragoman.config.container import HOST, in_container
 from dragoman.config.discovery import LOCAL
 from dragoman.config.finding import FILE_NAME, FILE_VARIABLE, config_folder

@@ -1,24 +1,36 @@
-"""`dragoman launch`: a client in front of the gateway, which is started for it if none is running."""
+"""`dragoman launch`: a client in front of the gateway, which is started for it if none is running (decision 30)."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import secrets
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_wishes, named_gateway, settings_of, warn_of_clear_text, wish_of, with_sizes
+from dragoman.cli.launch_check import look
 from dragoman.cli.system import refuse_windows
+from dragoman.config.finding import state_folder
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client
-from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running
+from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, Client, Plan
+from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running, launch_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
-from dragoman.launching.running import Run, environment_of, program_of, replace_by
+from dragoman.launching.running import Run, environment_of, program_of
+from dragoman.launching.settings_files import command_line, managed_notes, own_variables
+from dragoman.launching.summary import Launch, summary
 
 NAME = "launch"
+_is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
+# With these a client says something of itself, and calls nobody.
+_ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
 
 
 def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -39,12 +51,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "The client's own files are not touched. What stands behind -- is for the client itself.",
     )
     add_wishes(parser)
+    parser.add_argument("--name", metavar="NAME", help="what the launch is called; left out, a name is made up")
+    parser.add_argument("--log", metavar="FILE", help="the log of the gateway that is started, for nobody else to read")
     parser.set_defaults(run=run, arguments=[])
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the client to its end; its exit status is ours."""
     client = CLIENTS[options.client]
+    if options.name is not None and not _is_name(options.name):
+        raise DragomanError("--name is 1 to 64 letters, digits, dots, hyphens and underscores")
     settings = settings_of(options)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
@@ -58,11 +74,23 @@ def run(options: argparse.Namespace) -> int:
     key = (key_of_own if running is None else find_key)(settings, os.environ, options.key_file)
     if running is not None:
         warn_of_clear_text(running, key)
-        if os.name != "nt":
-            # Nothing is left to do after the client.
-            replace_by(*_prepared(client, program, options, settings, key, running))
     with Run() as client_run, _gateway(options, running, key) as address:
-        return client_run.to_end(*_prepared(client, program, options, settings, key, address))
+        look(client, [options.model, options.small_model], settings, key, address)
+        name = options.name or f"{client.name}-{secrets.token_hex(4)}"
+        plan = _plan(client, options, settings, key, address, name)
+        for note in managed_notes(plan):
+            documents.complain(f"note: {note}")
+        _hint(client)
+        before = _launch(address, key, name)
+        environment = environment_of(plan, key, address, os.environ)
+        with command_line(program, plan, options.arguments, environment) as words:
+            status = client_run.to_end(words, environment)
+        if client_run.was_begun:
+            _sum_up(client, options, _launch(address, key, name), before)
+            if status and options.log and running is None:
+                log = Path(options.log).absolute()
+                documents.complain(f"{client.name} ended with status {status}; the gateway's log is {log}")
+    return status
 
 
 def _running(options: argparse.Namespace, settings: Settings) -> str | None:
@@ -71,12 +99,16 @@ def _running(options: argparse.Namespace, settings: Settings) -> str | None:
     if named is not None:
         if not is_running(named):
             raise DragomanError(f"no gateway answers at {named}")
-        return named
-    try:
-        return find_running(settings.server)
-    except StrangerError as error:
-        documents.complain(f"note: {error}; another is started (--gateway insists on it)")
-        return None
+        found: str | None = named
+    else:
+        try:
+            found = find_running(settings.server)
+        except StrangerError as error:
+            documents.complain(f"note: {error}; another is started (--gateway insists on it)")
+            return None
+    if found is not None and options.log is not None:
+        documents.complain(f"note: the gateway at {found} was running already, and its log is where it was started")
+    return found
 
 
 def _check_models(options: argparse.Namespace, settings: Settings) -> None:
@@ -106,13 +138,46 @@ def _gateway(options: argparse.Namespace, running: str | None, key: GivenKey) ->
         return nullcontext(running)
     named = ["--config", options.config] if options.config else []
     keyed = ["--key-hash", hash_text(key.text)] if key.is_new else []
-    return gateway_started([*named, *keyed], os.environ)
+    return gateway_started([*named, *keyed], os.environ, options.log)
 
 
-def _prepared(
-    client: Client, program: str, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str
-) -> tuple[list[str], dict[str, str]]:
-    """The client's command line and its environment."""
-    plan = client.plan(with_sizes(wish_of(client, options, settings, address), client, settings, key, address))
-    words = [program, *plan.arguments, *options.arguments]
-    return words, environment_of(plan, key, address, os.environ)
+def _plan(
+    client: Client, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str, name: str
+) -> Plan:
+    """What the client is told."""
+    wish = with_sizes(wish_of(client, options, settings, address), client, settings, key, address)
+    option = client.plan(wish).settings
+    return client.plan(replace(wish, launch=name, own=own_variables(option, options.arguments, os.environ)))
+
+
+def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
+    """What the gateway has counted; None if it does not say, which is no reason to fail."""
+    try:
+        return launch_of(address, "" if key.is_placeholder else key.text, name)
+    except DragomanError:
+        return None
+
+
+def _sum_up(client: Client, options: argparse.Namespace, launch: Launch | None, before: Launch | None) -> None:
+    """Say what the client's run came to."""
+    named = f"{options.name}: " if options.name else ""
+    if launch is None or before is None:
+        documents.complain(f"{named}the gateway does not tell what the run came to")
+    elif launch.requests:
+        documents.complain(named + summary(launch, before))
+    elif _ASIDE.isdisjoint(options.arguments):
+        reasons = f"it had nothing to ask, ended before it could, or was led elsewhere ({client.elsewhere})"
+        documents.complain(f"{named}{client.name} never called this gateway: {reasons}")
+
+
+def _hint(client: Client) -> None:
+    """Say once, and then never again on this machine, what is good to know of a client."""
+    folder = state_folder(os.environ)
+    if not client.hint or folder is None:
+        return
+    mark = folder / "told" / client.name
+    # Where it cannot be noted it is not said: it would be said every time.
+    with suppress(OSError):
+        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mark.touch(mode=0o600, exist_ok=False)
+        documents.complain(f"note: {client.hint}")

@@ -82,7 +82,7 @@ async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seco
     well = False
     try:
         async with asyncio.timeout(seconds):
-            words = await (_list if has_list(provider) else _knock)(service, provider, endpoint)
+            words = await (_list if has_list(provider) else knock)(service, provider, endpoint)
             well = True
     except TimeoutError:
         words = "no answer in time"
@@ -101,7 +101,8 @@ async def _list(service: Service, provider: Provider, endpoint: Endpoint) -> str
     return f"{len(models)} model{'' if len(models) == 1 else 's'}"
 
 
-async def _knock(service: Service, provider: Provider, endpoint: Endpoint) -> str:
+async def knock(service: Service, provider: Provider, endpoint: Endpoint) -> str:
+    """Ask a provider without a list for what costs nothing; what that says of it, or an error in words."""
     model = provider.models[0] if provider.models else ""
     order = Order(
         provider=provider,

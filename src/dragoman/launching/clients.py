@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.errors import DragomanError, WireError
 from dragoman.launching.sizes import Sizes
-from dragoman.model.jsonvalue import JsonObject
-from dragoman.wire.json import encode_text
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.wire.json import decode, encode_text
 
 # The variable that holds the gateway's key, for users and for clients that can be told where to look.
 KEY_VARIABLE = "DRAGOMAN_KEY"
-# What a provider is called in the configuration of clients that want a name for it.
+# What a provider is called in the configuration of clients that want a name for it; sessions are kept under it.
 PROVIDER = "dragoman"
+# By which the gateway knows the requests of one launch.
+LAUNCH_HEADER = "x-dragoman-launch"
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -30,6 +33,10 @@ class Wish(Struct, frozen=True, kw_only=True):
     others: tuple[str, ...] = ()
     # What is known of the models, by their names.
     sizes: Mapping[str, Sizes] = {}
+    # The name of the launch; none for who starts the client by hand.
+    launch: str = ""
+    # The user's own variables, for what is added to instead of replaced.
+    own: Mapping[str, str] = {}
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -56,6 +63,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     # Variables that would lead it elsewhere.
     removed: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    # By which the client is told of a file with settings, where those of the user's files win over its environment.
+    settings: str = ""
 
 
 class Client(Struct, frozen=True, kw_only=True):
@@ -71,6 +80,12 @@ class Client(Struct, frozen=True, kw_only=True):
     has_small_model: bool = True
     # Whether it has to be told which models there are.
     offers_models: bool = False
+    # A model of those that it asks for by itself.
+    usual: str = ""
+    # What to say once to whoever launches it.
+    hint: str = ""
+    # What may lead it elsewhere, for whoever wonders why it never called.
+    elsewhere: str = ""
 
     @property
     def remedy(self) -> str:
@@ -92,6 +107,8 @@ _CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_M
 _CLAUDE_OUTPUT = 32_000
 # Where it may begin to summarise; it complains of what is less or more, and goes by these.
 _CLAUDE_LEAST, _CLAUDE_MOST = 100_000, 1_000_000
+# Headers of the user's own, one in a line.
+CLAUDE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # By this end of a name its user says how much the model takes.
 CLAUDE_SUFFIX = "[1m]"
 # Its ways around the gateway: keys of its own, logins, and other clouds.
@@ -109,7 +126,12 @@ def _claude(wish: Wish) -> Plan:
         "ANTHROPIC_BASE_URL": wish.url,
         # Its choice of models lists those of the gateway.
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
+        # It says which session and which subagent a request is of.
+        "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1",
     }
+    if wish.launch:
+        own = wish.own.get(CLAUDE_HEADERS, "").rstrip("\n")
+        environment[CLAUDE_HEADERS] = "\n".join(filter(None, (own, f"{LAUNCH_HEADER}: {wish.launch}")))
     small = wish.small_model or wish.model
     environment |= dict.fromkeys(_CLAUDE_MODELS, wish.model) if wish.model else {}
     environment |= dict.fromkeys(_CLAUDE_SMALL_MODELS, small) if small else {}
@@ -122,7 +144,12 @@ def _claude(wish: Wish) -> Plan:
     outputs = [size for name in (wish.model, small) if (size := wish.sizes_of(name).output)]
     if outputs and min(outputs) < _CLAUDE_OUTPUT:
         environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(min(outputs))
-    return Plan(key_variable="ANTHROPIC_AUTH_TOKEN", environment=environment, removed=_CLAUDE_ELSEWHERE)
+    return Plan(
+        key_variable="ANTHROPIC_AUTH_TOKEN",
+        environment=environment,
+        removed=_CLAUDE_ELSEWHERE,
+        settings="--settings",
+    )
 
 
 def _codex(wish: Wish) -> Plan:
@@ -134,9 +161,9 @@ def _codex(wish: Wish) -> Plan:
         "env_key": KEY_VARIABLE,
         "supports_websockets": False,
     }
-    # A text, a number or a truth value is written in TOML as it is in JSON.
-    provider = ", ".join(f"{name} = {encode_text(value)}" for name, value in members.items())
-    settings = {"model_provider": encode_text(PROVIDER), f"model_providers.{PROVIDER}": f"{{ {provider} }}"}
+    if wish.launch:
+        members["http_headers"] = {LAUNCH_HEADER: wish.launch}
+    settings = {"model_provider": encode_text(PROVIDER), f"model_providers.{PROVIDER}": _toml(members)}
     if wish.model:
         settings["model"] = encode_text(wish.model)
     window = wish.sizes_of(wish.model).window
@@ -147,7 +174,16 @@ def _codex(wish: Wish) -> Plan:
     return Plan(key_variable=KEY_VARIABLE, environment={}, arguments=arguments)
 
 
+def _toml(value: JsonValue) -> str:
+    """A value on one line: a text, a number or a truth value is written in TOML as it is in JSON."""
+    if not isinstance(value, dict):
+        return encode_text(value)
+    return f"{{ {', '.join(f'{name} = {_toml(inner)}' for name, inner in value.items())} }}"
+
+
 # It keeps images and levels of effort from a model that is not said to take them. Which do not, the gateway knows.
+_OPENCODE_CONFIG = "OPENCODE_CONFIG_CONTENT"
+_OPENCODE_AGENTS = ("build", "plan")
 _OPENCODE_ABLE: JsonObject = {
     "reasoning": True,
     "attachment": True,
@@ -157,19 +193,45 @@ _OPENCODE_ABLE: JsonObject = {
 
 def _opencode(wish: Wish) -> Plan:
     """OpenCode takes a whole configuration from its environment, and lays it over the user's own."""
+    options: JsonObject = {"baseURL": f"{wish.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"}
+    if wish.launch:
+        options["headers"] = {LAUNCH_HEADER: wish.launch}
     provider: JsonObject = {
         # Messages is the protocol that has the most to say: thinking with its signatures, marks for the cache.
         "npm": "@ai-sdk/anthropic",
         "name": "Dragoman",
-        "options": {"baseURL": f"{wish.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"},
+        "options": options,
         "models": {name: {"name": name, **_OPENCODE_ABLE, **_limit(wish.sizes_of(name))} for name in wish.models},
     }
     config: JsonObject = {"provider": {PROVIDER: provider}}
     if wish.model:
-        config["model"] = f"{PROVIDER}/{wish.model}"
+        config["model"] = model = f"{PROVIDER}/{wish.model}"
+        # A model that the user's files give to one of its own agents would go before that.
+        config["agent"] = {agent: {"model": model} for agent in _OPENCODE_AGENTS}
     if small := wish.small_model or wish.model:
         config["small_model"] = f"{PROVIDER}/{small}"
-    return Plan(key_variable=KEY_VARIABLE, environment={"OPENCODE_CONFIG_CONTENT": encode_text(config)})
+    config = merged(_given_config(wish.own), config)
+    return Plan(key_variable=KEY_VARIABLE, environment={_OPENCODE_CONFIG: encode_text(config)})
+
+
+def _given_config(own: Mapping[str, str]) -> JsonObject:
+    """The configuration that the user has in the environment; one that cannot be read is not ours to judge."""
+    text = own.get(_OPENCODE_CONFIG, "")
+    try:
+        given = decode(text.encode()) if text else {}
+    except WireError as error:
+        raise DragomanError(f"{_OPENCODE_CONFIG} holds no JSON: {error}") from None
+    return given if isinstance(given, dict) else {}
+
+
+def merged(below: JsonObject, above: JsonObject) -> JsonObject:
+    """Two documents as one, in which the second wins."""
+    whole = {**below, **above}
+    for name, value in above.items():
+        other = below.get(name)
+        if isinstance(value, dict) and isinstance(other, dict):
+            whole[name] = merged(other, value)
+    return whole
 
 
 def _limit(sizes: Sizes) -> JsonObject:
@@ -182,8 +244,25 @@ def _limit(sizes: Sizes) -> JsonObject:
 CLIENTS: Mapping[str, Client] = {
     client.name: client
     for client in (
-        Client(name="claude", program="claude", package="@anthropic-ai/claude-code", plan=_claude),
-        Client(name="codex", program="codex", package="@openai/codex", plan=_codex, has_small_model=False),
+        Client(
+            name="claude",
+            program="claude",
+            package="@anthropic-ai/claude-code",
+            plan=_claude,
+            usual="claude-sonnet-5",
+            elsewhere="settings that an administrator manages",
+        ),
+        Client(
+            name="codex",
+            program="codex",
+            package="@openai/codex",
+            plan=_codex,
+            has_small_model=False,
+            usual="gpt-5.1",
+            hint="codex keeps sessions by provider: `codex resume` lists those of `dragoman launch codex` only there, "
+            "and others only without it; `codex resume ID` takes any of them",
+            elsewhere="a --profile, or -c model_provider behind --",
+        ),
         Client(
             name="opencode",
             program="opencode",
@@ -191,6 +270,7 @@ CLIENTS: Mapping[str, Client] = {
             plan=_opencode,
             needs_model=True,
             offers_models=True,
+            elsewhere="enabled_providers or disabled_providers in opencode.json, or another model chosen in the client",
         ),
     )
 }

@@ -12,10 +12,13 @@ from contextlib import contextmanager, suppress
 from typing import IO
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
+
 from dragoman.config.settings import Server
 from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
 from dragoman.launching.listeners import owners_of, strangers
+from dragoman.launching.summary import Launch
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode, encode
 
@@ -29,13 +32,23 @@ _STATUS_SECONDS = 10.0
 _LARGEST_STATUS = 8 * 1024 * 1024
 # A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
 # this machine alone.
-_OWN = ("--host", "127.0.0.1", "--port", "0", "--log", "off", "--lifeline")
+_OWN = ("--host", "127.0.0.1", "--port", "0", "--lifeline")
+_NO_LOG = ("--log", "off")
 # What the first line that a gateway prints begins with; the address follows up to a comma.
 _GREETING = "dragoman listens on "
 
 
 # Where a gateway of this machine can be reached, the usual one first.
 _LOOPBACK = ("127.0.0.1", "::1")
+
+
+class PageError(DragomanError):
+    """A page that a gateway does not give: by its status, and in its own words."""
+
+    def __init__(self, url: str, fails: str, status: int, said: str) -> None:
+        self.status = status
+        self.said = said
+        super().__init__(f"the gateway at {url} {fails}: {said}")
 
 
 class StrangerError(DragomanError):
@@ -111,6 +124,15 @@ def route_of(url: str, key: str, asked: Mapping[str, str], body: bytes, program:
     return _page(url, key, "POST", f"/route?{urlencode(asked)}", body, headers, fails)
 
 
+def launch_of(url: str, key: str, name: str) -> Launch:
+    """What a gateway has counted of a launch."""
+    told = _page(url, key, "GET", f"/launches/{name}", None, {}, "does not tell what became of the launch")
+    try:
+        return msgspec.convert(told, Launch)
+    except msgspec.ValidationError:
+        raise DragomanError(f"the gateway at {url} tells of launches in another form than this version knows") from None
+
+
 def _page(
     url: str, key: str, method: str, path: str, body: bytes | None, headers: Mapping[str, str], fails: str
 ) -> JsonObject:
@@ -132,17 +154,17 @@ def _page(
     if answer.status != 200:
         error = told.get("error")
         said = error.get("message") if isinstance(error, dict) else None
-        why = said if isinstance(said, str) else f"status {answer.status}"
-        raise DragomanError(f"the gateway at {url} {fails}: {why}")
+        raise PageError(url, fails, answer.status, said if isinstance(said, str) else f"status {answer.status}")
     return told
 
 
 @contextmanager
-def gateway_started(arguments: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
-    """Start a gateway, give its address, and end it in the end."""
+def gateway_started(arguments: Sequence[str], environ: Mapping[str, str], log: str | None = None) -> Iterator[str]:
+    """Start a gateway, give its address, and end it in the end; `log` is the file that its log goes to."""
+    logged = _NO_LOG if log is None else ("--log-file", log)
     process = subprocess.Popen(
         # The current directory is no place to find modules in: they may have come with a checkout.
-        [sys.executable, "-P", "-m", "dragoman", "serve", *arguments, *_OWN],
+        [sys.executable, "-P", "-m", "dragoman", "serve", *arguments, *_OWN, *logged],
         env=environ,
         # Its lifeline: it is never written to, and ends with this process, however that ends.
         stdin=subprocess.PIPE,

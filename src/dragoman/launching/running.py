@@ -7,9 +7,10 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from dragoman.config.values import is_loopback
@@ -18,7 +19,8 @@ from dragoman.launching.clients import Client, Plan
 from dragoman.launching.keys import GivenKey
 
 # Sent by a terminal to everybody in front of it: the client decides what they mean.
-_FOR_THE_CLIENT = ("SIGINT", "SIGQUIT")
+_STOP = "SIGTSTP"
+_FOR_THE_CLIENT = ("SIGINT", "SIGQUIT", _STOP)
 # Sent to this process alone: the client has to hear of them.
 _PASSED_ON = ("SIGTERM", "SIGHUP")
 EXCEPTIONS = ("NO_PROXY", "no_proxy")
@@ -62,19 +64,15 @@ def _listed(names: str, host: str) -> str:
     return names if host in names.split(",") else ",".join(filter(None, (names, host)))
 
 
-def replace_by(words: list[str], environment: Mapping[str, str]) -> NoReturn:
-    """Become the client, where nothing has to be done after it."""
-    os.execve(words[0], words, environment)
-
-
 class Run:
     """A client to be run, and the signals that come meanwhile; inside `with` none of them ends this process.
 
-    Before the client runs, a signal means that it shall not.
+    Before the client runs, a signal means that it shall not. It stays in our process group: the terminal is its own,
+    and a shell that stops or continues one of us means both.
     """
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
         self._early: int | None = None
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
@@ -90,20 +88,47 @@ class Run:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def was_begun(self) -> bool:
+        """Whether the client was started."""
+        return self._pid is not None
+
     def to_end(self, words: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run the client and give its exit status, as a shell would tell it."""
         if self._early is None:
-            self._process = subprocess.Popen(words, env=environment)
+            process = subprocess.Popen(words, env=environment)
+            self._pid = process.pid
             if self._early is not None:
                 # It came in between, and nobody but us has heard it.
-                self._process.send_signal(self._early)
-            status = self._process.wait()
+                self._send(self._early)
+            # Nobody else waits for it from now on: a number that is sent to is still the client's.
+            status = process.wait() if os.name == "nt" else _waited(process.pid)
+            process.returncode = status
         else:
             status = -self._early
         return 128 - status if status < 0 else status
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self._process is None:
-            self._early = number
-        elif signal.Signals(number).name in _PASSED_ON and self._process.poll() is None:
-            self._process.send_signal(number)
+        if self._pid is None:
+            if signal.Signals(number).name != _STOP:
+                self._early = number
+        elif signal.Signals(number).name in _PASSED_ON:
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        assert self._pid is not None
+        # It may have ended at this very moment.
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, number)
+
+
+def _waited(pid: int) -> int:
+    """Wait for a child; stop when it is stopped, so that whoever watches this process notices, and go on with it."""
+    while True:
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            return os.waitstatus_to_exitcode(status)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        # Here again: whoever continued us alone meant the client.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)

@@ -108,6 +108,8 @@ class Log:
             line["cached"] = usage.cache_read or 0
         if record.program:
             line["program"] = record.program
+        if record.launch:
+            line["launch"] = record.launch
         if record.failure:
             line["failure"] = record.failure
         if record.why:

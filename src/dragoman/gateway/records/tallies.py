@@ -21,6 +21,7 @@ MOST = 1000
 _MOST_TOKENS = 1 << 40
 # Where models work; lists and counts are asked for beside it.
 _CALLS = frozenset({"/messages", "/chat/completions", "/responses", "/responses/compact"})
+_LEFT = "cancelled"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 
 
@@ -54,7 +55,8 @@ class Tally(Struct, kw_only=True):
         self.requests += 1
         if record.path in _CALLS:
             self.calls += 1
-            self.failed += bool(record.failure) or record.status >= 400
+            # A client that goes away has its reasons, and ends so at times.
+            self.failed += record.failure != _LEFT and (bool(record.failure) or record.status >= 400)
         if record.usage is not None:
             self.input += min(max(record.usage.input, 0), _MOST_TOKENS)
             self.output += min(max(record.usage.output, 0), _MOST_TOKENS)

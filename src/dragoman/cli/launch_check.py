@@ -1,0 +1,74 @@
+"""Looking before the leap: is a model known, does its provider answer, does it take the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, ValidationError, convert
+
+from dragoman.cli import documents
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.launching.clients import CLAUDE_SUFFIX, Client
+from dragoman.launching.gateway import PageError, route_of
+from dragoman.launching.keys import GivenKey
+from dragoman.wire.json import encode
+
+# What a name that leads nowhere is answered with.
+_UNKNOWN = 404
+
+
+class _Target(Struct):
+    target: str
+    able: bool
+    words: str
+
+
+class _Told(Struct):
+    # An older gateway does not check.
+    checked: list[_Target] = []
+
+
+def look(client: Client, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str) -> None:
+    """Ask the gateway of the models that are asked for; an error if one of them cannot be used."""
+    names = list(dict.fromkeys(name.removesuffix(CLAUDE_SUFFIX) for name in models if name is not None))
+    if names:
+        for name in names:
+            _look(name, settings, key, address)
+    elif client.usual:
+        try:
+            _look(client.usual, settings, key, address)
+        except DragomanError as error:
+            # Which model it will ask for is not known; this one is of the kind.
+            documents.complain(f"note: {client.name} asks for models of its own choice here: {error} (--model NAME)")
+
+
+def _look(name: str, settings: Settings, key: GivenKey, address: str) -> None:
+    body = encode({"model": name, "messages": [{"role": "user", "content": "Hello."}]})
+    given = "" if key.is_placeholder else key.text
+    try:
+        told = route_of(address, given, {"model": name, "check": "1"}, body, "dragoman")
+    except PageError as error:
+        if error.status == _UNKNOWN:
+            raise DragomanError(error.said) from None
+        documents.complain(f"note: {error}")
+        return
+    try:
+        targets = convert(told, _Told).checked
+    except ValidationError:
+        return
+    able = [target for target in targets if target.able]
+    if targets and not able:
+        words = "; ".join(dict.fromkeys(_placed(target, settings) for target in targets))
+        raise DragomanError(f"{name} cannot be used now: {words}")
+    for words in dict.fromkeys(_placed(target, settings) for target in targets if target.words):
+        documents.complain(f"note: {words}")
+
+
+def _placed(target: _Target, settings: Settings) -> str:
+    """What is wrong with a target; where it is the configuration says, which whoever has it may read."""
+    name = target.target.partition("/")[0]
+    provider = settings.providers.get(name)
+    if provider is None or not target.words.startswith(f"{name} ") or target.words.startswith(f"{name} at "):
+        return target.words
+    return target.words.replace(name, f"{name} at {provider.endpoints[0].base_url}", 1)

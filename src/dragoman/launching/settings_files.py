@@ -1,0 +1,129 @@
+"""Settings files: how a launch wins over a client's own files without touching them (decision 30).
+
+Claude Code puts the variables of its settings over those of its environment, so it gets the same ones as settings, too:
+in a file, since whoever lists processes sees command lines, and keys in them. What stands in the user's files beside
+them stays in force.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dragoman.errors import DragomanError, WireError
+from dragoman.launching.clients import CLAUDE_HEADERS, Plan, merged
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.wire.json import decode, encode
+
+# What an administrator of the machine says, which wins over everybody.
+MANAGED = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+_MANAGED_FOLDER = "managed-settings.d"
+# A program of the user's that prints a key would win over ours.
+_HELPER = "apiKeyHelper"
+_LARGEST = 1024 * 1024
+# What keeps a proxy away from this machine.
+_EXCEPTIONS = ("NO_PROXY", "no_proxy")
+
+
+def own_variables(plan_option: str, arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's variables as the client would see them: those of its settings go before the environment."""
+    if not plan_option:
+        return dict(environ)
+    given, _ = taken_out(plan_option, arguments)
+    headers = _env(given).get(CLAUDE_HEADERS) or _env(_read(_users_file(environ))).get(CLAUDE_HEADERS)
+    return {**environ, CLAUDE_HEADERS: headers} if isinstance(headers, str) else dict(environ)
+
+
+def settings_of(plan: Plan, environment: Mapping[str, str], given: JsonObject) -> JsonObject:
+    """The settings of a launch: what the environment says, over those that the user gives on the command line."""
+    names = (*plan.environment, plan.key_variable, *_EXCEPTIONS)
+    env: JsonObject = {name: environment[name] for name in names if name in environment}
+    # Nothing is what they are set to: a file cannot take away what another one says.
+    env |= dict.fromkeys(plan.removed, "")
+    return merged(given, {"env": env, _HELPER: ""})
+
+
+@contextmanager
+def command_line(
+    program: str, plan: Plan, arguments: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[list[str]]:
+    """The words that start the client, and beside them, as long as it runs, the file that they name."""
+    if not plan.settings:
+        yield [program, *plan.arguments, *arguments]
+        return
+    given, rest = taken_out(plan.settings, arguments)
+    # Made for this user alone, the folder as well as the file.
+    with tempfile.TemporaryDirectory(prefix="dragoman-", ignore_cleanup_errors=True) as folder:
+        file = Path(folder) / "settings.json"
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(encode(settings_of(plan, environment, given)))
+        yield [program, plan.settings, str(file), *plan.arguments, *rest]
+
+
+def taken_out(option: str, arguments: Sequence[str]) -> tuple[JsonObject, list[str]]:
+    """The settings that the user's words give, by a file or as they are, and the words without them."""
+    rest: list[str] = []
+    given: str | None = None
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word == option:
+            given = next(words, None)
+            if given is None:
+                raise DragomanError(f"{option} wants a file or a document behind it")
+        elif word.startswith(f"{option}="):
+            given = word.partition("=")[2]
+        else:
+            rest.append(word)
+    if given is None:
+        return {}, rest
+    try:
+        text = given.encode() if given.lstrip().startswith("{") else Path(given).expanduser().read_bytes()
+        found = decode(text)
+    except (OSError, WireError) as error:
+        raise DragomanError(f"{option} {given}: {error}") from None
+    if not isinstance(found, dict):
+        raise DragomanError(f"{option} {given}: these are no settings")
+    return found, rest
+
+
+def managed_notes(plan: Plan, places: Sequence[Path] = MANAGED) -> list[str]:
+    """What managed settings say of the same things: they win, and whoever launches should know."""
+    if not plan.settings:
+        return []
+    ours = {*plan.environment, plan.key_variable, *plan.removed} - {CLAUDE_HEADERS}
+    notes = []
+    for file in [
+        each for place in places for each in (place, *sorted(place.with_name(_MANAGED_FOLDER).glob("*.json")))
+    ]:
+        found = _read(file)
+        names = sorted(ours & set(_env(found))) + [_HELPER] * (_HELPER in found)
+        if names:
+            notes.append(f"{file} is managed by an administrator and sets {', '.join(names)}, which wins over launch")
+    return notes
+
+
+def _users_file(environ: Mapping[str, str]) -> Path:
+    folder = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(folder) if folder else Path(environ.get("HOME", "")) / ".claude") / "settings.json"
+
+
+def _env(settings: JsonObject) -> JsonObject:
+    found = settings.get("env")
+    return found if isinstance(found, dict) else {}
+
+
+def _read(file: Path) -> JsonObject:
+    """A file of settings; nothing of one that is not there or cannot be read, which is its client's to tell."""
+    try:
+        found = decode(file.read_bytes()) if file.is_file() and file.stat().st_size <= _LARGEST else {}
+    except (OSError, WireError):
+        return {}
+    return found if isinstance(found, dict) else {}

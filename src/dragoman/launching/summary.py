@@ -1,0 +1,54 @@
+"""Summary: what a launch came to, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+# Names of losses that are told one by one, the most frequent first.
+_SHOWN = 8
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gateway tells of a launch."""
+
+    requests: int = 0
+    calls: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    losses: Mapping[str, int] = {}
+    processes: tuple[str, ...] = ()
+
+
+def summary(launch: Launch, before: Launch) -> str:
+    """A launch in words; where a process that counted is gone since `before`, there was more."""
+    told = [_count(launch.calls, "call") + (f" ({launch.failed} failed)" if launch.failed else "")]
+    told.append(f"{short(launch.input_tokens + launch.output_tokens)} tokens")
+    told.append(_losses(launch.losses))
+    least = "at least " if set(before.processes) - set(launch.processes) else ""
+    return least + ", ".join(told)
+
+
+def short(number: int) -> str:
+    """A number as people say it: 812k, 1.2M."""
+    for unit, size in (("M", 1_000_000), ("k", 1000)):
+        # What would be written as a thousand of the smaller unit is one of this.
+        if number >= size - size // 2000:
+            value = number / size
+            return f"{value:.1f}".removesuffix(".0") + unit if value < 9.95 else f"{value:.0f}{unit}"
+    return str(number)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's' if not word.endswith('s') else 'es'}"
+
+
+def _losses(losses: Mapping[str, int]) -> str:
+    if not losses:
+        return "no losses"
+    ordered = sorted(losses.items(), key=lambda named: (-named[1], named[0]))
+    told = [name if count == 1 else f"{name} ×{count}" for name, count in ordered[:_SHOWN]]
+    more = len(ordered) - _SHOWN
+    return f"{_count(sum(losses.values()), 'loss')}: {', '.join(told)}" + (f" and {more} more" if more > 0 else "")

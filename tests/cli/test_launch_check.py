@@ -1,0 +1,67 @@
+"""Looking before the leap, in front of a gateway that runs: what ends a launch, and what is a note."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dragoman.cli.launch_check import look
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.launching.clients import CLIENTS
+from dragoman.launching.keys import PLACEHOLDER, GivenKey
+from tests.gateway.harness import House, running, settings_for, whole
+
+KEY = "sesame-open-the-gate"
+# Nobody listens there.
+NOWHERE = 9
+
+
+def looked(
+    house: House, *models: str | None, key: str = PLACEHOLDER, settings: Settings | None = None, client: str = "claude"
+) -> None:
+    look(CLIENTS[client], models, settings or Settings(), GivenKey(text=key), house.url)
+
+
+@pytest.mark.parametrize("models", [["echo/text", None], ["echo/text[1m]", "echo/text"]])
+def test_what_is_well_is_not_spoken_of(models: Sequence[str | None], capsys: pytest.CaptureFixture[str]) -> None:
+    with running(()) as house:
+        looked(house, *models)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_name_that_leads_nowhere_ends_the_launch_in_the_gateways_words() -> None:
+    with running(()) as house, pytest.raises(DragomanError, match="^the model `ecko/text` is not known here; did you"):
+        looked(house, "ecko/text")
+
+
+def test_where_a_provider_is_the_users_own_configuration_says() -> None:
+    def settings(_: int) -> Settings:
+        return settings_for(NOWHERE, keys=(KEY,))
+
+    with running((), settings) as house:
+        with pytest.raises(DragomanError, match=r"^chat/m cannot be used now: chat cannot be reached: "):
+            looked(house, "chat/m", key=KEY)
+        with pytest.raises(DragomanError, match=r"now: chat at http://127\.0\.0\.1:9/v1 cannot be reached: "):
+            looked(house, "chat/m", key=KEY, settings=settings(NOWHERE))
+
+
+def test_what_is_in_doubt_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    with running(lambda _: whole({}, 503)) as house:
+        looked(house, "chat/m")
+        assert f"note: chat at 127.0.0.1:{house.provider.port} answered 503" in capsys.readouterr().err
+
+
+def test_a_gateway_that_does_not_tell_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    with running((), lambda port: settings_for(port, keys=(KEY,))) as house:
+        looked(house, "echo/text", key="another-key-than-that")
+    assert "does not tell where the request would go: this gateway key is not known here" in capsys.readouterr().err
+
+
+def test_models_of_the_clients_own_choice_are_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    with running(lambda _: whole({"data": []})) as house:
+        looked(house, None, client="claude")
+        assert capsys.readouterr().err == ""
+        looked(house, None, client="codex")
+    assert "note: codex asks for models of its own choice here: the model `gpt-5.1`" in capsys.readouterr().err
