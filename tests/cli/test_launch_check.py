@@ -32,7 +32,7 @@ def test_what_is_well_is_not_spoken_of(models: Sequence[str | None], capsys: pyt
 
 
 def test_a_name_that_leads_nowhere_ends_the_launch_in_the_gateways_words() -> None:
-    with running(()) as house, pytest.raises(DragomanError, match="^the model `ecko/text` is not known here; did you"):
+    with running(()) as house, pytest.raises(DragomanError, match=r"^the model `ecko/text` is not known here; did you"):
         looked(house, "ecko/text")
 
 

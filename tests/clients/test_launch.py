@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,18 +94,83 @@ def test_a_client_started_by_hand_after_the_lines_of_env_does_the_same(desk: Des
     assert {request.protocol for request in desk.requests(marker)} == {protocol}
 
 
-def test_the_users_own_files_are_not_touched(desk: Desk, home: Path, settings: Path) -> None:
-    own = {".codex/config.toml": 'model = "gpt-mine"\n', ".config/opencode/opencode.json": '{"theme": "system"}'}
-    for name, text in own.items():
+NOWHERE = "http://127.0.0.1:9"
+# Files of the user's own that lead each client elsewhere, with whatever else stands in them.
+LEADING_AWAY: Mapping[str, Mapping[str, str]] = {
+    "claude": {
+        ".claude/settings.json": json.dumps(
+            {
+                "env": {
+                    "ANTHROPIC_BASE_URL": NOWHERE,
+                    "ANTHROPIC_AUTH_TOKEN": "theirs",
+                    "ANTHROPIC_API_KEY": "theirs, too",
+                    "ANTHROPIC_MODEL": "another",
+                    "CLAUDE_CODE_USE_BEDROCK": "1",
+                },
+                "apiKeyHelper": "echo theirs",
+                "model": "another",
+            }
+        )
+    },
+    "codex": {
+        ".codex/config.toml": 'model = "another"\nmodel_provider = "dragoman"\nmodel_context_window = 5000\n'
+        f'[model_providers.dragoman]\nname = "Another"\nbase_url = "{NOWHERE}/v1"\nenv_key = "THEIRS"\n'
+        'wire_api = "responses"\n'
+    },
+    "opencode": {
+        ".config/opencode/opencode.json": json.dumps(
+            {
+                # Without this it would write to the file itself.
+                "$schema": "https://opencode.ai/config.json",
+                "model": "dragoman/another",
+                "agent": {"build": {"model": "elsewhere/another"}},
+                "provider": {
+                    name: {
+                        "npm": "@ai-sdk/openai",
+                        "options": {"baseURL": f"{NOWHERE}/v1", "apiKey": "theirs"},
+                        "models": {"another": {}},
+                    }
+                    for name in ("dragoman", "elsewhere")
+                },
+            }
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("client", RUNS)
+def test_pitfall_635_647_a_launch_wins_over_the_users_own_files_and_leaves_them_alone(
+    desk: Desk, home: Path, settings: Path, client: str
+) -> None:
+    for name, text in LEADING_AWAY[client].items():
         file = home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    words, protocol = RUNS["codex"]
-    marker = desk.marker()
-    command = launch("codex", settings, desk.model(protocol), *words, f"{marker} <mock>say {SAID}</mock>")
-    desk.run(command, home, environment()).worked()
-    assert len(desk.requests(marker)) == 1
-    assert {name: (home / name).read_text() for name in own} == own
+    before = digests(home)
+    words, protocol = RUNS[client]
+    marker, model = desk.marker(), desk.model(protocol)
+    command = launch(client, settings, model, *words, f"{marker} <mock>say {SAID}</mock>")
+    done = desk.run(command, home, environment()).worked()
+    assert SAID in done.out
+    requests = desk.requests(marker)
+    assert {request.body["model"] for request in requests} == {model.partition("/")[2]}
+    # Nor does the provider hear of the launch.
+    assert "x-dragoman-launch" not in {name for request in requests for name in request.headers}
+    after = digests(home)
+    assert {name: after[name] for name in before} == before
+    # What is ours is in a folder of ours.
+    ours = {name for name in after if "dragoman" in name.lower()} - set(before)
+    assert not [name for name in ours if not name.startswith(".local/state/dragoman/")]
+    # What the run came to is told.
+    assert re.search(r"^dragoman: \d calls?( \(\d failed\))?, \S+ tokens, \d+ losses: ", done.err, re.MULTILINE), (
+        done.err
+    )
+
+
+def digests(home: Path) -> dict[str, str]:
+    """Every file below a home, with the hash of what is in it."""
+    files = [file for file in sorted(home.rglob("*")) if file.is_file()]
+    return {str(file.relative_to(home)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 @pytest.mark.parametrize(("context", "shown"), [("128k", "128k"), ("40k", "40k")])
