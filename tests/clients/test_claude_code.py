@@ -289,12 +289,17 @@ def test_pitfall_182_claude_code_counts_tokens(agent: Agent, cell: Claim) -> Non
     assert not counts[0].startswith("| System prompt | 0 ")
 
 
-def test_pitfall_209_claude_code_discovers_models(agent: Agent, cell: Claim) -> None:
+def test_pitfall_209_641_claude_code_discovers_models(agent: Agent, cell: Claim) -> None:
     cell(CLIENT, "model discovery")
     agent.run("say Hello.", given={"CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1"}).well()
     cached = json.loads((agent.home / ".claude/cache/gateway-models.json").read_text())
     assert cached["baseUrl"] == agent.desk.url
-    assert agent.desk.model(MESSAGES) in [model["id"] for model in cached["models"]]
+    shown = [model["id"] for model in cached["models"]]
+    assert agent.desk.model(MESSAGES) in shown
+    # What has another maker's name is there under one that it shows, and can be asked for by it.
+    other = next(name for name in shown if name.startswith("claude:r/"))
+    told = agent.run("say Hello again.", "--model", other).well()
+    assert told.result["result"] == "Hello again."
 
 
 def test_pitfall_007_the_billing_line_reaches_anthropic_alone(agent: Agent, cell: Claim) -> None:

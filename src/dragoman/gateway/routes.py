@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dragoman.config.patterns import Patterns
 from dragoman.config.settings import Line, Settings
 from dragoman.errors import DragomanError
+from dragoman.gateway.claude_names import SUFFIX, meant
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.policies import POLICIES
@@ -75,7 +76,7 @@ class Routes:
         """Find what a model's name leads to for a client of a protocol."""
         known = self._known.get((name, protocol))
         if known is None:
-            known = self._find(name, protocol)
+            known = self._find(name if name in self._lines.exact else meant(name), protocol)
             if len(name) <= _KNOWN_LENGTH:
                 if len(self._known) >= _KNOWN_LIMIT:
                     self._known.clear()
@@ -189,7 +190,7 @@ class Routes:
         return self._resolved(_within(line, other), text, protocol, kept=kept)
 
     def _target(self, name: str, provider: str, model: str, protocol: str) -> Target:
-        found, endpoint = self._endpoint(self._providers[provider], model, protocol)
+        found, endpoint = self._endpoint(self._providers[provider], model.removesuffix(SUFFIX), protocol)
         if not found:
             raise UnknownModel(self._unknown(name))
         return Target(provider=self._providers[provider], endpoint=endpoint, model=found, strict=False)

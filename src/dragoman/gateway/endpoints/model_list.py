@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
+from msgspec.structs import replace
+
+from dragoman.gateway.claude_names import alias, needs_alias, title
 from dragoman.gateway.exchange.reply_parts import JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.names import model_of, models_of_all, names_of, providers_of
@@ -16,6 +19,7 @@ from dragoman.gateway.records.account import Account
 from dragoman.gateway.routes import UnknownModel, shown
 from dragoman.gateway.service import Service
 from dragoman.http.server import Request
+from dragoman.model.listing import ListedModel
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.wire.json import encode
@@ -31,7 +35,9 @@ async def list_models(service: Service, request: Request, account: Account) -> N
     names = names_of(service, protocol)
 
     def told() -> bytes:
-        return encode(codec_of(protocol).models.encode_all(models_of_all(service, names)))
+        models = models_of_all(service, names)
+        aliases = [_aliased(model) for model in models if needs_alias(model.id, account.record.program)]
+        return encode(codec_of(protocol).models.encode_all([*models, *aliases]))
 
     _respond(service, request, account, await beside_loop(told, len(names) * _BYTES))
 
@@ -46,6 +52,11 @@ async def show_model(service: Service, request: Request, api_path: ApiPath, acco
         raise UnknownModel(f"the model {shown(name)} is not known here")
     await ask_providers(service, providers_of([route]))
     _respond(service, request, account, encode(codec_of(protocol).models.encode_one(model_of(service, name, route))))
+
+
+def _aliased(model: ListedModel) -> ListedModel:
+    """The same model under a name that Claude Code shows."""
+    return replace(model, id=alias(model.id), title=model.title or title(model.id))
 
 
 def _may_have(target: Target) -> bool:
