@@ -49,7 +49,7 @@ def test_the_environment_is_the_users_own_and_what_the_plan_says() -> None:
         ("http://gateway.example.org", {"HTTP_PROXY": "http://proxy"}, None),
     ],
 )
-def test_no_proxy_comes_between_a_client_and_its_own_machine(
+def test_pitfall_632_no_proxy_comes_between_a_client_and_its_own_machine(
     url: str, before: dict[str, str], after: str | None
 ) -> None:
     assert environment_of(PLAN, KEY, url, before).get("NO_PROXY") == after

@@ -117,6 +117,7 @@ def wish_of(client: Client, options: argparse.Namespace, settings: Settings, add
         small_model=options.small_model,
         context=None if options.context is None else read_tokens(options.context, "--context"),
         others=_known_models(settings),
+        own=os.environ,
     )
 
 
