@@ -173,6 +173,25 @@ def digests(home: Path) -> dict[str, str]:
     return {str(file.relative_to(home)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
+def test_pitfall_644_codex_resumes_by_id_what_was_begun_with_launch(desk: Desk, home: Path, settings: Path) -> None:
+    model, flags = desk.model(MESSAGES), ("--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
+    first, second = desk.marker(), desk.marker()
+    begun = desk.run(
+        launch("codex", settings, model, "exec", *flags, f"{first} <mock>say {SAID}</mock>"), home, environment()
+    ).worked()
+    found = re.search(r"session id: (\S+)", begun.err)
+    assert found is not None
+    assert "note: codex keeps sessions by provider" in begun.err
+    # The gateway of this launch is another one, at another port.
+    prompt = f"{second} <mock>say {SAID}</mock>"
+    again = desk.run(
+        launch("codex", settings, model, "exec", "resume", found[1], *flags, prompt), home, environment()
+    ).worked()
+    assert "note: codex keeps" not in again.err
+    (request,) = desk.requests(second)
+    assert first in str(request.body)
+
+
 @pytest.mark.parametrize(("context", "shown"), [("128k", "128k"), ("40k", "40k")])
 def test_claude_code_believes_the_window_that_it_is_told_and_complains_of_nothing(
     desk: Desk, home: Path, settings: Path, context: str, shown: str

@@ -259,9 +259,9 @@ CLIENTS: Mapping[str, Client] = {
             plan=_codex,
             has_small_model=False,
             usual="gpt-5.1",
-            hint="codex keeps sessions by provider: `codex resume` lists those of `dragoman launch codex` only there, "
-            "and others only without it; `codex resume ID` takes any of them",
-            elsewhere="a --profile, or -c model_provider behind --",
+            hint="codex keeps sessions by provider: those that begin here are listed and resumed by `dragoman launch "
+            "codex -- resume` (or `resume ID`), and all others by `codex resume`",
+            elsewhere="a session that was begun without launch, or -c model_provider behind --",
         ),
         Client(
             name="opencode",
