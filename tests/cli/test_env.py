@@ -209,7 +209,9 @@ def test_a_gateway_that_does_not_tell_is_no_obstacle(
     assert "is not known (the gateway at http://127.0.0.1:1 did not answer" in captured.err
 
 
-def test_pitfall_640_who_says_the_window_by_the_end_of_the_name_is_not_told_of_another(capfd: pytest.CaptureFixture[str]) -> None:
+def test_pitfall_640_who_says_the_window_by_the_end_of_the_name_is_not_told_of_another(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with running(listing, with_provider(models=None)) as house:
         assert main(["env", "claude", "--model", "chat/m[1m]", "--gateway", house.url]) == 0
     captured = capfd.readouterr()

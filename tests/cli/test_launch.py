@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import select
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,6 +49,7 @@ key = os.environ.get("ANTHROPIC_API_KEY")
 sizes = [os.environ.get("CLAUDE_CODE_MAX_" + name) for name in ("CONTEXT_TOKENS", "OUTPUT_TOKENS")]
 told = {{"sizes": sizes, "words": sys.argv[3:], "url": url, "text": text, "key": key, "pid": os.getpid()}}
 told |= {{"settings": settings, "headers": os.environ["ANTHROPIC_CUSTOM_HEADERS"], "parent": os.getppid()}}
+signal.signal(signal.SIGCONT, lambda *_: print("here", "again", flush=True))
 print(json.dumps(told), flush=True)
 if "wait" in sys.argv:
     time.sleep(60)
@@ -333,6 +340,76 @@ def test_pitfall_644_what_is_good_to_know_of_a_client_is_said_once(place: Path) 
     codex.chmod(0o755)
     said = [launched(place, "codex", "--model", "echo/text", "--context", "32k")[2] for _ in range(2)]
     assert ["codex resume" in err for err in said] == [True, False]
+
+
+def test_what_all_workers_counted_is_summed_up(place: Path) -> None:
+    configure(place, "port = 0\nworkers = 2")
+    status, _, err = launched(place, "claude", "--model", "echo/text", "--context", "32k")
+    assert (status, err) == (5, "dragoman: 1 call, 7 tokens, no losses\n")
+
+
+class Shell:
+    """A shell with job control in front of a terminal, as a person has it."""
+
+    def __init__(self, place: Path) -> None:
+        ours, theirs = pty.openpty()
+        environment = clean_environment(place) | {"PATH": f"{place / 'bin'}:/usr/bin:/bin", "PS1": "$ ", "TERM": "dumb"}
+        self._process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-i"],
+            cwd=place,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            preexec_fn=partial(_take_terminal, theirs),
+        )
+        os.close(theirs)
+        self._terminal, self._said = ours, ""
+
+    def type(self, keys: str) -> None:
+        """Type something."""
+        os.write(self._terminal, keys.encode())
+
+    def wait(self, text: str) -> None:
+        """Read up to a text; what stands before it is not read again."""
+        end = time.monotonic() + PATIENCE
+        while text not in self._said:
+            ready, _, _ = select.select([self._terminal], [], [], max(end - time.monotonic(), 0))
+            assert ready, f"{text!r} was not said, but {self._said!r}"
+            self._said += os.read(self._terminal, 65536).decode(errors="replace")
+        self._said = self._said.partition(text)[2]
+
+    def end(self) -> None:
+        """End the shell, whose jobs end with the terminal."""
+        os.close(self._terminal)
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+
+def _take_terminal(terminal: int) -> None:
+    os.setsid()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no shell with job control")
+def test_a_client_is_stopped_continued_and_interrupted_as_a_job(place: Path) -> None:
+    shell = Shell(place)
+    try:
+        shell.wait("$ ")
+        shell.type(f"{sys.executable} -m dragoman launch claude --model echo/text --context 32k -- wait\n")
+        shell.wait('"parent"')
+        shell.type("\x1a")
+        shell.wait("Stopped")
+        shell.wait("$ ")
+        shell.type("fg\n")
+        shell.wait("here again")
+        shell.type("\x03")
+        shell.wait("KeyboardInterrupt")
+        shell.wait("dragoman: 1 call, 7 tokens, no losses")
+        shell.type("echo it was $?\n")
+        shell.wait("it was 130")
+    finally:
+        shell.end()
 
 
 @pytest.mark.parametrize(

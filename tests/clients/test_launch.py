@@ -94,6 +94,13 @@ def test_a_client_started_by_hand_after_the_lines_of_env_does_the_same(desk: Des
     assert {request.protocol for request in desk.requests(marker)} == {protocol}
 
 
+def test_pitfall_646_opencode_marks_the_cache_for_our_provider(desk: Desk, home: Path, settings: Path) -> None:
+    marker = desk.marker()
+    prompt = f"{marker} <mock>say {SAID}</mock>"
+    desk.run(launch("opencode", settings, desk.model(MESSAGES), "run", prompt), home, environment()).worked()
+    assert any('"cache_control"' in json.dumps(request.body) for request in desk.requests(marker))
+
+
 NOWHERE = "http://127.0.0.1:9"
 # Files of the user's own that lead each client elsewhere, with whatever else stands in them.
 LEADING_AWAY: Mapping[str, Mapping[str, str]] = {
