@@ -30,8 +30,10 @@ def test_calls_tokens_failures_and_losses_are_counted() -> None:
         replace(RECORD, usage=usage, losses=({**LOST, "feature": "thinking"},)),
         replace(RECORD, status=502, failure="overloaded"),
         replace(RECORD, path="/models"),
+        # Who goes away has its reasons.
+        replace(RECORD, status=499, failure="cancelled"),
     )
-    assert told == Tally(requests=4, calls=3, failed=1, input=200, output=40, losses={"sampling": 2, "thinking": 1})
+    assert told == Tally(requests=5, calls=4, failed=1, input=200, output=40, losses={"sampling": 2, "thinking": 1})
 
 
 def test_a_provider_that_reports_nonsense_makes_no_nonsense() -> None:
