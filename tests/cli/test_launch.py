@@ -406,6 +406,8 @@ def test_a_client_is_stopped_continued_and_interrupted_as_a_job(place: Path) -> 
         shell.type("\x03")
         shell.wait("KeyboardInterrupt")
         shell.wait("dragoman: 1 call, 7 tokens, no losses")
+        again = "dragoman launch claude --model echo/text --context 32k -- --resume ID"
+        shell.wait(f"to go on with the session: {again}")
         shell.type("echo it was $?\n")
         shell.wait("it was 130")
     finally:

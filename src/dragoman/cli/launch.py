@@ -6,6 +6,8 @@ import argparse
 import os
 import re
 import secrets
+import shlex
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -29,6 +31,7 @@ from dragoman.launching.summary import Launch, summary
 
 NAME = "launch"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
+_WISHES = ("model", "small_model", "context", "key_file", "config", "gateway")
 # With these a client says something of itself, and calls nobody.
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
 
@@ -165,9 +168,22 @@ def _sum_up(client: Client, options: argparse.Namespace, launch: Launch | None, 
         documents.complain(f"{named}the gateway does not tell what the run came to")
     elif launch.requests:
         documents.complain(named + summary(launch, before))
+        if launch.calls and sys.stdout.isatty():
+            # The line that the client has just shown names a file, or a provider, that is gone.
+            documents.complain(f"to go on with the session: {_again(client, options)}")
     elif _ASIDE.isdisjoint(options.arguments):
         reasons = f"it had nothing to ask, ended before it could, or was led elsewhere ({client.elsewhere})"
         documents.complain(f"{named}{client.name} never called this gateway: {reasons}")
+
+
+def _again(client: Client, options: argparse.Namespace) -> str:
+    """The command that resumes what has ended."""
+    said = [
+        (f"--{name.replace('_', '-')}", value)
+        for name in _WISHES
+        if (value := getattr(options, name, None)) is not None
+    ]
+    return shlex.join(["dragoman", NAME, client.name, *(word for pair in said for word in pair), "--", *client.resumes])
 
 
 def _hint(client: Client) -> None:

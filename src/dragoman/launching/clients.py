@@ -84,6 +84,8 @@ class Client(Struct, frozen=True, kw_only=True):
     usual: str = ""
     # What to say once to whoever launches it.
     hint: str = ""
+    # By which it goes on with a session; what it says of that itself does not hold without a launch.
+    resumes: tuple[str, ...] = ()
     # What may lead it elsewhere, for whoever wonders why it never called.
     elsewhere: str = ""
 
@@ -250,6 +252,7 @@ CLIENTS: Mapping[str, Client] = {
             package="@anthropic-ai/claude-code",
             plan=_claude,
             usual="claude-sonnet-5",
+            resumes=("--resume", "ID"),
             elsewhere="settings that an administrator manages",
         ),
         Client(
@@ -259,6 +262,7 @@ CLIENTS: Mapping[str, Client] = {
             plan=_codex,
             has_small_model=False,
             usual="gpt-5.1",
+            resumes=("resume", "ID"),
             hint="codex keeps sessions by provider: those that begin here are listed and resumed by `dragoman launch "
             "codex -- resume` (or `resume ID`), and all others by `codex resume`",
             elsewhere="a session that was begun without launch, or -c model_provider behind --",
@@ -270,6 +274,7 @@ CLIENTS: Mapping[str, Client] = {
             plan=_opencode,
             needs_model=True,
             offers_models=True,
+            resumes=("--session", "ID"),
             elsewhere="enabled_providers or disabled_providers in opencode.json, or another model chosen in the client",
         ),
     )
