@@ -15,6 +15,10 @@ DragomanError
     ├── Unconfigured   nothing to call it with: the operator's to mend
     ├── Unreachable    no connection, or none that answered
     │   ├── Unresolved   its name could not be looked up at present
+    │   ├── Unnamed      there is no host of its name
+    │   ├── NotListening nothing takes connections at its address
+    │   ├── Untrusted    its certificate is not trusted, or not for its name
+    │   ├── Unencrypted  it did not agree on a TLS connection
     │   ├── Exhausted    the machine has no socket left: its own shortage
     │   └── Unanswered   lost with the request on its way, before anything was answered
     ├── TimedOut       silence beyond a limit
@@ -23,6 +27,7 @@ DragomanError
     │   └── Overdue      the exchange as a whole took too long
     ├── Truncated      an answer that ended before its end
     └── BadAnswer      bytes that are no answer
+        ├── Redirected   a way to somewhere else, which is not followed
         └── Oversized    an answer that is larger than the gateway takes
 """
 
@@ -142,7 +147,17 @@ class TooLong(DragomanError):
 
 
 class UpstreamError(DragomanError):
-    """A provider's side that broke; the words are safe to show to a client: they name no host and no secret."""
+    """A provider's side that broke; the words are safe to show to a client: they name no host and no secret.
+
+    For the operator alone: `place` is the host that was called, with its port, `proxied` if it is that of a proxy, and
+    `remedy` what to do, where that is known already.
+    """
+
+    def __init__(self, message: str, *, place: str = "", proxied: bool = False, remedy: str = "") -> None:
+        self.place = place
+        self.proxied = proxied
+        self.remedy = remedy
+        super().__init__(message)
 
 
 class Unconfigured(UpstreamError):
@@ -155,6 +170,22 @@ class Unreachable(UpstreamError):
 
 class Unresolved(Unreachable):
     """Name servers did not answer, so that nothing is known of the provider."""
+
+
+class Unnamed(Unreachable):
+    """Name servers say that there is no host of its name."""
+
+
+class NotListening(Unreachable):
+    """Its address refused the connection: nothing listens there."""
+
+
+class Untrusted(Unreachable):
+    """Its certificate is not trusted, or not for its name."""
+
+
+class Unencrypted(Unreachable):
+    """It did not agree on a TLS connection."""
 
 
 class Exhausted(Unreachable):
@@ -187,6 +218,10 @@ class Truncated(UpstreamError):
 
 class BadAnswer(UpstreamError):
     """What came back is no HTTP answer, or none that may be used."""
+
+
+class Redirected(BadAnswer):
+    """The answer is a way to somewhere else; `place` is where to."""
 
 
 class Oversized(BadAnswer):

@@ -13,10 +13,24 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import trustme
 
-from dragoman.errors import Exhausted, TimedOut, Truncated, Unconnected, Unreachable, Unresolved, UpstreamError
+from dragoman.errors import (
+    Exhausted,
+    NotListening,
+    TimedOut,
+    Truncated,
+    Unconnected,
+    Unencrypted,
+    Unnamed,
+    Unreachable,
+    Unresolved,
+    Untrusted,
+    UpstreamError,
+)
 from dragoman.http import dial as dialling
+from dragoman.http.address import Origin
 from dragoman.http.client import Client
 from dragoman.http.flight import Call
+from dragoman.http.proxy import Proxy
 from tests.http.scripted import answering, closing, hear, provider, run, until
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
@@ -244,11 +258,12 @@ def test_a_name_without_an_address_is_told_in_plain_words(host: str, monkeypatch
 
 # Whose fault it is that there is no connection.
 BLAMED: dict[str, tuple[OSError | UnicodeError, type[Unreachable]]] = {
-    "a refused connection": (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), Unreachable),
+    "a refused connection": (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), NotListening),
     "no way there": (OSError(errno.EHOSTUNREACH, "no route"), Unreachable),
-    "no TLS": (ssl.SSLError(1, "alert"), Unreachable),
-    "no such name": (socket.gaierror(socket.EAI_NONAME, "unknown"), Unreachable),
-    "no name at all": (UnicodeError("label too long"), Unreachable),
+    "no TLS": (ssl.SSLError(1, "alert"), Unencrypted),
+    "a certificate of somebody else": (ssl.SSLCertVerificationError(1, "wrong name"), Untrusted),
+    "no such name": (socket.gaierror(socket.EAI_NONAME, "unknown"), Unnamed),
+    "no name at all": (UnicodeError("label too long"), Unnamed),
     "name servers that are silent": (socket.gaierror(socket.EAI_AGAIN, "try again"), Unresolved),
     "no descriptor here": (OSError(errno.EMFILE, "too many open files"), Exhausted),
     "no descriptor on the machine": (OSError(errno.ENFILE, "too many open files"), Exhausted),
@@ -260,7 +275,22 @@ BLAMED: dict[str, tuple[OSError | UnicodeError, type[Unreachable]]] = {
 @pytest.mark.parametrize("case", BLAMED)
 def test_pitfall_341_a_shortage_of_the_machine_is_told_from_a_provider_that_cannot_be_reached(case: str) -> None:
     error, kind = BLAMED[case]
-    assert dialling.blamed(error) is kind
+    told = dialling.told(error, dialling.Route(Origin("https", "provider.test", 443), None, None))
+    assert (type(told), told.place, told.proxied) == (kind, "provider.test", False)
+    assert "provider.test" not in str(told)
+
+
+def test_what_a_proxy_did_is_not_told_of_the_provider() -> None:
+    route = dialling.Route(Origin("https", "provider.test", 443), Proxy("proxy.test", 3128, b"Basic c2VjcmV0"), None)
+    refused = dialling.told(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), route)
+    assert (str(refused), refused.place, refused.proxied) == (
+        "the proxy refused the connection",
+        "proxy.test:3128",
+        True,
+    )
+    # TLS is spoken with the provider, through the tunnel.
+    untrusted = dialling.told(ssl.SSLCertVerificationError(1, "wrong name"), route)
+    assert (untrusted.place, untrusted.proxied) == ("provider.test", False)
 
 
 def test_pitfall_341_a_machine_without_descriptors_says_what_it_always_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,16 @@ from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from dragoman.errors import Exhausted, Unconnected, Unreachable, Unresolved
+from dragoman.errors import (
+    Exhausted,
+    NotListening,
+    Unconnected,
+    Unencrypted,
+    Unnamed,
+    Unreachable,
+    Unresolved,
+    Untrusted,
+)
 from dragoman.http.address import Origin
 from dragoman.http.proxy import Proxy
 
@@ -24,15 +33,15 @@ STAGGER = 0.25
 KEEP_ALIVE_SECONDS = 60
 MOST_TUNNEL_BYTES = 64 * 1024
 
-# First match wins, so kinds stand before their own parents.
-WORDS: tuple[tuple[type[Exception], str], ...] = (
-    (ssl.SSLCertVerificationError, "the provider's certificate is not trusted or is not for its name"),
-    (ssl.SSLError, "the provider did not agree on a TLS connection"),
-    (socket.gaierror, "the provider's name could not be resolved"),
-    (UnicodeError, "the provider's name could not be resolved"),
-    (ConnectionRefusedError, "the provider refused the connection"),
-    (ConnectionError, "the provider broke off while the connection was made"),
-    (OSError, "no connection to the provider could be made"),
+# What is raised for what went wrong, and its words. First match wins, so kinds stand before their own parents.
+WORDS: tuple[tuple[type[Exception], type[Unreachable], str], ...] = (
+    (ssl.SSLCertVerificationError, Untrusted, "the provider's certificate is not trusted or is not for its name"),
+    (ssl.SSLError, Unencrypted, "the provider did not agree on a TLS connection"),
+    (socket.gaierror, Unnamed, "the provider's name could not be resolved"),
+    (UnicodeError, Unnamed, "the provider's name could not be resolved"),
+    (ConnectionRefusedError, NotListening, "the provider refused the connection"),
+    (ConnectionError, Unreachable, "the provider broke off while the connection was made"),
+    (OSError, Unreachable, "no connection to the provider could be made"),
 )
 
 # Shortages of this machine, which say nothing about the provider.
@@ -58,17 +67,26 @@ async def dial(route: Route, seconds: float, make: Callable[[socket.socket], P])
         async with asyncio.timeout(seconds):
             return await connect(route, make)
     except TimeoutError as error:
-        raise Unconnected(f"no connection to the provider within {seconds:g} s") from error
+        place = route.origin.host_header
+        raise Unconnected(f"no connection to the provider within {seconds:g} s", place=place) from error
     except (OSError, UnicodeError) as error:
-        raise blamed(error)(next(words for kind, words in WORDS if isinstance(error, kind))) from error
+        raise told(error, route) from error
 
 
-def blamed(error: OSError | UnicodeError) -> type[Unreachable]:
-    """Whose fault it is that there is no connection: the provider's, unless the machine or its name servers failed."""
+def told(error: OSError | UnicodeError, route: Route) -> Unreachable:
+    """What went wrong, in our words: the provider's fault, unless the machine, its name servers or a proxy failed."""
+    kind, words = next((kind, words) for cause, kind, words in WORDS if isinstance(error, cause))
     if isinstance(error, socket.gaierror):
         # Its numbers are of another kind, and may be the same as those below.
-        return Unresolved if error.errno in UNRESOLVED else Unreachable
-    return Exhausted if isinstance(error, OSError) and error.errno in SHORTAGES else Unreachable
+        kind = Unresolved if error.errno in UNRESOLVED else kind
+    elif isinstance(error, OSError) and error.errno in SHORTAGES:
+        kind = Exhausted
+    origin, proxy, _ = route
+    # Through a tunnel TLS is spoken with the provider itself.
+    if proxy is None or isinstance(error, ssl.SSLError):
+        return kind(words, place=origin.host_header)
+    place = Origin("http", proxy.host, proxy.port).host_header
+    return kind(words.replace("the provider", "the proxy", 1), place=place, proxied=True)
 
 
 async def connect(route: Route, make: Callable[[socket.socket], P]) -> P:
