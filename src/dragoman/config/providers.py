@@ -12,6 +12,7 @@ from msgspec import Struct
 from dragoman.config import file_schema
 from dragoman.config.environment import Unset, header_value, resolved, secret, visible
 from dragoman.config.file_schema import NO_KEY, ProviderTable
+from dragoman.config.key_names import key_names
 from dragoman.config.rows import read_rows
 from dragoman.config.settings import Missing
 from dragoman.config.tables import Table, nearest
@@ -157,6 +158,9 @@ def assemble(
     provider = msgspec.structs.replace(
         provider, endpoints=endpoints, auth=auth, keys=keys, headers=headers, options=options
     )
+    variables = listing.env if listing is not None else ()
+    called = key_names(keys, provider=name, texts=table.api_key, variables=variables, environ=environ)
+    provider = msgspec.structs.replace(provider, key_names=called)
     _check_clear_text(provider, table.insecure, note)
     _check_transport(provider, note)
     _check_list(provider, note)

@@ -25,6 +25,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     auth: str = ""
     # Several keys take turns. Never shown, logged or sent anywhere but to this provider.
     keys: tuple[str, ...] = ()
+    # What each of them is called in words: its variable, or its place in the file.
+    key_names: tuple[str, ...] = ()
     # How calls are addressed and framed: "http", "azure", "bedrock", "vertex" or "echo".
     transport: str = "http"
     # Whether it streams when asked, always or never: "asked", "always", "never".

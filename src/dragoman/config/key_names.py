@@ -1,0 +1,36 @@
+"""Key names: what a provider's keys are called where their text must not be told.
+
+A key has the name of its variable, or that of its place in the file; of several it says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dragoman.config.environment import is_literal, resolved
+from dragoman.config.toml_lines import dotted
+from dragoman.errors import ConfigError
+
+
+def key_names(
+    keys: tuple[str, ...],
+    *,
+    provider: str,
+    texts: tuple[str, ...] | None,
+    variables: Iterable[str],
+    environ: Mapping[str, str],
+) -> tuple[str, ...]:
+    """The names of these keys: `texts` is what the file says of them, else one of the `variables` has it."""
+    names: dict[str, str] = {}
+    if texts is None:
+        for variable in variables:
+            names.setdefault(environ.get(variable, "").strip(), variable)
+    place = f"providers.{dotted((provider,))}.api_key"
+    for number, text in enumerate(texts or (), 1):
+        named = place if texts is not None and len(texts) == 1 else f"key {number} of {place}"
+        try:
+            names.setdefault(resolved(text, environ), named if is_literal(text) else text.strip("${}"))
+        except ConfigError:
+            # It is no key, which is told of where keys are read.
+            continue
+    return tuple(names.get(key, place) for key in keys)
