@@ -345,7 +345,8 @@ def test_odd_forms_of_errors_are_read(cloud: str, status: int, body: bytes, word
         answer = asked(house, cloud, MESSAGES, streamed=True)
         assert answer.status == status
         message = dig_text(check_error(MESSAGES, answer), "message")
-        assert message == words if b"<" not in body else words in message
+        # What to do about it may follow (decision 29).
+        assert message.startswith(words) if b"<" not in body else words in message
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.config.settings import Line, LineRule, Settings
 from dragoman.gateway import routes as module
-from dragoman.gateway.routes import Routes, UnknownModel, filled, shown
+from dragoman.gateway.advice import shown
+from dragoman.gateway.routes import Routes, UnknownModel, filled
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.route import Route, When
 from dragoman.routing.target import Target

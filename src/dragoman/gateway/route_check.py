@@ -14,9 +14,9 @@ from msgspec import Struct
 from dragoman.config.keys import COMMAND_LINE_KEY
 from dragoman.config.settings import Key
 from dragoman.errors import DragomanError, TimedOut, Unreachable, WireError
+from dragoman.gateway.advice import shown
 from dragoman.gateway.live_check import knock
 from dragoman.gateway.provider_lists import ask_for_list, read_list
-from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.http.address import Origin, locate
 from dragoman.model.jsonvalue import JsonObject

@@ -7,16 +7,19 @@ down to targets: whoever chooses among them, counts or remembers never sees anot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 
 from msgspec.structs import replace
 
 from dragoman.config.patterns import Patterns
-from dragoman.config.settings import Line, Settings
+from dragoman.config.settings import Line, Missing, Settings
 from dragoman.errors import DragomanError
+from dragoman.gateway.advice import Advice, nearest, shown, without_key
 from dragoman.gateway.claude_names import SUFFIX, meant
 from dragoman.protocols.registry import PROTOCOLS
+from dragoman.providers.catalogue import Listing, catalogue
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, Rule
@@ -25,21 +28,28 @@ from dragoman.routing.target import Target, shown_model
 # How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
 _KNOWN_LIMIT = 4096
 _KNOWN_LENGTH = 256
-_NEAREST = 3
+# So many names are compared with one that leads nowhere.
+_LOOKED_AT = 500
 _SPOKEN = tuple(codec.name for codec in PROTOCOLS)
 
 
 class UnknownModel(DragomanError):
-    """A model name that leads nowhere; the words name the nearest ones."""
+    """A model name that leads nowhere; the words name the nearest ones, or are those of an advice for the operator."""
+
+    def __init__(self, message: str | Advice) -> None:
+        self.advice = message if isinstance(message, Advice) else Advice(operator=message, client=message)
+        super().__init__(self.advice.operator)
 
 
 class AbsentModel(UnknownModel):
     """A model name whose providers are not there for want of something; `Settings.absent` says of what."""
 
-    def __init__(self, name: str, providers: Iterable[str]) -> None:
+    def __init__(self, name: str, providers: Iterable[str], absent: Mapping[str, Missing]) -> None:
         self.providers = tuple(dict.fromkeys(providers))
         are = "is" if len(self.providers) == 1 else "are"
-        super().__init__(f"the model {shown(name)} cannot be asked: {', '.join(self.providers)} {are} not set up here")
+        words = f"the model {shown(name)} cannot be asked: {', '.join(self.providers)} {are} not set up here"
+        lacks = "; ".join(f"{lack.problem} ({lack.remedy})" for each in self.providers if (lack := absent.get(each)))
+        super().__init__(Advice(operator=f"{words}: {lacks}" if lacks else words, client=words, lasting=True))
 
 
 class _Lines:
@@ -65,10 +75,13 @@ class Routes:
     def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
         self._providers = settings.callable
         self._absent = settings.absent
+        self._discover = settings.server.discover
         self._keeps = keeps
         self._lines = _Lines(settings.routes)
         self._defaults = _Lines(settings.defaults)
         self._known: dict[tuple[str, str], Route] = {}
+        # What a provider listed, if anybody asked it.
+        self.listed: Callable[[Provider], Iterable[str]] = _nothing_listed
         # The ids of targets that the configuration spells out, as they are and as they are shown.
         self.spelled = frozenset(_spelled(settings))
 
@@ -108,7 +121,7 @@ class Routes:
         route = self.route(name, protocol)
         members = tuple(_members(route))
         if not members:
-            raise AbsentModel(name, map(_provider_of, route.missed))
+            raise AbsentModel(name, map(_provider_of, route.missed), self._absent)
         return tuple(member for member in members if member.model == members[0].model)
 
     def names(self) -> list[str]:
@@ -122,13 +135,13 @@ class Routes:
             if slash and rest and first in self._providers:
                 return Route(name=name, members=(self._target(name, first, rest, protocol),))
             if slash and rest and self._is_absent(first, self._lines.named(name)):
-                raise AbsentModel(name, [first])
+                raise AbsentModel(name, [first], self._absent)
             line = self._lines.named(name) or self._defaults.named(name)
         if line is None:
-            raise UnknownModel(self._unknown(name))
+            raise self._unknown(name)
         route = self._resolved(line, name, protocol)
         if not route.targets:
-            raise AbsentModel(name, map(_provider_of, route.missed))
+            raise AbsentModel(name, map(_provider_of, route.missed), self._absent)
         if self._keeps and len(route.targets) > 1:
             # Whoever answers, any other can go on.
             route = self._resolved(line, name, protocol, kept=True)
@@ -186,13 +199,13 @@ class Routes:
         if slash and model and self._is_absent(provider, other if other is not line else None):
             return f"{provider}/{filled(line.pattern, model, name)}"
         if other is None:
-            raise UnknownModel(self._unknown(text))
+            raise self._unknown(text)
         return self._resolved(_within(line, other), text, protocol, kept=kept)
 
     def _target(self, name: str, provider: str, model: str, protocol: str) -> Target:
         found, endpoint = self._endpoint(self._providers[provider], model.removesuffix(SUFFIX), protocol)
         if not found:
-            raise UnknownModel(self._unknown(name))
+            raise self._unknown(name)
         return Target(provider=self._providers[provider], endpoint=endpoint, model=found, strict=False)
 
     def _endpoint(self, provider: Provider, model: str, protocol: str) -> tuple[str, Endpoint]:
@@ -207,9 +220,12 @@ class Routes:
             raise UnknownModel(f"{provider.name} does not speak {shown(wanted)}; it speaks {', '.join(_SPOKEN)}")
         return model, provider.endpoints[0]
 
-    def _unknown(self, name: str) -> str:
-        known = [*self._lines.exact, *(f"{name}/{model}" for name, model in self._listed())]
-        near = get_close_matches(name[:200], known, n=_NEAREST, cutoff=0.5)
+    def _unknown(self, name: str) -> UnknownModel:
+        advice = self._missing(name)
+        if advice is not None:
+            return UnknownModel(advice)
+        known = islice((*self._lines.exact, *(f"{name}/{model}" for name, model in self._listed())), _LOOKED_AT)
+        near = nearest(name, known)
         first, slash, rest = name[:200].partition("/")
         meant = get_close_matches(first, self._providers, n=1)
         if slash and rest and meant and meant[0] != first:
@@ -220,12 +236,34 @@ class Routes:
             if near
             else "use provider/model with one of the providers: " + ", ".join(self._providers)
         )
-        return f"the model {shown(name)} is not known here; {hint}"
+        return UnknownModel(f"the model {shown(name)} is not known here; {hint}")
+
+    def _missing(self, name: str) -> Advice | None:
+        """What to do where a name is of a provider that the catalogue knows, and that is not here."""
+        first, slash, rest = name.partition("/")
+        listing = catalogue().get(first) if slash and rest else _serving(name)
+        if listing is None or listing.name in self._providers:
+            return None
+        found = without_key(listing.name, listing.env, discover=self._discover)
+        if slash:
+            return found
+        whose = f"{shown(name)} is a model of {listing.name}, and "
+        return replace(found, operator=whose + found.operator, client=whose + found.client)
 
     def _listed(self) -> Iterable[tuple[str, str]]:
         for provider in self._providers.values():
-            for model in provider.models or ():
+            for model in self.listed(provider) if provider.models is None else provider.models:
                 yield provider.name, model
+
+
+def _serving(name: str) -> Listing | None:
+    """Whose a bare name is, by the catalogue."""
+    found = (each for each in catalogue().values() for served in each.serves if _fits(served, name))
+    return next(found, None)
+
+
+def _fits(served: str, name: str) -> bool:
+    return name.startswith(served[:-1]) if served.endswith("*") else name == served
 
 
 def _spelled(settings: Settings) -> Iterator[str]:
@@ -237,12 +275,6 @@ def _spelled(settings: Settings) -> Iterator[str]:
     for provider in settings.providers.values():
         yield from (f"{provider.name}/{model}" for model in provider.models or ())
     yield from settings.prices
-
-
-def shown(name: str) -> str:
-    """A name from outside, as it may stand in a message: short and on one line."""
-    printable = "".join(character if character.isprintable() else "?" for character in name[:120])
-    return f"`{printable}`"
 
 
 def filled(pattern: str, model: str, name: str) -> str:
@@ -298,3 +330,7 @@ def _members(route: Route) -> Iterator[Target]:
 
 def _nobody_knows(_: Target) -> float:
     return 0.0
+
+
+def _nothing_listed(_: Provider) -> Iterable[str]:
+    return ()

@@ -118,6 +118,7 @@ class Service:
         self.admission.settle(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.callable, former.listed if former is not None else None)
+        self.routes.listed = self._models_listed
         self.knowledge = Knowledge(self.book, self.listed, self._rotations, self.admission, self.mint.now)
 
     def _forgive_changed(self, former: Settings) -> None:
@@ -138,6 +139,10 @@ class Service:
             for report in self.traffic.health.reports(now):
                 if report.target.partition("/")[0] in changed:
                     self.traffic.health.clear(report.target, now)
+
+    def _models_listed(self, provider: Provider) -> Iterable[str]:
+        found = self.listed.of(provider)
+        return () if found is None else found.models
 
     @property
     def chance(self) -> Callable[[], float]:

@@ -16,6 +16,7 @@ from tests.gateway.harness import (
     PROTOCOLS,
     PROVIDER_KEY,
     RESPONSES,
+    Reply,
     running,
     settings_for,
     whole,
@@ -268,18 +269,19 @@ def test_an_error_of_many_megabytes_is_told_by_its_beginning() -> None:
         assert (told.status, len(told.body) < 512 * 1024) == (400, True)
 
 
-def test_a_provider_that_cannot_be_reached_is_a_502_without_its_address() -> None:
+def test_a_provider_that_breaks_off_is_a_502_without_its_address() -> None:
     for client in PROTOCOLS:
-        with running(settings=lambda port: settings_for(1)) as house:
+        # A new connection is tried once more.
+        with running([Reply(raw=True, steps=(None,))] * 2) as house:
             told = house.post(PATHS[client], question(client, CHAT))
             assert told.status == 502
             assert "127.0.0.1" not in message_of(client, told)
 
 
-def test_a_provider_that_is_not_configured_completely_is_a_502_and_a_line_in_the_log() -> None:
+def test_a_provider_that_is_not_configured_completely_ends_a_client_at_once_with_a_line_in_the_log() -> None:
     with running(settings=with_provider(keys=("bad\nkey-of-a-provider",))) as house:
         told = house.post("/v1/messages", question(MESSAGES, CHAT))
-        assert told.status == 502
+        assert (told.status, told.header("x-should-retry")) == (424, "false")
         assert "bad" not in message_of(MESSAGES, told)
         assert log_lines(house, "a provider cannot be called")
         assert "key-of-a-provider" not in house.log.getvalue()

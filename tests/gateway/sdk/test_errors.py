@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import anthropic
 import openai
 import pytest
 from msgspec import Struct
 
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Reply, stream, whole
+from tests.gateway.says import NAMES
 from tests.gateway.sdk.desk import CLIENT_KEY, MODELS, Desk
 from tests.gateway.sdk.speakers import EVENTS, HELPER, WAYS, WHOLE, Content, ask
 from tests.sdk.digging import Object, dig, dig_object
@@ -119,10 +122,19 @@ def caught(desk: Desk, client: str, provider: str, way: str, *script: Turn | Rep
 def seen(error: Error) -> Told:
     """The error as the program reads it, whichever SDK it uses."""
     if isinstance(error, openai.APIStatusError):
-        return Told(error.status_code, str(error.type), error.code, str(dig(error.body, "message")))
+        return Told(error.status_code, str(error.type), error.code, _plain(dig(error.body, "message")))
     inner = dig_object(error.body, "error")
     assert dig(error.body, "type") == "error" and dig(error.body, "request_id")
-    return Told(error.status_code, str(inner["type"]), None, str(inner["message"]))
+    return Told(error.status_code, str(inner["type"]), None, _plain(inner["message"]))
+
+
+# What to do about it follows the provider's words (decision 29).
+_ADVICE = re.compile(r" \((?:messages|chat|responses) [a-z].*\)$")
+
+
+def _plain(message: object) -> str:
+    """The words of an error without the advice that follows them."""
+    return _ADVICE.sub("", str(message))
 
 
 @every_way
@@ -219,6 +231,7 @@ def test_a_refused_key_of_the_gateway_is_not_the_clients(desk: Desk, client: str
     assert isinstance(error, anthropic.InternalServerError | openai.InternalServerError)
     kind, code = ("api_error", None) if client == MESSAGES else ("server_error", "upstream_auth")
     assert seen(error) == Told(502, kind, code, told[provider].message)
+    assert f"({NAMES[provider]} refused the key that the gateway has for it)" in str(error.body)
     assert "sk-provider" not in str(error.body)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+from dragoman.config.values import is_loopback
 from dragoman.http.server import Request
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -21,6 +22,16 @@ _FORWARDED = b"x-forwarded-for"
 # As many bytes as are looked at, from the right; no honest chain is longer.
 _LONGEST = 1024
 _MAPPED = "::ffff:"
+# By which a proxy says that somebody else asks, of whom nothing is known for sure.
+_PROXIED = (b"x-forwarded-for", b"forwarded", b"via")
+
+
+class Headed(Protocol):
+    """Whatever has headers."""
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value under a lower-case name."""
+        ...
 
 
 def networks(names: Iterable[str]) -> tuple[Network, ...]:
@@ -46,6 +57,11 @@ def client_address(request: Request, proxies: Sequence[Network]) -> str:
             break
         address = told
     return str(address)
+
+
+def is_near(request: Headed, address: str) -> bool:
+    """Whether a request comes from this machine, and is nobody else's that a proxy here passes on."""
+    return is_loopback(address) and all(request.header(name) is None for name in _PROXIED)
 
 
 def _address(text: str) -> Address | None:

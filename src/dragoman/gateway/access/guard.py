@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 from hashlib import sha256
-from typing import Protocol
 
+from dragoman.config.keys import COMMAND_LINE_KEY
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
+from dragoman.gateway.access.client_address import Headed, is_near
 from dragoman.gateway.access.protection import Protection, protection_of
 from dragoman.gateway.paths import MESSAGES
 from dragoman.gateway.processes.shared_page import Page
@@ -23,15 +24,7 @@ _LOCAL_SITES = (b"same-origin", b"none")
 _HOSTS_LIMIT = 256
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
-_CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dragoman-losses"
-
-
-class Headed(Protocol):
-    """Whatever has headers."""
-
-    def header(self, name: bytes) -> bytes | None:
-        """The first value under a lower-case name."""
-        ...
+_CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dragoman-losses, x-dragoman-advice"
 
 
 class Guard:
@@ -44,6 +37,7 @@ class Guard:
         # Where a process beside this one may have noted that keys are asked for.
         self._page = page
         self._keys = {key.digest: key for key in settings.keys}
+        self._keys_table = settings.keys_table
         self._hosts = frozenset({"localhost", server.host.lower(), *(name.lower() for name in server.allowed_hosts)})
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in server.allowed_origins)
         # Host values that were found good: nearly every request brings the same one.
@@ -80,6 +74,14 @@ class Guard:
         if key is None:
             raise ClientError(401, "this gateway key is not known here")
         return key
+
+    def is_operator(self, request: Headed, address: str, key: Key | None) -> bool:
+        """Whether whoever asks may read what the operator does: from this machine, where nobody was given a key.
+
+        The key that `launch` makes for its client is the operator's own.
+        """
+        own = key is not None and key.name == COMMAND_LINE_KEY and not self._keys_table
+        return (self.open or own) and is_near(request, address)
 
     def greeting(self, request: Headed) -> HeaderList:
         """The headers that let an allowed page read the answer."""

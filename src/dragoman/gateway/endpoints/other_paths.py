@@ -18,7 +18,8 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.errors import BadAnswer, ClientError, DragomanError
+from dragoman.errors import ClientError, DragomanError
+from dragoman.gateway.advice import redirected, shown
 from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.one_call import one_call
@@ -28,7 +29,6 @@ from dragoman.gateway.exchange.time_limits import TimeLimits
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.stored_state import several_owners
 from dragoman.gateway.value_limits import weigh_members
@@ -196,7 +196,7 @@ async def _hand_over(
 ) -> None:
     """The answer as it comes; an error without the provider's secrets. `ended` hears what became of it."""
     if 300 <= flight.status < 400:
-        raise BadAnswer("the provider answered with a redirect, which is not followed")
+        raise redirected(flight.headers)
     told = _headers(service, request, account, target, flight.status, flight.headers, attempts)
     if flight.status >= 400:
         body = await flight.read(service.redactor(target.provider).longest)

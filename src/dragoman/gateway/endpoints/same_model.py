@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from dragoman.errors import BadAnswer, DragomanError
+from dragoman.errors import DragomanError
+from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorAnswer, Missed
 from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.course import MOST_CALLS, Course
@@ -92,7 +93,7 @@ class SameModel:
                 async with one_call(self._service, self._account, target, order, noted=False) as (flight, limits):
                     attempt.status, attempt.headers = flight.status, flight.headers
                     if 300 <= flight.status < 400:
-                        raise BadAnswer("the provider answered with a redirect, which is not followed")
+                        raise redirected(flight.headers)
                     if flight.status < 400:
                         await answered(target, flight, limits, lambda kind: self._ended(attempt, kind))
                         return None

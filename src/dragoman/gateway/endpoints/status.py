@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman import __version__
-from dragoman.config.values import is_loopback
 from dragoman.errors import ClientError
-from dragoman.gateway.access.client_address import client_address
+from dragoman.gateway.access.client_address import client_address, is_near
 from dragoman.gateway.admission import Load
+from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.provider_lists import models_of
 from dragoman.gateway.records.metrics import OTHER, Snapshot
-from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service, TargetStanding
 from dragoman.http.server import Request
 from dragoman.model.jsonvalue import JsonList, JsonObject
@@ -27,8 +26,6 @@ _NONE = Load(0, None, 0)
 # Bytes of a wish, and rests that are shown of one provider.
 _LARGEST = 64 * 1024
 _MOST_RESTS = 100
-# By which a proxy says that somebody else asks, of whom nothing is known for sure.
-_FORWARDED = (b"x-forwarded-for", b"forwarded", b"via")
 
 
 class _Wish(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,8 +41,7 @@ def check_near(service: Service, request: Request) -> None:
     """Refuse who asks from another machine, where no key is asked for."""
     if not service.guard.open:
         return
-    near = is_loopback(client_address(request, ()))
-    if not near or any(request.header(name) is not None for name in _FORWARDED):
+    if not is_near(request, client_address(request, ())):
         raise ClientError(403, "the status is told on the gateway's own machine, or to who has a gateway key")
 
 

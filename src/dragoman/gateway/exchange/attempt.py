@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
+from dragoman.gateway.advice import Advice
 from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.model.failure import Failure
@@ -74,6 +75,11 @@ class Missed(Struct, frozen=True, kw_only=True):
     retry_after: int = 0
     # Whether there was no place for a call, so that there was none.
     unasked: bool = False
+    # What to do about it; and whether it was an error of our own making, whose words that takes the place of.
+    advice: Advice | None = None
+    broke: bool = False
+    # Whether to ask again within seconds, anybody, can only fail again.
+    lasting: bool = False
 
 
 class Attempt:
@@ -203,6 +209,11 @@ class Attempt:
         """Take the key whose turn it is."""
         self.body = body
         self.key = self._rotation.next(preferred=self._preferred, model=self.target.model, without=self._refused)
+
+    @property
+    def tried_keys(self) -> tuple[str, ...]:
+        """The keys that were refused, and the one that is used."""
+        return self._refused if self.key is None else (*self._refused, self.key)
 
     @property
     def has_another_key(self) -> bool:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Routing
 from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
+from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.attempt import Missed
-from dragoman.gateway.routes import shown
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
 from dragoman.routing.candidate import Filter, Plan, Why
@@ -197,6 +197,12 @@ class Course:
             plan is not None and plan.candidates and all(each.left_out is Filter.WINDOW for each in plan.candidates)
         )
         return TooLong(told) if too_long and not self._left_out else ClientError(400, told)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether nobody is left to ask, and all who were can only fail again within seconds."""
+        lasting = (missed.advice is not None and missed.advice.lasting for missed in self._misses)
+        return not self._others and not self._asleep and all(lasting)
 
     # Failures.
 

@@ -134,7 +134,7 @@ class Driver(StoreActs):
             return Done()
         except ConfigError as error:
             self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
-            return Failed(Unconfigured("the provider is not configured completely"))
+            return Failed(Unconfigured("the provider is not configured completely", remedy=str(error)))
         except StoreError as error:
             return Failed(unreadable(error, self._service.log))
         except DragomanError as error:

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError, Overloaded, RefusedError, StrictError
+from dragoman.gateway.advice import Advice, Called, of_error, of_refusal
 from dragoman.gateway.exchange import reply_parts
 from dragoman.gateway.exchange.attempt import (
     Attempt,
@@ -16,7 +17,7 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.course import MOST_CALLS
 from dragoman.gateway.exchange.moves import Moves
-from dragoman.gateway.exchange.replies import Reply
+from dragoman.gateway.exchange.replies import Reply, Words
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
@@ -31,6 +32,9 @@ from dragoman.gateway.exchange.steps import (
     Pause,
     Start,
 )
+from dragoman.gateway.exchange.whole_answer import is_object
+from dragoman.gateway.provider_lists import models_of
+from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.stored_responses.store_failures import NotKept
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.kinds import kind_of
@@ -117,6 +121,7 @@ class FailureMoves(Moves):
         final = isinstance(error, NotKept)
         what = error or failure
         kind = kind_of(what) if attempt is None else attempt.kind_of(what, cut=self._is_cut)
+        advice = self._advice(kind, answer, error)
         wait = error.retry_after if isinstance(error, Overloaded) else 0
         return Missed(
             failure=failure,
@@ -126,7 +131,28 @@ class FailureMoves(Moves):
             final=final,
             retry_after=wait,
             unasked=isinstance(error, Overloaded) and attempt is not None,
+            advice=advice,
+            broke=error is not None,
         )
+
+    def _advice(self, kind: Kind, answer: ErrorAnswer | None, error: DragomanError | None) -> Advice | None:
+        """What to do about the present attempt, which has failed, or about a name that leads nowhere."""
+        if isinstance(error, UnknownModel):
+            return error.advice
+        if not self.has_attempt:
+            return None
+        attempt = self.attempt
+        provider = attempt.target.provider
+        called = Called(
+            provider=provider,
+            endpoint=attempt.target.endpoint,
+            model=attempt.target.model,
+            keys=attempt.tried_keys,
+            models=models_of(self._service, provider),
+        )
+        if error is not None:
+            return of_error(error, called)
+        return of_refusal(kind, called, readable=answer is None or is_object(answer.body))
 
     def _may_go_on(self, failure: Failure) -> bool:
         """Whether anything but to tell it may follow a failure of which nobody has heard."""
@@ -195,6 +221,10 @@ class FailureMoves(Moves):
             self._course.tries -= 1
 
     def _tell_failure(self, missed: Missed) -> None:
+        advice, course = missed.advice, self._course
+        if advice is not None:
+            lasting = advice.lasting and (course is None or course.is_hopeless)
+            missed = replace(missed, final=missed.final or lasting, lasting=lasting)
         self._is_telling = True
         self._tell(missed)
         self._is_telling = False
@@ -202,20 +232,32 @@ class FailureMoves(Moves):
     def _tell(self, missed: Missed) -> None:
         if missed.attempt is not None and missed.attempt is not self.attempt:
             self._go_back(missed.attempt)
+        if missed.advice is not None:
+            self._account.note(advice=missed.advice.operator)
         if missed.attempt is not None and missed.attempt.tells_itself:
             self._open()
         if self.told is Told.NOTHING:
             if missed.answer is not None:
                 self._note_losses()
-                self._respond(self._replies.refusal(self.attempt.prepared, missed.answer), missed.kind)
-            else:
-                reply = self._failure(missed.failure, final=missed.final, retry_after=missed.retry_after)
+                reply = self._replies.refusal(self.attempt.prepared, missed.answer, missed.advice)
                 self._respond(reply, missed.kind)
+            else:
+                self._respond(self._reply(missed), missed.kind)
             self._over()
         elif self.told is Told.ALL:
             self._over()
         else:
-            self._break_off(self._timed(missed))
+            failure = self._timed(missed)
+            if missed.advice is not None:
+                # What is told in a stream is searched for addresses as a whole.
+                failure = Words(missed.advice.client, alone=missed.broke).added(failure)
+            self._break_off(failure)
+
+    def _reply(self, missed: Missed) -> Reply:
+        """An HTTP error, with the advice as whoever asks may read it."""
+        advice, wait = missed.advice, missed.retry_after
+        words = None if advice is None else Words(self._replies.read(advice), alone=missed.broke)
+        return self._failure(missed.failure, final=missed.final, retry_after=wait, words=words, lasting=missed.lasting)
 
     def _timed(self, missed: Missed) -> Failure:
         """A failure for whom no header reaches any more: its words say when to try again, if its provider did."""
@@ -251,16 +293,25 @@ class FailureMoves(Moves):
             model=target.shown,
             served=target.endpoint.protocol,
             failure="",
+            advice="",
             losses=(),
             usage=None,
         )
 
-    def _failure(self, failure: Failure, *, final: bool = False, retry_after: int = 0) -> Reply:
+    def _failure(
+        self,
+        failure: Failure,
+        *,
+        final: bool = False,
+        retry_after: int = 0,
+        words: Words | None = None,
+        lasting: bool = False,
+    ) -> Reply:
         """An HTTP error that the present attempt came to, if there is one."""
-        if not self.has_attempt:
-            return self._replies.failure(failure, final=final, retry_after=retry_after)
-        attempt = self.attempt
-        return self._replies.failure(failure, attempt.known, attempt.headers, final=final, retry_after=retry_after)
+        known, headers = (self.attempt.known, self.attempt.headers) if self.has_attempt else (None, [])
+        return self._replies.failure(
+            failure, known, headers, final=final, retry_after=retry_after, words=words, lasting=lasting
+        )
 
     def _break_off(self, failure: Failure) -> None:
         """End the client's stream in its own error form; what failed is kept, too."""

@@ -108,9 +108,9 @@ def upstream_id(headers: HeaderList) -> str:
     return ""
 
 
-def safe(text: str) -> bytes:
+def safe(text: str, longest: int = _LONGEST) -> bytes:
     """Text from outside as a header value: short, printable ASCII, everything else percent-encoded."""
-    text = text[:_LONGEST]
+    text = text[:longest]
     if text.isascii() and text.isprintable():
         return text.encode()
     return b"".join(

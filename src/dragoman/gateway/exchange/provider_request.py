@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.errors import ClientError, StrictError, WireError
+from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.routes import shown
 from dragoman.gateway.value_limits import weigh_request
 from dragoman.http.coding import BodyDecoder
 from dragoman.http.flight import HeaderList

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.gateway.advice import Advice
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.attempt import ErrorAnswer
 from dragoman.gateway.exchange.client import ClientRequest
@@ -19,7 +20,7 @@ from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
-from dragoman.gateway.paths import RESPONSES
+from dragoman.gateway.paths import MESSAGES, RESPONSES
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
@@ -33,6 +34,11 @@ from dragoman.translate import LossLine, translate_headers
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 
 
+# The status by which agents end at once, by the client's protocol, and 400 elsewhere: `x-should-retry` is believed by
+# SDKs alone, a 5xx is tried again for minutes, and a 404 hides the words (decision 29).
+_ENDING = {MESSAGES: 424}
+
+
 class Reply(Struct, frozen=True):
     """A whole reply, and what the record says of it."""
 
@@ -40,6 +46,18 @@ class Reply(Struct, frozen=True):
     headers: HeaderList
     body: bytes
     noted: dict[str, object]
+
+
+class Words(Struct, frozen=True):
+    """What is said of a failure beside its own words, or in their place if it stands `alone`."""
+
+    text: str
+    alone: bool = False
+
+    def added(self, failure: Failure) -> Failure:
+        """The same failure with these words."""
+        told = self.text if self.alone or not failure.message else f"{failure.message} ({self.text})"
+        return replace(failure, message=told)
 
 
 class Replies:
@@ -112,18 +130,27 @@ class Replies:
         now = int(time.time())
         return passed_headers.written(translate_headers(limits, source=source, target=prepared.client, now=now))
 
-    def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer) -> Reply:
+    def read(self, advice: Advice) -> str:
+        """An advice, as whoever asks may read it."""
+        asked, address = self._asked, self._account.record.address
+        is_operator = self._service.guard.is_operator(asked, address, asked.key)
+        return advice.operator if is_operator else advice.client
+
+    def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer, advice: Advice | None = None) -> Reply:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
         failure = self.failure_in(prepared, refusal)
         redactor = self._service.redactor(prepared.target.provider)
         # What is longer than is searched for secrets is told by its beginning.
         native = prepared.relay and len(refusal.body) <= redactor.longest and self._is_native(prepared, refusal.body)
         if not native or self._is_overflow_for_codex(prepared, failure):
-            return self.failure(failure, prepared, refusal.headers)
+            words = None if advice is None else Words(self.read(advice))
+            return self.failure(failure, prepared, refusal.headers, words=words)
         told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
         if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
             # No other key is left, and agents would try for minutes.
             told.append((b"x-should-retry", b"false"))
+        if advice is not None:
+            told.append(reply_parts.advice_header(self.read(advice)))
         noted: dict[str, object] = {"failure": failure.kind.value, "status": refusal.status}
         return Reply(refusal.status, told, redactor.clean(refusal.body), noted)
 
@@ -152,11 +179,14 @@ class Replies:
         *,
         final: bool = False,
         retry_after: int = 0,
+        words: Words | None = None,
+        lasting: bool = False,
     ) -> Reply:
-        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in it.
+        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in what it said.
 
-        `prepared` is the request as the target got it that the failure is of; `final` says that to ask again would cost
-        the same again.
+        `prepared` is the request as the target got it that the failure is of; `final` says that to ask again is of no
+        use; `words` are our own, and therefore said after the provider's were searched for secrets. What is `lasting`
+        is told with a status by which agents end at once.
         """
         record, protocol = self._account.record, self._asked.api_path.protocol
         if prepared is not None:
@@ -168,7 +198,10 @@ class Replies:
                 return Reply(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), noted)
         else:
             extra = [JSON, reply_parts.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]
-        told = reply_parts.told(failure, protocol, record.id)
+        if words is not None:
+            failure = words.added(failure)
+        shown = replace(failure, kind=FailureKind.OTHER, status=_ENDING.get(protocol, 400)) if lasting else failure
+        told = reply_parts.told(shown, protocol, record.id)
         said = {**told.headers, "x-should-retry": "false"} if final else told.headers
         if retry_after:
             said = {**said, "retry-after": str(retry_after)}

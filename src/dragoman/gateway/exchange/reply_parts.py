@@ -30,6 +30,8 @@ EVENT_STREAM: HeaderList = [
 ]
 _LOSSES = b"x-dragoman-losses"
 _ROUTE = b"x-dragoman-route"
+_ADVICE = b"x-dragoman-advice"
+_ADVICE_LIMIT = 500
 _NONE: tuple[bytes, bytes] = (_LOSSES, b"none")
 # Who answers is not known yet.
 PENDING: tuple[bytes, bytes] = (_ROUTE, b"pending")
@@ -59,7 +61,7 @@ def failure_of(error: DragomanError) -> Failure | None:
             kind=kind, status=error.status, message=error.message, native=native, param=error.param, code=error.code
         )
     if isinstance(error, UnknownModel):
-        return Failure(kind=FailureKind.NOT_FOUND, status=404, message=str(error), param="model")
+        return Failure(kind=FailureKind.NOT_FOUND, status=404, message=error.advice.client, param="model")
     if isinstance(error, Overloaded):
         return Failure(kind=FailureKind.OVERLOADED, status=503, message=str(error))
     if isinstance(error, KeyBusy):
@@ -98,6 +100,11 @@ def route_header(provider: str, model: str, protocol: str, policy: str = "", att
     if policy:
         told += b"; policy=%b" % policy.encode()
     return (_ROUTE, b"%b; attempts=%d" % (told, attempts) if policy or attempts else told)
+
+
+def advice_header(text: str) -> tuple[bytes, bytes]:
+    """What to do about an error whose body is the provider's own."""
+    return (_ADVICE, safe(text, _ADVICE_LIMIT))
 
 
 def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from dragoman.errors import BadAnswer, DragomanError
+from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import (
     Attempt,
     ErrorAnswer,
@@ -336,7 +337,7 @@ class RequestMoves(FailureMoves):
         attempt = self.attempt
         assert isinstance(event.value, bytes)
         if attempt.status < 400:
-            raise BadAnswer("the provider answered with a redirect, which is not followed")
+            raise redirected(attempt.headers)
         if attempt.status > 599:
             raise BadAnswer(f"the provider answered with the status {attempt.status}, which means nothing")
         failure = codec_of(attempt.target.endpoint.protocol).decode_failure(attempt.status, event.value)

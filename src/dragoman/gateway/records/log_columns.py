@@ -210,6 +210,8 @@ def _reason_of(record: Record) -> str:
     if record.why:
         # Two blanks stand between what are fields.
         return " ".join(_sentence(record.why).split())
+    if record.advice:
+        return " ".join(_sentence(record.advice).split())
     if not record.failure:
         return ""
     missed = _missed(record.attempts, record.failure)

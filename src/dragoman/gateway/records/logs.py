@@ -114,6 +114,8 @@ class Log:
             line["failure"] = record.failure
         if record.why:
             line["why"] = record.why[:LONGEST]
+        if record.advice:
+            line["advice"] = record.advice[:LONGEST]
         if record.upstream_id:
             line["upstream_id"] = record.upstream_id
         return _json_line(line)

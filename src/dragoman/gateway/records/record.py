@@ -68,6 +68,8 @@ class Record(Struct, frozen=True, kw_only=True):
     failure: str = ""
     # Why the gateway itself refused a request at the door, in words.
     why: str = ""
+    # What to do about what went wrong, for the operator.
+    advice: str = ""
 
     @property
     def upstream_id(self) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from dragoman.errors import ClientError
+from dragoman.gateway.advice import shown
 from dragoman.gateway.records.logs import Log
-from dragoman.gateway.routes import shown
 from dragoman.gateway.stored_responses.store_failures import heard, undone
 from dragoman.store import Store, StoreBusy, StoreError, Tables
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from dragoman.errors import ClientError
-from dragoman.gateway.routes import shown
+from dragoman.gateway.advice import shown
 from dragoman.gateway.stored_responses.references import (
     References,
     completed_by,

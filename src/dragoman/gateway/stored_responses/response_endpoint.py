@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
-from dragoman.gateway.access.guard import Headed
+from dragoman.gateway.access.client_address import Headed
+from dragoman.gateway.advice import shown
 from dragoman.gateway.endpoints.other_paths import pass_on
 from dragoman.gateway.exchange.client import Client
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, id_header
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.records.account import Account
-from dragoman.gateway.routes import shown
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.background import ended, looked_after, shown_of
 from dragoman.gateway.stored_responses.kept_answer import LAST, size_of

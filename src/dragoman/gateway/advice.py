@@ -1,0 +1,335 @@
+"""Advice: what is wrong, in words that say what to do about it (decision 29).
+
+It has two texts. The operator reads which address, variable or setting it is about; a client that has a gateway key
+reads the provider's name and nothing else of that. Neither has anything of a prompt, or of a key but its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from difflib import get_close_matches
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from dragoman.config.container import HOST, in_container
+from dragoman.config.toml_lines import dotted
+from dragoman.config.values import is_loopback
+from dragoman.errors import (
+    ConfigError,
+    DragomanError,
+    Exhausted,
+    NotListening,
+    Overdue,
+    Redirected,
+    Stalled,
+    TimedOut,
+    Unconfigured,
+    Unconnected,
+    Unencrypted,
+    Unnamed,
+    Unresolved,
+    Untrusted,
+    UpstreamError,
+)
+from dragoman.http.address import locate
+from dragoman.http.flight import HeaderList, header
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.outcomes import Kind
+
+_NEAREST = 3
+_LONGEST_NAME = 120
+_PROVIDER = "the provider"
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    """What is wrong and what to do: as the `operator` reads it, and as any `client` may.
+
+    It is `lasting` if to ask again within seconds can only fail again.
+    """
+
+    operator: str
+    client: str
+    lasting: bool = False
+
+
+class Called(Struct, frozen=True, kw_only=True):
+    """A call that failed: to whom, for which model, with which of its keys, and what else it is known to have."""
+
+    provider: Provider
+    endpoint: Endpoint
+    model: str = ""
+    keys: tuple[str, ...] = ()
+    models: Collection[str] = ()
+
+    def __repr__(self) -> str:
+        # The keys must not reach a log.
+        return f"Called(provider={self.name!r}, endpoint={self.endpoint!r}, model={self.model!r})"
+
+    @property
+    def name(self) -> str:
+        """The provider's."""
+        return self.provider.name
+
+    @property
+    def setting(self) -> str:
+        """Where the file says where it is."""
+        return f"providers.{dotted((self.name,))}.base_url"
+
+    @property
+    def place(self) -> str:
+        """The host that it is at, with its port; nothing if that is not written in one place."""
+        try:
+            return locate(self.endpoint.base_url)[0].host_header
+        except ValueError:
+            return ""
+
+    @property
+    def key(self) -> str:
+        """What its key is called, or those that were tried."""
+        provider = self.provider
+        names = provider.key_names or (f"providers.{dotted((self.name,))}.api_key",) * len(provider.keys)
+        named = dict(zip(provider.keys, names, strict=True))
+        return " and ".join(dict.fromkeys(named[key] for key in self.keys if key in named))
+
+
+def of_error(error: DragomanError, called: Called) -> Advice | None:
+    """What to do about a call that broke."""
+    if isinstance(error, ConfigError):
+        # Its words name files and settings, which are the operator's alone.
+        error = Unconfigured(f"{_PROVIDER} is not configured completely", remedy=str(error))
+    if not isinstance(error, UpstreamError):
+        return None
+    for kind, words in _ERRORS:
+        if isinstance(error, kind):
+            found = words(error, called)
+            if found is not None:
+                return found
+    told = _named(error, called)
+    return Advice(operator=told, client=told) if told != str(error) else None
+
+
+def _named(error: UpstreamError, called: Called) -> str:
+    """The words of an error, with the provider's name in them."""
+    words = str(error)
+    first = words[:1].lower() + words[1:]
+    return first.replace(_PROVIDER, called.name, 1) if _PROVIDER in first else words
+
+
+def _not_listening(error: UpstreamError, called: Called) -> Advice:
+    name, place = called.name, error.place or called.place
+    client = f"{name} refused the connection"
+    host, port = _split(place)
+    if not is_loopback(host):
+        return Advice(
+            operator=f"{name} at {place} refused the connection: is it up, and is the address right?", client=client
+        )
+    operator = f"{name} at {place} refused the connection: is it running?"
+    if in_container():
+        there = f"{HOST}:{port}" if port else HOST
+        operator += f" In a container {host} is the container itself: if it runs on the host, it is at {there}"
+    return Advice(operator=operator, client=client, lasting=True)
+
+
+def _behind_proxy(error: UpstreamError, called: Called) -> Advice | None:
+    if not error.proxied:
+        return None
+    name = called.name
+    operator = f"{error} (the proxy at {error.place} is the way to {name}: see HTTPS_PROXY and NO_PROXY)"
+    return Advice(operator=operator, client=f"{name} cannot be reached: {error}")
+
+
+def _unnamed(error: UpstreamError, called: Called) -> Advice:
+    name, (host, _) = called.name, _split(error.place or called.place)
+    step = f"check {called.setting}, and the network"
+    if host == HOST:
+        step = f"start the container with --add-host {HOST}:host-gateway"
+    return Advice(
+        operator=f"there is no host {host}, where {name} is called: {step}",
+        client=f"{name} cannot be reached: its host's name leads nowhere",
+        lasting=True,
+    )
+
+
+def _unresolved(error: UpstreamError, called: Called) -> Advice:
+    host, _ = _split(error.place or called.place)
+    return Advice(
+        operator=f"{host}, where {called.name} is, could not be looked up: no name server answers; is there a network?",
+        client=f"{called.name} cannot be reached at present: its host's name could not be looked up",
+    )
+
+
+def _untrusted(error: UpstreamError, called: Called) -> Advice:
+    place = error.place or called.place
+    return Advice(
+        operator=f"the certificate of {called.name} at {place} is not trusted, or not for this name: "
+        f"check {called.setting}; SSL_CERT_FILE names authorities of your own",
+        client=f"{called.name} cannot be called safely: its certificate is not trusted, or not for its name",
+        lasting=True,
+    )
+
+
+def _unencrypted(error: UpstreamError, called: Called) -> Advice:
+    place = error.place or called.place
+    return Advice(
+        operator=f"{called.name} at {place} did not agree on a TLS connection: is it https that is spoken there?",
+        client=f"{called.name} did not agree on a TLS connection",
+    )
+
+
+def _exhausted(_: UpstreamError, called: Called) -> Advice:
+    return Advice(
+        operator=f"this machine has no socket, port or memory left for a call to {called.name}: see ulimit -n",
+        client=f"the gateway has no room for a call to {called.name} at present",
+    )
+
+
+def _unconnected(error: UpstreamError, called: Called) -> Advice | None:
+    if not error.place:
+        return None
+    step = "is the address right, and does a firewall let it through? timeouts.connect is the limit"
+    return Advice(operator=f"{error.place}: {_named(error, called)}: {step}", client=_named(error, called))
+
+
+def _unconfigured(error: UpstreamError, called: Called) -> Advice:
+    told = f"{called.name} is not configured completely"
+    return Advice(operator=f"{told}: {error.remedy}" if error.remedy else told, client=told, lasting=True)
+
+
+def _redirected(error: UpstreamError, called: Called) -> Advice:
+    led = f" to {error.place}" if error.place else ""
+    client = f"{called.name} answered with a redirect, which is not followed"
+    return Advice(
+        operator=f"{called.name} at {called.place} answered with a redirect{led}, which is not followed: "
+        f"is {called.setting} what its SDK takes?",
+        client=client,
+        lasting=True,
+    )
+
+
+def _limited(setting: str) -> Callable[[UpstreamError, Called], Advice]:
+    def words(error: UpstreamError, called: Called) -> Advice:
+        told = _named(error, called)
+        return Advice(operator=f"{told} ({setting} is the limit)", client=told)
+
+    return words
+
+
+# First match wins, so kinds stand before their own parents.
+_ERRORS: tuple[tuple[type[UpstreamError], Callable[[UpstreamError, Called], Advice | None]], ...] = (
+    (UpstreamError, _behind_proxy),
+    (Unconfigured, _unconfigured),
+    (NotListening, _not_listening),
+    (Unnamed, _unnamed),
+    (Unresolved, _unresolved),
+    (Untrusted, _untrusted),
+    (Unencrypted, _unencrypted),
+    (Exhausted, _exhausted),
+    (Redirected, _redirected),
+    (Unconnected, _unconnected),
+    (Stalled, _limited("timeouts.idle")),
+    (Overdue, _limited("timeouts.total")),
+    (TimedOut, _limited("timeouts.first_byte")),
+)
+
+
+def of_refusal(kind: Kind, called: Called, *, readable: bool = True) -> Advice | None:
+    """What to do about a call that its provider refused; `readable` if it said so in a protocol's own form."""
+    if kind in (Kind.BAD_KEY, Kind.FORBIDDEN):
+        return _of_key(kind, called)
+    if kind is Kind.NO_MONEY:
+        return Advice(
+            operator=f"{called.name} has no credit or quota left for {_key(called)}: see its billing page",
+            client=f"{called.name} has no credit or quota left for this gateway",
+        )
+    if kind is Kind.UNKNOWN_MODEL:
+        return _of_model(called) if readable else _of_address(called)
+    return None
+
+
+def _key(called: Called) -> str:
+    """The credential of a call, by its name."""
+    if called.key:
+        return called.key if called.key.startswith("key ") else f"the key {called.key}"
+    if called.provider.auth in ("aws", "google"):
+        return f"the credentials of {called.provider.auth} that were found"
+    return f"the headers of providers.{dotted((called.name,))}" if called.provider.headers else "a call without a key"
+
+
+def _of_key(kind: Kind, called: Called) -> Advice:
+    name = called.name
+    if kind is Kind.FORBIDDEN:
+        return Advice(
+            operator=f"{name} does not allow this with {_key(called)}: may that be used for this model?",
+            client=f"{name} does not allow this with the key that the gateway has for it",
+        )
+    if not called.key and called.provider.auth in ("", "none") and not called.provider.headers:
+        operator = f"{name} asks for a key and has none here: set providers.{dotted((name,))}.api_key"
+        return Advice(operator=operator, client=f"{name} asks for a key, and the gateway has none for it")
+    return Advice(
+        operator=f"{name} refused {_key(called)}: is it right, and still good?",
+        client=f"{name} refused the key that the gateway has for it",
+    )
+
+
+def _of_model(called: Called) -> Advice:
+    told = f"{called.name} does not have the model {shown(called.model)}"
+    near = nearest(called.model, called.models)
+    if near:
+        told += f"; it has {', '.join(near)}"
+    elif called.provider.upstream == "ollama":
+        told += f": ollama pull {shown(called.model)[1:-1]}"
+    return Advice(operator=told, client=told)
+
+
+def _of_address(called: Called) -> Advice:
+    return Advice(
+        operator=f"{called.name} has nothing at this path of {called.place}: is {called.setting} what its SDK takes?",
+        client=f"{called.name} has nothing at the address that the gateway calls",
+    )
+
+
+def without_key(name: str, variables: Iterable[str], *, discover: bool) -> Advice:
+    """What to do about a provider that the catalogue knows, and that is not there: one of the variables has its key."""
+    variable = next(iter(variables), "")
+    if not variable:
+        told, step = f"{name} is not set up here", f"add [providers.{dotted((name,))}] to the configuration"
+    else:
+        told, step = f"{name} has no key here", f"set {variable}"
+        if not discover:
+            step += f", and add [providers.{dotted((name,))}] to the configuration"
+    return Advice(operator=f"{told}: {step}", client=told, lasting=True)
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The names that come closest to one that leads nowhere."""
+    return get_close_matches(name[:200], list(known), n=_NEAREST, cutoff=0.5)
+
+
+def shown(name: str) -> str:
+    """A name from outside, as it may stand in a message: short and on one line."""
+    printable = "".join(character if character.isprintable() else "?" for character in name[:_LONGEST_NAME])
+    return f"`{printable}`"
+
+
+def redirected(headers: HeaderList) -> Redirected:
+    """The error that a redirect is: a key is good for one place, and goes to no other."""
+    return Redirected("the provider answered with a redirect, which is not followed", place=_origin_of(headers))
+
+
+def _origin_of(headers: HeaderList) -> str:
+    """Where a redirect leads to, but for its path, which may hold anything."""
+    try:
+        parts = urlsplit((header(headers, b"location") or b"").decode("latin-1"))
+    except ValueError:
+        return ""
+    host = parts.netloc.rpartition("@")[2]
+    fine = parts.scheme in ("http", "https") and host and host.isascii() and host.isprintable()
+    return f"{parts.scheme}://{host[:_LONGEST_NAME]}" if fine else ""
+
+
+def _split(place: str) -> tuple[str, str]:
+    """Host and port of a place."""
+    parts = urlsplit(f"//{place}")
+    port = place.rpartition(":")[2] if not place.endswith("]") and ":" in place else ""
+    return parts.hostname or place, port
