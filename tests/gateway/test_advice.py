@@ -313,6 +313,26 @@ def test_an_unknown_model_offers_what_is_near_of_what_the_provider_listed() -> N
     assert "chat does not have the model `gpt-5.11`; it has gpt-5.1, " in message_of(MESSAGES, refused)
 
 
+@pytest.mark.parametrize("open_", [True, False], ids=["open", "keyed"])
+def test_what_is_asked_beside_conversations_has_advice_too(open_: bool, nobody: int) -> None:
+    def settings(_: int) -> Settings:
+        made = settings_for(nobody)
+        return made if open_ else keyed(made)
+
+    given = {} if open_ else {"authorization": f"Bearer {GATEWAY_KEY}"}
+    with running(settings=settings) as house:
+        broken = house.post("/v1/embeddings", {"model": "chat/served", "input": "x"}, **given)
+        without = house.post("/v1/embeddings", {"model": "openai/text-embedding-3-small", "input": "x"}, **given)
+    place = f" at 127.0.0.1:{nobody}" if open_ else ""
+    step = ": is it running?" if open_ else ""
+    assert message_of(CHAT, broken) == f"chat{place} refused the connection{step}"
+    assert broken.header("x-should-retry") == "false"
+    assert message_of(CHAT, without) == "openai has no key here" + (": set OPENAI_API_KEY" if open_ else "")
+    lines = log_lines(house)
+    assert lines[0]["advice"] == f"chat at 127.0.0.1:{nobody} refused the connection: is it running?"
+    assert lines[1]["advice"] == "openai has no key here: set OPENAI_API_KEY"
+
+
 # The words themselves.
 
 OLLAMA = Provider(

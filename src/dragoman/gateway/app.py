@@ -9,10 +9,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.access.key_calls import KeyPlace
+from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.home import ENDPOINTS, tell_home
 from dragoman.gateway.endpoints.model_list import list_models, show_model
@@ -31,6 +34,7 @@ from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.metrics import Snapshot, render
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.compact_endpoint import compact
 from dragoman.gateway.stored_responses.conversation_endpoint import serve_conversation
@@ -39,6 +43,7 @@ from dragoman.gateway.stored_responses.store_failures import NotKept, unreadable
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
+from dragoman.model.failure import Failure
 from dragoman.store import StoreError
 from dragoman.wire.json import encode
 
@@ -160,8 +165,13 @@ class App:
 
     def _tell(self, service: Service, request: Request, account: Account, error: DragomanError) -> None:
         """Answer with an error; all that is left to say in a stream is that it broke off."""
-        record = account.record
-        told = replies.told(error, record.dialect, record.id)
+        record, advice = account.record, _advice(service, account.record, error)
+        what = replies.failure_of(error) or error
+        if advice is not None and isinstance(what, Failure):
+            is_operator = service.guard.is_operator(request, record.address, record.key)
+            what = replace(what, message=advice.operator if is_operator else advice.client)
+            account.note(advice=advice.operator)
+        told = replies.told(what, record.dialect, record.id)
         failure = told.failure.kind.value if told.failure is not None else ""
         if request.started:
             account.settle(failure=failure)
@@ -169,8 +179,8 @@ class App:
             return
         account.settle(status=told.status, failure=failure)
         headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
-        if isinstance(error, NotKept):
-            # The store was waited for already.
+        if isinstance(error, NotKept) or (advice is not None and advice.lasting):
+            # The store was waited for already; or it can only fail again.
             headers.append((b"x-should-retry", b"false"))
         if isinstance(error, Busy):
             headers.append((b"retry-after", str(error.retry_after).encode()))
@@ -248,6 +258,16 @@ class App:
         """What all workers have counted, this one first."""
         own = self.service.metrics.snapshot()
         return [own] if self._others is None else [own, *await self._others.snapshots()]
+
+
+def _advice(service: Service, record: Record, error: DragomanError) -> Advice | None:
+    """What to do about an error beside conversations."""
+    if isinstance(error, UnknownModel):
+        return error.advice
+    provider = service.settings.providers.get(record.provider)
+    if provider is None:
+        return None
+    return of_error(error, Called(provider=provider, endpoint=provider.endpoint_for(record.served)))
 
 
 def _refused(account: Account, error: ClientError) -> bytes:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
-from dragoman.gateway.provider_lists import MEANINGS, models_at
+from dragoman.gateway.provider_lists import models_at, what_broke, what_was_refused
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
@@ -87,7 +87,7 @@ async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seco
     except TimeoutError:
         words = "no answer in time"
     except DragomanError as error:
-        words = str(error)
+        words = what_broke(error, provider, endpoint)
     flight = service.flights.get((provider.name, endpoint.protocol))
     dates = [value for name, value in flight.headers if name == b"date"] if flight is not None else []
     date = dates[0].decode("latin-1") if dates else ""
@@ -124,5 +124,5 @@ async def knock(service: Service, provider: Provider, endpoint: Endpoint) -> str
         # Whether a key is good for anything else cannot be known.
         raise DragomanError("it answered 403: it does not take the key, or not for this model; list yours in models")
     if flight.status not in _KNOWN_BY:
-        raise DragomanError(f"it answered {flight.status}{MEANINGS.get(flight.status, '')}")
+        raise DragomanError(what_was_refused(flight.status, provider, endpoint, order.key))
     return "it takes the key, and lists no models"

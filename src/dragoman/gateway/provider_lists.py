@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 
 from dragoman.errors import DragomanError, TimedOut
+from dragoman.gateway.advice import Called, of_error, of_refusal
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.service import Service
 from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
@@ -15,6 +16,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.providers.order import Order
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
+from dragoman.routing.outcomes import Kind
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 
@@ -24,12 +26,9 @@ _RETRIED = 30.0
 # Agents that look for models when they start wait for three seconds.
 _PATIENCE = 2.5
 _LIMIT = 4 * 1024 * 1024
-# What an operator may conclude from a list that is refused.
-MEANINGS = {
-    401: ": it does not take the key",
-    403: ": it does not take the key",
-    404: ": it lists no models, or base_url is not what its SDK takes",
-}
+# What a list that is refused means.
+_REFUSALS = {401: Kind.BAD_KEY, 403: Kind.BAD_KEY, 402: Kind.NO_MONEY}
+_NO_LIST = ": it lists no models, or base_url is not what its SDK takes"
 
 
 async def ask_providers(service: Service, providers: Iterable[Provider], *, sizes: bool = False) -> dict[str, str]:
@@ -86,9 +85,13 @@ def _words(error: BaseException) -> str:
 
 async def models_at(service: Service, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:
     """What a provider lists at one of its endpoints."""
-    status, body = await ask_for_list(service, provider, endpoint)
+    key = service.rotation(provider).next()
+    try:
+        status, body = await ask_for_list(service, provider, endpoint, key)
+    except DragomanError as error:
+        raise DragomanError(what_broke(error, provider, endpoint)) from error
     if status != 200:
-        raise DragomanError(f"it answered {status}{MEANINGS.get(status, '')}")
+        raise DragomanError(what_was_refused(status, provider, endpoint, key))
     return await read_list(body, endpoint.protocol)
 
 
@@ -97,10 +100,29 @@ async def read_list(body: bytes, protocol: str) -> tuple[ListedModel, ...]:
     return await beside_loop(partial(_read, body, codec_of(protocol).models.form), len(body))
 
 
+def what_broke(error: DragomanError, provider: Provider, endpoint: Endpoint) -> str:
+    """A call that broke, in the operator's words."""
+    found = of_error(error, Called(provider=provider, endpoint=endpoint))
+    return str(error) if found is None else found.operator
+
+
+def what_was_refused(status: int, provider: Provider, endpoint: Endpoint, key: str | None) -> str:
+    """An answer that says no, in the operator's words; the key by its name."""
+    kind = _REFUSALS.get(status)
+    called = Called(provider=provider, endpoint=endpoint, keys=() if key is None else (key,))
+    found = None if kind is None else of_refusal(kind, called)
+    if found is not None:
+        return f"it answered {status}: {found.operator}"
+    return f"it answered {status}{_NO_LIST if status == 404 else ''}"
+
+
 async def ask_for_list(
-    service: Service, provider: Provider, endpoint: Endpoint, *, keyless: bool = False
+    service: Service, provider: Provider, endpoint: Endpoint, key: str | None = None, *, keyless: bool = False
 ) -> tuple[int, bytes]:
-    """What a provider answers when its list is asked for: status and body. Who is `keyless` shows it no key."""
+    """What a provider answers when its list is asked for: status and body.
+
+    It is shown a key, or the one whose turn it is; none by who is `keyless`.
+    """
     lists = codec_of(endpoint.protocol).models
     order = Order(
         provider=provider,
@@ -109,7 +131,7 @@ async def ask_for_list(
         stream=False,
         body=b"",
         headers=[(name.encode(), value.encode()) for name, value in lists.headers.items()],
-        key=None if keyless else service.rotation(provider).next(),
+        key=None if keyless else key or service.rotation(provider).next(),
         path=lists.path,
         method="GET",
         query=lists.query,

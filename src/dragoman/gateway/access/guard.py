@@ -75,12 +75,12 @@ class Guard:
             raise ClientError(401, "this gateway key is not known here")
         return key
 
-    def is_operator(self, request: Headed, address: str, key: Key | None) -> bool:
+    def is_operator(self, request: Headed, address: str, key: str) -> bool:
         """Whether whoever asks may read what the operator does: from this machine, where nobody was given a key.
 
-        The key that `launch` makes for its client is the operator's own.
+        The key that `launch` makes for its client is the operator's own. `key` is the name of the one that was used.
         """
-        own = key is not None and key.name == COMMAND_LINE_KEY and not self._keys_table
+        own = key == COMMAND_LINE_KEY and not self._keys_table
         return (self.open or own) and is_near(request, address)
 
     def greeting(self, request: Headed) -> HeaderList:

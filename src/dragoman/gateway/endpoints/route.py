@@ -78,7 +78,8 @@ async def explain_route(service: Service, request: Request, key: Key | None) -> 
     except DragomanError as error:
         # Not by way of the door, which would write down what it says of the request.
         status = error.status if isinstance(error, ClientError) else 404 if isinstance(error, UnknownModel) else 400
-        request.respond(status, [JSON], encode({"error": {"message": str(error)}}))
+        words = error.advice.client if isinstance(error, UnknownModel) and key is not None else str(error)
+        request.respond(status, [JSON], encode({"error": {"message": words}}))
         return
     request.respond(200, [JSON], encode(told))
 

@@ -132,8 +132,8 @@ class Replies:
 
     def read(self, advice: Advice) -> str:
         """An advice, as whoever asks may read it."""
-        asked, address = self._asked, self._account.record.address
-        is_operator = self._service.guard.is_operator(asked, address, asked.key)
+        record = self._account.record
+        is_operator = self._service.guard.is_operator(self._asked, record.address, record.key)
         return advice.operator if is_operator else advice.client
 
     def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer, advice: Advice | None = None) -> Reply:
