@@ -9,8 +9,14 @@ from dragoman.model.losses import Fate, Loss
 
 def test_a_wire_error_says_where_and_what() -> None:
     error = WireError("/messages/2/content/0/text", "string", "number")
-    assert str(error) == "/messages/2/content/0/text: expected string, found number"
-    assert str(WireError("", "object", "array")) == "/: expected object, found array"
+    assert str(error) == "messages[2].content[0].text: expected text, found a number"
+    assert error.path == "/messages/2/content/0/text"
+    assert str(WireError("", "object", "array")) == "expected an object, found a list"
+    assert WireError("", "object", "array").words("the body") == "the body: expected an object, found a list"
+    assert (
+        str(WireError("/a~1b/c~0d", "string or array", "nothing")) == "a/b.c~d: expected text or a list, found nothing"
+    )
+    assert str(WireError("", "JSON", "it is empty")) == "this is not JSON: it is empty"
 
 
 def test_a_refusal_says_what_cannot_be_said() -> None:

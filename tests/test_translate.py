@@ -107,7 +107,7 @@ def test_errors_of_the_library_have_the_clients_form_too(target: str) -> None:
     assert (refused.status, refused.failed) == (400, True)
     assert "no audio here" in json.loads(refused.body)["error"]["message"]
     broken = translate_failure(WireError("/messages/0", "object", "number"), target=target, request_id="req_9")
-    assert json.loads(broken.body)["error"]["message"] == "/messages/0: expected object, found number"
+    assert json.loads(broken.body)["error"]["message"] == "messages[0]: expected an object, found a number"
 
 
 def test_rate_limits_change_names_and_units() -> None:

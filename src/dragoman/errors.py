@@ -54,13 +54,47 @@ def bare(error: E) -> E:
 
 
 class WireError(DragomanError):
-    """A document that breaks its protocol's rules, with the place and both sides."""
+    """A document that breaks its protocol's rules, with the place and both sides.
+
+    `path` is a JSON pointer. Of a text that is no `JSON` at all, `found` is what is wrong with it.
+    """
 
     def __init__(self, path: str, expected: str, found: str) -> None:
         self.path = path
         self.expected = expected
         self.found = found
-        super().__init__(f"{path or '/'}: expected {expected}, found {found}")
+        super().__init__(self.words())
+
+    def words(self, whole: str = "") -> str:
+        """The error in a person's words; `whole` is what the document as such is called."""
+        place = _place(self.path) or whole
+        if self.expected == "JSON":
+            return f"{place or 'this'} is not JSON: {self.found}"
+        said = f"expected {_plain(self.expected)}, found {_plain(self.found)}"
+        return f"{place}: {said}" if place else said
+
+
+# The types of JSON, as people call them.
+_TYPES = {
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def _plain(words: str) -> str:
+    return " or ".join(_TYPES.get(word, word) for word in words.split(" or "))
+
+
+def _place(pointer: str) -> str:
+    """A JSON pointer as programs write it: `messages[2].content`; what is none stays as it is."""
+    if not pointer.startswith("/"):
+        return pointer
+    steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/"))
+    return "".join(f"[{step}]" if step.isdecimal() else f".{step}" for step in steps).lstrip(".")
 
 
 class RefusedError(DragomanError):

@@ -250,7 +250,8 @@ def _as_failure(error: DragomanError, target: str) -> Failure:
     if isinstance(error, StrictError):
         return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error))
     path = error.path.lstrip("/").replace("/", ".") if isinstance(error, WireError) else ""
-    return Failure(kind=FailureKind.INVALID, status=400, message=str(error), param=path or None)
+    words = error.words("the body") if isinstance(error, WireError) else str(error)
+    return Failure(kind=FailureKind.INVALID, status=400, message=words, param=path or None)
 
 
 def translate_headers(headers: Mapping[str, str], *, source: str, target: str, now: int) -> dict[str, str]:

@@ -46,8 +46,8 @@ def test_strict_mode_has_a_status_of_its_own_and_writes_nothing() -> None:
 @pytest.mark.parametrize(
     ("stdin", "message"),
     [
-        (b"{", b"expected JSON"),
-        (b'{"model":1,"messages":[{"role":"user","content":"x"}]}', b"/model: expected string, found number"),
+        (b"{", b"is not JSON: it breaks off at line 1, column 2"),
+        (b'{"model":1,"messages":[{"role":"user","content":"x"}]}', b"model: expected text, found a number"),
         (b"{}", b"expected a request with `messages` or `input`"),
     ],
 )

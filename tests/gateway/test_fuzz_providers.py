@@ -32,7 +32,7 @@ KINDS = (
 )
 COUNTS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
 # How the library words what it cannot read.
-_blames = re.compile(rb"/\S*: expected [^,]+, found ").search
+_blames = re.compile(rb"expected [^,]+, found |is not JSON: ").search
 # What an answer's body may be said to be coded in, truly or not.
 CODINGS = ("identity", "gzip", "br", "zstd", "deflate", "gzip, gzip", "nonsense")
 

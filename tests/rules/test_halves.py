@@ -279,5 +279,5 @@ def test_halves_of_log_probabilities_stay_where_they_are() -> None:
 
 @pytest.mark.parametrize("body", [b'{"a":"\\ud83d', b'{"a":', b"[1,]"])
 def test_what_is_no_json_is_none_with_halves_either(body: bytes) -> None:
-    with pytest.raises(WireError, match="expected JSON"):
+    with pytest.raises(WireError, match="is not JSON"):
         Halves(Ledger()).read(body)

@@ -54,5 +54,5 @@ def test_bytes_may_come_in_any_form_but_text_is_no_stream() -> None:
     stream = StreamTranslator(source=MESSAGES, target=CHAT)
     out = stream.feed(memoryview(CLAUDE[:100])) + stream.feed(bytearray(CLAUDE[100:]))  # type: ignore[arg-type]  # both are taken
     assert out.endswith(b"data: [DONE]\n\n")
-    with pytest.raises(WireError, match="expected bytes, found string"):
+    with pytest.raises(WireError, match="expected bytes, found text"):
         StreamTranslator(source=MESSAGES, target=CHAT).feed("data")  # type: ignore[arg-type]  # wrong on purpose

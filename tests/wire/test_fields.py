@@ -43,7 +43,7 @@ def test_null_is_absence(body: JsonObject) -> None:
     assert fields.optional_integer("x") is None
     assert fields.texts("x") == ()
     assert list(fields.each("x")) == []
-    with pytest.raises(WireError, match="expected string, found"):
+    with pytest.raises(WireError, match="expected text, found"):
         fields.text("x")
 
 
@@ -54,14 +54,14 @@ def test_a_whole_number_may_be_spelled_with_a_point(value: JsonValue, whole: int
 
 @pytest.mark.parametrize("value", [Number("4.5"), Number("1e400"), "4"])
 def test_other_numbers_are_not_whole(value: JsonValue) -> None:
-    with pytest.raises(WireError, match="integer"):
+    with pytest.raises(WireError, match="whole number"):
         Fields({"x": value}).optional_integer("x")
 
 
 def test_items_of_arrays_are_checked_one_by_one() -> None:
-    with pytest.raises(WireError, match="/x/1: expected string, found number"):
+    with pytest.raises(WireError, match=r"x\[1\]: expected text, found a number"):
         Fields({"x": ["a", 1]}).texts("x")
-    with pytest.raises(WireError, match="/x/0: expected object, found string"):
+    with pytest.raises(WireError, match=r"x\[0\]: expected an object, found text"):
         list(Fields({"x": ["a"]}).each("x"))
 
 

@@ -35,12 +35,33 @@ def test_what_is_not_json_is_one_kind_of_error(text: bytes) -> None:
         decode(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"), [(b"", "nothing"), (b" \n", "nothing"), (b'{"a":', "a text that breaks off")]
-)
-def test_nothing_and_half_a_text_are_called_so(text: bytes, found: str) -> None:
-    with pytest.raises(WireError, match=f"expected JSON, found {found}$"):
-        decode(text)
+BROKEN: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "it is empty"),
+    "blanks": (b" \n", "it is empty"),
+    "half a text": (b'{"a":\n  [1', "it breaks off at line 2, column 5"),
+    "a comma that is missing": (b'{"a": [\n 1 2]}', "expected ',' or ']' at line 2, column 4"),
+    "a comma too many": (b'{"a":1,}', "a comma before '}' at line 1, column 8"),
+    "a name without quotes": (b"{a:1}", "expected a name in double quotes at line 1, column 2"),
+    "a value that is missing": (b'{"a":}', "a character that cannot stand there at line 1, column 6"),
+    "more than one text": (b'{"a":1} x', "something after its end at line 1, column 10"),
+    "letters beyond ASCII before it": ('{"ä":"世界",}'.encode(), "a comma before '}' at line 1, column 11"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_wrong_with_a_text_is_told_with_line_and_column(case: str) -> None:
+    text, words = BROKEN[case]
+    for given in (text, text.decode()):
+        with pytest.raises(WireError) as caught:
+            decode(given)
+        assert str(caught.value) == f"this is not JSON: {words}"
+
+
+def test_nothing_of_a_broken_text_is_in_the_error() -> None:
+    for text in (b'{"a": "secret" "secret"}', b'["secret', b"[secret]", b'{"secret": 01}', b'"\\xsecret"'):
+        with pytest.raises(WireError) as caught:
+            decode(text)
+        assert "secret" not in str(caught.value)
 
 
 def test_the_last_of_duplicate_members_counts() -> None:
@@ -49,7 +70,7 @@ def test_the_last_of_duplicate_members_counts() -> None:
 
 @pytest.mark.parametrize("body", ["[]", '"x"', "1", "null"])
 def test_a_document_must_be_an_object(body: str) -> None:
-    with pytest.raises(WireError, match="expected object"):
+    with pytest.raises(WireError, match="expected an object"):
         decode_object(body)
 
 

@@ -37,11 +37,36 @@ def decode(text: bytes | str) -> JsonValue:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
 
 
+# What the reader says, where that says little to whoever wrote the text.
+_SAID = {
+    "invalid character": "a character that cannot stand there",
+    "object keys must be strings": "expected a name in double quotes",
+    "trailing comma in object": "a comma before '}'",
+    "trailing comma in array": "a comma before ']'",
+    "trailing characters": "something after its end",
+    "invalid number": "a number that is none",
+    "invalid escape character in string": "a backslash before a character that needs none",
+    "invalid character in unicode escape": "expected four hexadecimal digits after \\u",
+}
+_AT = re.compile(r"(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?").fullmatch
+
+
 def _broken(text: bytes | str, words: str) -> str:
-    """What was found instead of JSON, by the reader's words but for two that say nothing to whoever wrote the text."""
+    """What is wrong with a text that is no JSON, and where; nothing of the text itself."""
+    octets = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if "truncated" in words:
-        return "a text that breaks off" if text.strip() else "nothing"
-    return words.removeprefix("JSON is malformed: ")
+        return f"it breaks off at {_spot(octets)}" if octets.strip() else "it is empty"
+    found = _AT(words)
+    if found is None or found[2] is None:
+        return words
+    return f"{_SAID.get(found[1], found[1])} at {_spot(octets[: int(found[2])])}"
+
+
+def _spot(before: bytes) -> str:
+    """Line and column of what follows these bytes, counted from 1."""
+    lines = before.count(b"\n") + 1
+    line = before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")
+    return f"line {lines}, column {len(line) + 1}"
 
 
 def decode_object(body: bytes | str | JsonObject) -> JsonObject:

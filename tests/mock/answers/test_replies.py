@@ -52,7 +52,7 @@ def test_what_cannot_be_read_or_found_is_refused() -> None:
     assert (wrong.kind, wrong.param, wrong.message) == (
         FailureKind.INVALID,
         "messages.0",
-        "/messages/0: expected object, found array",
+        "messages[0]: expected an object, found a list",
     )
     outcomes = (wrong, unreadable(RecursionError()), NOWHERE, not_allowed("PUT" * 10))
     found = [replied(outcome, MESSAGES) for outcome in outcomes]

@@ -99,7 +99,7 @@ def test_pitfall_184_an_error_inside_an_answer_is_a_failure(body: JsonObject, ki
 
 
 def test_a_wrong_type_in_an_answer_is_named() -> None:
-    with pytest.raises(WireError, match="/output/0/content/0/text"):
+    with pytest.raises(WireError, match=r"output\[0\]\.content\[0\]\.text"):
         read({**TEXT, "content": [{"type": "output_text", "text": 1}]})
 
 

@@ -81,4 +81,4 @@ def unreadable(error: WireError | RecursionError) -> Failure:
     if isinstance(error, RecursionError):
         error = WireError("", "JSON of bounded depth", "nesting beyond the limit")
     path = error.path.lstrip("/").replace("/", ".") or None
-    return Failure(kind=FailureKind.INVALID, status=400, message=str(error), param=path)
+    return Failure(kind=FailureKind.INVALID, status=400, message=error.words("the body"), param=path)
