@@ -1,0 +1,89 @@
+"""The agents before a provider that nobody can ask: they end at once, and say what is wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.model.jsonvalue import JsonObject
+from tests.clients import test_claude_code as claude_code
+from tests.clients import test_codex as codex
+from tests.clients import test_opencode as opencode
+from tests.clients.cells import PROTOCOLS
+from tests.clients.desk import Desk, npm_program, opened_desk
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+
+# What is asked for, and what a client with a key is told of it.
+ROWS = {
+    "dead/qwen3": "dead refused the connection",
+    "openai/gpt-5.1": "openai has no key here",
+}
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    """A desk with a provider at a port where nobody listens."""
+    with socket.socket() as end:
+        end.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{end.getsockname()[1]}/v1"
+        table = ["", "[providers.dead]", 'protocol = "openai-chat"', f'base_url = "{address}"']
+        with opened_desk("\n".join(table)) as desk:
+            yield desk
+
+
+def run_claude_code(desk: Desk, home: Path) -> str:
+    agent = claude_code.Agent(desk, MESSAGES, home)
+    return str(agent.run("say Hello.").result)
+
+
+def run_codex(desk: Desk, home: Path) -> str:
+    agent = codex.Agent(desk, RESPONSES, home)
+    return str(agent.run("say Hello.").errors)
+
+
+def run_opencode(desk: Desk, home: Path, protocol: str = CHAT) -> str:
+    place = home / "work"
+    place.mkdir()
+    package = next(row for row, spoken in opencode.ROWS.items() if spoken == protocol).rpartition("/")[2]
+    words: list[str | Path] = [npm_program("opencode"), "run", "--format", "json", "--title", "A task", "-m"]
+    variables = opencode.environment(desk, home)
+    done = desk.run([*words, f"{package}/{desk.model(CHAT)}"], home, variables, place=place, given="Hello.")
+    return done.out + done.err
+
+
+def exchanges(desk: Desk) -> list[JsonObject]:
+    """The log's lines of exchanges; warnings at the start are plain text."""
+    lines = [json.loads(line) for line in desk.gateway.log.all() if line.startswith("{")]
+    return [line for line in lines if line["event"] == "exchange"]
+
+
+AGENTS: dict[str, Callable[[Desk, Path], str]] = {
+    "claude": run_claude_code,
+    "codex": run_codex,
+    "opencode": run_opencode,
+}
+
+
+@pytest.mark.parametrize("model", ROWS)
+@pytest.mark.parametrize("name", AGENTS)
+def test_pitfall_648_an_agent_ends_at_once_and_names_the_provider(
+    desk: Desk, name: str, model: str, home: Path
+) -> None:
+    before = len(exchanges(desk))
+    desk.models = dict.fromkeys(PROTOCOLS, model)
+    said = AGENTS[name](desk, home)
+    assert ROWS[model] in said
+    asked = [line for line in exchanges(desk)[before:] if line["asked"] == model]
+    assert len(asked) == 1, asked
+
+
+def test_pitfall_648_opencode_ends_at_once_on_messages_too(desk: Desk, home: Path) -> None:
+    before = len(exchanges(desk))
+    desk.models = dict.fromkeys(PROTOCOLS, "dead/qwen3")
+    assert ROWS["dead/qwen3"] in run_opencode(desk, home, MESSAGES)
+    asked = [line["status"] for line in exchanges(desk)[before:] if line["asked"] == "dead/qwen3"]
+    assert asked == [424]
