@@ -30,6 +30,8 @@ class FailureKind(Enum):
     OVERLOADED = "overloaded"
     UNAVAILABLE = "unavailable"
     TIMEOUT = "timeout"
+    # Of ours: whoever asks again within seconds can only fail again.
+    LASTING = "lasting"
     OTHER = "other"
 
 

@@ -66,6 +66,8 @@ _KINDS: dict[FailureKind, Kind] = {
     FailureKind.BAD_CODING: Kind.WRONG_REQUEST,
     FailureKind.OVERLOADED: Kind.OVERLOADED,
     FailureKind.TIMEOUT: Kind.SILENT,
+    # Another gateway has nobody to ask.
+    FailureKind.LASTING: Kind.UNREACHABLE,
 }
 # Statuses that mean something else than those around them.
 _STATUSES: dict[int, Kind] = {

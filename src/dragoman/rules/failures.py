@@ -298,12 +298,14 @@ OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.OVERLOADED: (503, "service_unavailable_error", "server_is_overloaded"),
     FailureKind.UNAVAILABLE: (503, _SERVER, None),
     FailureKind.TIMEOUT: (504, _SERVER, "timeout"),
+    # The only status after which no agent asks again (decision 29).
+    FailureKind.LASTING: (400, _INVALID, "provider_not_ready"),
 }
 _OPENAI_STATUSES = {code: status for status, _, code in OPENAI_ERRORS.values() if code is not None}
 # Codes that say more than the status they come with.
 _OPENAI_KINDS: dict[tuple[int, str | None], FailureKind] = {
     (OPENAI_ERRORS[kind][0], OPENAI_ERRORS[kind][2]): kind
-    for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH)
+    for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH, FailureKind.LASTING)
 }
 # Codes that are told as they are, since clients know what to do about them.
 _OPENAI_WORDS = frozenset({(FailureKind.RATE_LIMITED, "slow_down"), (FailureKind.CONFLICT, "conversation_locked")})

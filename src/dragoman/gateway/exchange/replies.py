@@ -20,7 +20,7 @@ from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.whole_answer import is_envelope, is_object, report_comment, with_report
-from dragoman.gateway.paths import MESSAGES, RESPONSES
+from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.service import Service
 from dragoman.http.flight import HeaderList, header
@@ -32,11 +32,6 @@ from dragoman.translate import LossLine, translate_headers
 
 # Kinds of failure by which a provider refuses the gateway's own credential; they say nothing about the client's.
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
-
-
-# The status by which agents end at once, by the client's protocol, and 400 elsewhere: `x-should-retry` is believed by
-# SDKs alone, a 5xx is tried again for minutes, and a 404 hides the words (decision 29).
-_ENDING = {MESSAGES: 424}
 
 
 class Reply(Struct, frozen=True):
@@ -200,7 +195,7 @@ class Replies:
             extra = [JSON, reply_parts.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]
         if words is not None:
             failure = words.added(failure)
-        shown = replace(failure, kind=FailureKind.OTHER, status=_ENDING.get(protocol, 400)) if lasting else failure
+        shown = replace(failure, kind=FailureKind.LASTING) if lasting else failure
         told = reply_parts.told(shown, protocol, record.id)
         said = {**told.headers, "x-should-retry": "false"} if final else told.headers
         if retry_after:

@@ -34,6 +34,8 @@ _TOLD: dict[FailureKind, tuple[int, str]] = {
     FailureKind.OVERLOADED: (529, "overloaded_error"),
     FailureKind.UNAVAILABLE: (503, "api_error"),
     FailureKind.TIMEOUT: (504, "timeout_error"),
+    # Agents ask again after a 5xx, and show other words than ours for a 404 (decision 29).
+    FailureKind.LASTING: (424, "invalid_request_error"),
 }
 # What a provider's type means, and the status it has where none is known (an error inside a stream).
 _TYPES: dict[str, tuple[FailureKind, int]] = {
