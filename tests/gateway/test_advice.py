@@ -136,8 +136,7 @@ ROWS: dict[str, Row] = {
         operator="{name} at 127.0.0.1:{port} answered with a redirect to https://elsewhere.example, "
         "which is not followed: is providers.{name}.base_url what its SDK takes?",
         client="{name} answered with a redirect, which is not followed",
-        statuses=ENDING,
-        ends=True,
+        statuses=_statuses(502, 502, 502),
     ),
     "a model that the provider does not have": Row(
         says=lambda protocol: refusal(protocol, 404),

@@ -203,7 +203,6 @@ def _redirected(error: UpstreamError, called: Called) -> Advice:
         operator=f"{called.name} at {called.place} answered with a redirect{led}, which is not followed: "
         f"is {called.setting} what its SDK takes?",
         client=client,
-        lasting=True,
     )
 
 
