@@ -240,3 +240,14 @@ def _answers(url: str) -> bool:
             return bool(reply.status == 200)
     except OSError:
         return False
+
+
+def test_a_provider_whose_variable_is_not_set_keeps_nobody_else_from_being_served(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[providers.openai]\napi_key = "$NOT_SET_HERE"\n[models]\nboth = ["openai/gpt-5.1", "echo/text"]\n')
+    with started(tmp_path, "--port", "0", "--config", str(file)) as process:
+        process.listening()
+        told = process.log.wait("NOT_SET_HERE")
+        assert "warning: providers.openai is left out: the environment variable NOT_SET_HERE is not set" in told
+        line = process.out.wait("/v1/chat/completions").strip()
+        assert GREETED[CHAT] in _tried(line.replace("echo/text@anthropic-messages", "both"), {})
