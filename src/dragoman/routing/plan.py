@@ -43,12 +43,17 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
         route, rule, held = decide(route, needs, view.pin)
     outline = route.outline
     standings, busy, windows = view.standings(outline), view.busy(outline), view.windows(outline)
-    lead = _lead(outline, needs, view.pin) if _is_calm(outline, needs, standings, busy, windows) else None
+    calm = _is_calm(outline, needs, standings, busy, windows)
+    lead = _lead(outline, needs, view.pin) if calm else None
     if lead is not None:
         first, why = lead
         later = _Later(outline, needs, view, dice, windows)
         return Plan(first, outline.policy.name, why, rule, needs, view.now, later, held, view.pin)
-    ranked, why = _ranked(outline, needs, view, dice, standings, busy, windows)
+    if calm:
+        able = looked_at = _all_well(outline, needs, view, windows)
+    else:
+        able, looked_at = _looked_at(outline, needs, view, dice, standings, busy, windows)
+    ranked, why = _ranked(outline, needs, view, dice, able, looked_at)
     leader = ranked.order[0] if ranked.order else None
     # Nobody stays with whoever is asked for want of anybody else.
     held = "" if why is Why.NOBODY or why is Why.WAKES else held
@@ -94,8 +99,8 @@ class _Later(Struct, frozen=True):
     windows: Sequence[int | None]
 
     def __call__(self) -> Ranked:
-        outline = self.outline
-        return _ranked(outline, self.needs, self.view, self.dice, outline.good, (), self.windows)[0]
+        well = _all_well(self.outline, self.needs, self.view, self.windows)
+        return _ranked(self.outline, self.needs, self.view, self.dice, well, well)[0]
 
 
 def _ranked(
@@ -103,12 +108,10 @@ def _ranked(
     needs: Needs,
     view: View,
     dice: Dice,
-    standings: Sequence[Standing],
-    busy: Container[str],
-    windows: Sequence[int | None],
+    able: list[Candidate],
+    looked_at: list[Candidate],
 ) -> tuple[Ranked, Why]:
-    """All targets, looked at one by one and put in their order, and why the first leads."""
-    able, looked_at = _looked_at(outline, needs, view, dice, standings, busy, windows)
+    """Those who may be asked in their order, with all that were looked at, and why the first leads."""
     if needs.alone:
         return _of_one(outline, looked_at, needs, view)
     if not able:
@@ -125,6 +128,17 @@ def _ranked(
             ordered = [pinned, *(found for found in ordered if found is not pinned)]
             why = Why.PINNED
     return Ranked(tuple([found.target for found in ordered]), tuple(looked_at)), why
+
+
+def _all_well(outline: Outline, needs: Needs, view: View, windows: Sequence[int | None]) -> list[Candidate]:
+    """What is known of everybody on a calm day."""
+    speeds = view.speeds(outline, needs.size) if outline.speed else None
+    return [
+        Candidate(
+            place, target, GOOD, None, None, None, None if speeds is None else speeds[place], None, windows[place]
+        )
+        for place, target, _, _ in outline.leaves
+    ]
 
 
 def _looked_at(
