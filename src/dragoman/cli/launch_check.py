@@ -31,19 +31,29 @@ class _Told(Struct):
 
 def look(client: Client, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str) -> None:
     """Ask the gateway of the models that are asked for; an error if one of them cannot be used."""
+    # Here, so that the other commands start without it.
+    from concurrent.futures import ThreadPoolExecutor
+
     names = list(dict.fromkeys(name.removesuffix(CLAUDE_SUFFIX) for name in models if name is not None))
+    notes: list[str] = []
     if names:
-        for name in names:
-            _look(name, settings, key, address)
+        # At the same time: nobody waits twice for the same slow network.
+        with ThreadPoolExecutor(len(names)) as pool:
+            notes += [
+                note for found in pool.map(lambda name: _notes(name, settings, key, address), names) for note in found
+            ]
     elif client.usual:
         try:
-            _look(client.usual, settings, key, address)
+            notes += _notes(client.usual, settings, key, address)
         except DragomanError as error:
             # Which model it will ask for is not known; this one is of the kind.
-            documents.complain(f"note: {client.name} asks for models of its own choice here: {error} (--model NAME)")
+            notes.append(f"{client.name} asks for models of its own choice here: {error} (--model NAME)")
+    for note in dict.fromkeys(notes):
+        documents.complain(f"note: {note}")
 
 
-def _look(name: str, settings: Settings, key: GivenKey, address: str) -> None:
+def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[str]:
+    """What to say of a model before its client is started; an error if it cannot be used."""
     body = encode({"model": name, "messages": [{"role": "user", "content": "Hello."}]})
     given = "" if key.is_placeholder else key.text
     try:
@@ -51,18 +61,16 @@ def _look(name: str, settings: Settings, key: GivenKey, address: str) -> None:
     except PageError as error:
         if error.status == _UNKNOWN:
             raise DragomanError(error.said) from None
-        documents.complain(f"note: {error}")
-        return
+        return [str(error)]
     try:
         targets = convert(told, _Told).checked
     except ValidationError:
-        return
+        return []
     able = [target for target in targets if target.able]
     if targets and not able:
         words = "; ".join(dict.fromkeys(_placed(target, settings) for target in targets))
         raise DragomanError(f"{name} cannot be used now: {words}")
-    for words in dict.fromkeys(_placed(target, settings) for target in targets if target.words):
-        documents.complain(f"note: {words}")
+    return [_placed(target, settings) for target in targets if target.words]
 
 
 def _placed(target: _Target, settings: Settings) -> str:
