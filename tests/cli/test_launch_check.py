@@ -10,7 +10,9 @@ from dragoman.cli.launch_check import look
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS
+from dragoman.launching.gateway import PageError
 from dragoman.launching.keys import PLACEHOLDER, GivenKey
+from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import House, running, settings_for, whole
 
 KEY = "sesame-open-the-gate"
@@ -53,10 +55,24 @@ def test_what_is_in_doubt_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"note: chat at 127.0.0.1:{house.provider.port} answered 503" in capsys.readouterr().err
 
 
-def test_a_gateway_that_does_not_tell_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
-    with running((), lambda port: settings_for(port, keys=(KEY,))) as house:
+def test_a_gateway_that_does_not_take_the_key_ends_the_launch() -> None:
+    with (
+        running((), lambda port: settings_for(port, keys=(KEY,))) as house,
+        pytest.raises(DragomanError, match="does not take the key: this gateway key is not known here"),
+    ):
         looked(house, "echo/text", key="another-key-than-that")
-    assert "does not tell where the request would go: this gateway key is not known here" in capsys.readouterr().err
+
+
+def test_a_gateway_that_does_not_tell_is_a_note(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(url: str, *_: object) -> JsonObject:
+        raise PageError(url, "does not tell where the request would go", 403, "it is told on its own machine")
+
+    monkeypatch.setattr("dragoman.cli.launch_check.route_of", refused)
+    with running(()) as house:
+        looked(house, "echo/text")
+        assert f"note: the gateway at {house.url} does not tell where" in capsys.readouterr().err
 
 
 def test_models_of_the_clients_own_choice_are_a_note(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from dragoman.wire.json import encode
 
 # What a name that leads nowhere is answered with.
 _UNKNOWN = 404
+_NO_KEY = 401
 
 
 class _Target(Struct):
@@ -61,6 +62,8 @@ def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[s
     except PageError as error:
         if error.status == _UNKNOWN:
             raise DragomanError(error.said) from None
+        if error.status == _NO_KEY:
+            raise DragomanError(f"the gateway at {address} does not take the key: {error.said}") from None
         return [str(error)]
     try:
         targets = convert(told, _Told).checked
