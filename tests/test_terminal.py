@@ -56,9 +56,19 @@ def test_pitfall_619_letters_beyond_ascii_are_for_those_who_can_show_them(
 
 @pytest.mark.parametrize(
     ("size", "told", "columns"),
-    [(132, "90", 132), (0, "90", 90), (0, "", 80), (0, "0", 80), (0, "-5", 80), (0, "wide", 80), (0, "9" * 5000, 80)],
+    [
+        (132, "90", 90),
+        (132, "", 132),
+        (132, "wide", 132),
+        (0, "90", 90),
+        (0, "", 80),
+        (0, "0", 80),
+        (0, "-5", 80),
+        (0, "wide", 80),
+        (0, "9" * 5000, 80),
+    ],
 )
-def test_a_terminal_that_does_not_know_its_width_is_believed_to_be_usual(size: int, told: str, columns: int) -> None:
+def test_a_terminal_is_as_wide_as_the_user_says_or_itself_or_as_usual(size: int, told: str, columns: int) -> None:
     assert columns_of(size, {"COLUMNS": told}) == columns
 
 

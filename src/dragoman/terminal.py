@@ -43,27 +43,26 @@ def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "aut
     if choice != "auto":
         return choice == "always"
     # https://no-color.org: present, and not empty.
-    return looked_at and not environ.get("NO_COLOR") and not _is_dumb(environ)
+    return looked_at and not environ.get("NO_COLOR") and not is_dumb(environ)
 
 
 def beyond_ascii(looked_at: bool, environ: Mapping[str, str], encoding: str) -> bool:
     """Whether arrows and the like are shown as what they are."""
     # Python takes the C locale for UTF-8; whoever asks for it by this name means ASCII.
-    plain = _is_dumb(environ) or environ.get("LC_ALL") in ("C", "POSIX")
+    plain = is_dumb(environ) or environ.get("LC_ALL") in ("C", "POSIX")
     return not (looked_at and plain) and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
 
 
-def _is_dumb(environ: Mapping[str, str]) -> bool:
+def is_dumb(environ: Mapping[str, str]) -> bool:
     """Whether a terminal obeys nothing; where nobody says what it is, nothing is known that it obeys."""
     return environ.get("TERM", "") in ("", "dumb", "unknown")
 
 
 def columns_of(size: int, environ: Mapping[str, str]) -> int:
-    """How wide a terminal is that says `size` of itself: many say 0 when nobody has told them."""
-    if size > 0:
-        return size
+    """How wide a terminal is that says `size` of itself: as the user says, and many say 0 when nobody has told them."""
     told = environ.get("COLUMNS", "")
-    return int(told) if told.isascii() and told.isdecimal() and 0 < len(told) < 6 and int(told) else _USUAL_COLUMNS
+    said = int(told) if told.isascii() and told.isdecimal() and len(told) < 6 else 0
+    return said or size or _USUAL_COLUMNS
 
 
 def descriptor_of(stream: TextIO) -> int | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.terminal import GREEN, Column, Screen, folded, progress, screen_of, table, wide
+from dragoman.cli.terminal import GREEN, Column, Screen, folded, progress, screen_of, table
+from dragoman.terminal import Choice, cells
 from tests.cli.machine import put_trusted
 from tests.cli.screens import on_screen, piped
 from tests.server.process import clean_environment
@@ -37,7 +38,7 @@ class Terminal(io.StringIO):
 
 
 # What is known, and whether there are colours.
-COLOURS: dict[str, tuple[bool, dict[str, str], str, bool]] = {
+COLOURS: dict[str, tuple[bool, dict[str, str], Choice, bool]] = {
     "a terminal": (True, XTERM, "auto", True),
     "a file": (False, XTERM, "auto", False),
     "NO_COLOR": (True, {**XTERM, "NO_COLOR": "1"}, "auto", False),
@@ -91,7 +92,7 @@ def test_colours_do_not_count_as_columns() -> None:
 
 
 def test_wide_signs_take_two_columns() -> None:
-    assert (wide("模型"), wide("e\u0301"), wide("é")) == (4, 1, 1)
+    assert (cells("模型"), cells("e\u0301"), cells("é")) == (4, 1, 1)
     lines = table(Screen(terminal=True), COLUMNS[:2], [("模型", "1"), ("abcd", "2")])
     assert lines == ["NAME  COUNT", "模型      1", "abcd      2"]
 

@@ -94,6 +94,13 @@ def test_the_lines_fit_and_are_the_same_without_colour(columns: int) -> None:
     assert seen[0] == (AT_80 if columns == 80 else AT_140).splitlines()
 
 
+@pytest.mark.parametrize(("choice", "terminal"), [("never", "xterm"), ("always", "dumb")])
+def test_pitfall_615_the_log_has_colours_as_the_command_line_says(choice: str, terminal: str) -> None:
+    with serving_in_terminal(_script(), arguments=["--color", choice], environment={"TERM": terminal}) as (house, seen):
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        assert bool(COLOUR.search(seen.log.wait("11+7"))) is (choice == "always")
+
+
 def test_a_window_that_is_made_wider_has_wider_lines() -> None:
     with serving_in_terminal(_script()) as (house, terminal):
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200

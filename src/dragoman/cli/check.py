@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dragoman.cli import documents
-from dragoman.cli.terminal import GREEN, RED, Column, Screen, printable, progress, screen_of, table, wide
+from dragoman.cli.terminal import GREEN, RED, Column, Screen, printable, progress, screen_of, table
 from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
 from dragoman.config.load import read_settings
@@ -26,6 +26,7 @@ from dragoman.providers.provider import Provider
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.terminal import cells
 
 FAILED = 1
 # How wide the titles at the side are.
@@ -141,7 +142,7 @@ def _as_text(rows: Sequence[tuple[str, ...]], screen: Screen) -> Iterator[str]:
         return
     before = ""
     for title, *words in rows:
-        width = min(max(wide(row[1]) for row in rows if row[0] == title), screen.width // 3)
+        width = min(max(cells(row[1]) for row in rows if row[0] == title), screen.width // 3)
         text = f"{'' if title == before else title:{_SIDE}}" + "  ".join([words[0].ljust(width), *words[1:]])
         indent = " " * (_SIDE + (width + 2 if words[1:] else 0))
         yield from textwrap.wrap(printable(text), screen.width, subsequent_indent=indent, break_on_hyphens=False)

@@ -31,6 +31,7 @@ from dragoman.config.values import Kind, address_to_call, is_loopback
 from dragoman.errors import ConfigError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
+from dragoman.terminal import screen_of
 
 if TYPE_CHECKING:
     from dragoman.gateway.access.first_key import FirstKey
@@ -112,7 +113,9 @@ def run(options: argparse.Namespace) -> int:
     protection = protection_at_start(settings, bound_host(listener), port, open_to_all=options.open)
     settings = with_local(settings, protection)
     form = {"json": True, "text": False}.get(options.log)
-    log = Log(None if log_file is None else log_file.out, json=form, quiet=options.log == "off")
+    out = sys.stderr if log_file is None else log_file.out
+    screen = screen_of(out, os.environ, options.color)
+    log = Log(out, json=form, quiet=options.log == "off", screen=screen)
     if log_file is not None:
         log.bound(log_file.make_room)
     if options.log != "off" and (log_file is not None or not sys.stderr.isatty()):

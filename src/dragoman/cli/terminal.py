@@ -1,4 +1,4 @@
-"""The terminal: what a stream can show, and how tables, colours and progress are written for it.
+"""The terminal: how tables, colours and progress are written for what a stream can show (`dragoman/terminal.py`).
 
 Each stream is judged by itself (decision 28): a table may go to a file while the screen hears of progress. For people
 tables fit the width, and long cells go on below; whoever reads them from a pipe gets whole values, separated by tabs.
@@ -11,18 +11,19 @@ import os
 import re
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
 from msgspec import Struct
 
-AUTO = "auto"
-CHOICES = (AUTO, "always", "never")
-# How wide prose is where nobody says how wide it may be, and a terminal that does not know its own width.
+from dragoman import terminal
+from dragoman.terminal import Choice, is_dumb
+
+AUTO: Choice = "auto"
+CHOICES: tuple[Choice, ...] = (AUTO, "always", "never")
+# How wide prose is where nobody says how wide it may be.
 WIDTH = 100
-_USUAL = 80
 _NARROWEST = 20
 
 _GAP = "  "
@@ -82,38 +83,22 @@ class Column(Struct, frozen=True, kw_only=True):
     styles: Mapping[str, str] = {}
 
 
-def screen_of(stream: TextIO, choice: str = AUTO, environ: Mapping[str, str] = os.environ) -> Screen:
-    """What a stream can show, by itself, by the environment, and by what the command line says of colour."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    terminal = stream.isatty()
-    # Without a word about the terminal nothing is known that it obeys.
-    dumb = environ.get("TERM", "") in ("", "dumb")
-    colour = terminal and not dumb and not environ.get("NO_COLOR")
-    # Python takes the C locale for UTF-8, and whoever asks for it by this name for ASCII.
-    plain = environ.get("LC_ALL", "") in ("C", "POSIX")
-    utf8 = encoding.lower().replace("-", "").replace("_", "") == "utf8"
+def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] = os.environ) -> Screen:
+    """What a stream can show now, by itself, by the environment, and by what the command line says of colour."""
+    seen = terminal.screen_of(stream, environ, choice)
+    columns = seen.columns()
     return Screen(
-        terminal=terminal,
-        width=_width(stream, environ) if terminal else WIDTH,
-        colour=colour if choice == AUTO else choice == "always",
-        unicode=utf8 and not (terminal and (dumb or plain)),
-        encoding=encoding,
+        terminal=columns is not None,
+        width=WIDTH if columns is None else max(columns, _NARROWEST),
+        colour=seen.colours,
+        unicode=seen.unicode,
+        encoding=stream.encoding or "utf-8",
     )
 
 
 def wrapped(screen: Screen, text: str) -> list[str]:
     """A sentence as lines: on a terminal as many as it takes, elsewhere one."""
     return textwrap.wrap(text, screen.width, break_on_hyphens=False) if screen.terminal else [text]
-
-
-def _width(stream: TextIO, environ: Mapping[str, str]) -> int:
-    said = environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
-        return max(int(said), _NARROWEST)
-    try:
-        return max(os.get_terminal_size(stream.fileno()).columns or _USUAL, _NARROWEST)
-    except OSError:
-        return _USUAL
 
 
 def table(screen: Screen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -155,14 +140,14 @@ def _arranged(width: int, columns: Sequence[Column], rows: list[list[str]]) -> t
 
 
 def _natural(column: Column, cells: Sequence[str]) -> int:
-    return max(map(wide, (column.heading, *cells)))
+    return max(map(terminal.cells, (column.heading, *cells)))
 
 
 def _sizes(width: int, columns: Sequence[Column], rows: list[list[str]]) -> list[int]:
     """How wide each column is: what it needs, or less for those that can go on below, the widest first."""
     sizes = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
     least = [
-        max(column.least or (_BESIDE if column.below else size), wide(column.heading))
+        max(column.least or (_BESIDE if column.below else size), terminal.cells(column.heading))
         for column, size in zip(columns, sizes, strict=True)
     ]
     excess = sum(sizes) + len(_GAP) * (len(sizes) - 1) - width
@@ -185,7 +170,7 @@ def _line(
     for cells in itertools.zip_longest(*pieces, fillvalue=""):
         padded = []
         for at, size, cell, style_of in zip(beside, sizes, cells, styles, strict=True):
-            blanks = " " * max(size - wide(cell), 0)
+            blanks = " " * max(size - terminal.cells(cell), 0)
             text = screen.painted(cell, style_of)
             padded.append(blanks + text if columns[at].right else text + blanks)
         yield _GAP.join(padded).rstrip()
@@ -197,15 +182,15 @@ def _style(column: Column, cell: str) -> str:
 
 def folded(cell: str, size: int) -> list[str]:
     """A cell on as many lines as it takes; what it is indented by, all of them are."""
-    if wide(cell) <= size:
+    if terminal.cells(cell) <= size:
         return [cell]
     indent = " " * min(len(cell) - len(cell.lstrip()), size // 2)
     lines = [indent]
     for piece in _PIECE.findall(cell.strip()):
-        if wide(lines[-1]) + wide(piece.rstrip()) > size and lines[-1] != indent:
+        if terminal.cells(lines[-1]) + terminal.cells(piece.rstrip()) > size and lines[-1] != indent:
             lines.append(indent)
         lines[-1] += piece
-        while wide(lines[-1].rstrip()) > size:
+        while terminal.cells(lines[-1].rstrip()) > size:
             cut = _fits(lines[-1], size)
             lines[-1:] = [lines[-1][:cut], indent + lines[-1][cut:]]
     return [line.rstrip() for line in lines]
@@ -214,18 +199,9 @@ def folded(cell: str, size: int) -> list[str]:
 def _fits(text: str, size: int) -> int:
     """How many characters of a text are shown in so many columns; at least one more than it is indented by."""
     cut = len(text) - len(text.lstrip()) + 1
-    while cut < len(text) and wide(text[: cut + 1]) <= size:
+    while cut < len(text) and terminal.cells(text[: cut + 1]) <= size:
         cut += 1
     return cut
-
-
-def wide(text: str) -> int:
-    """How many columns a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
-    )
 
 
 @contextmanager
@@ -233,7 +209,7 @@ def progress(stream: TextIO | None = None, environ: Mapping[str, str] = os.envir
     """Say on the standard error what takes so long, as long as it does; nothing where that is no terminal."""
     out = stream or sys.stderr
     screen = screen_of(out, environ=environ)
-    dumb = environ.get("TERM", "") in ("", "dumb")
+    dumb = is_dumb(environ)
 
     def say(step: str) -> None:
         text = screen.shown(printable(step))
