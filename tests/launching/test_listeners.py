@@ -103,6 +103,9 @@ def test_where_the_system_does_not_tell_no_process_is_known(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are found in /proc")
-def test_this_process_is_found() -> None:
+def test_this_process_is_found_while_it_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert processes_of(listener.getsockname()[1]) == [os.getpid()]
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert processes_of(bound.getsockname()[1]) == []

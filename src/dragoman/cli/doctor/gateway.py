@@ -11,7 +11,7 @@ from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import StrangerError, find_running, status_of
 from dragoman.launching.keys import find_key
-from dragoman.launching.processes import processes_at
+from dragoman.launching.listeners import processes_of
 
 
 def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Section:
@@ -25,7 +25,7 @@ def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Sect
     except StrangerError as error:
         advice = "give the gateway another port in server.port"
         return Section(title=title, findings=(Finding(words=str(error), advice=advice),))
-    pids = processes_at(port)
+    pids = processes_of(port)
     if address is None:
         none = (("running", f"none at port {port}"),)
         if not pids:
@@ -53,5 +53,5 @@ def _findings(version: str) -> tuple[Finding, ...]:
     return (Finding(words=words, advice="start it again", wrong=False),)
 
 
-def _listed(pids: frozenset[int]) -> str:
-    return ", ".join(map(str, sorted(pids)))
+def _listed(pids: list[int]) -> str:
+    return ", ".join(map(str, pids))
