@@ -31,7 +31,7 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.gateway import advice as module
-from dragoman.gateway.advice import Advice, Called, of_absent, of_error, of_refusal, redirected, shown, without_key
+from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, redirected, shown, without_key
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.outcomes import Kind
 from tests.gateway.harness import (
@@ -520,13 +520,6 @@ def test_a_provider_of_the_catalogue_says_what_it_takes() -> None:
     assert without_key("groq", ("GROQ_API_KEY",), discover=False).operator == (
         "groq has no key here: set GROQ_API_KEY, and add [providers.groq] to the configuration"
     )
-
-
-def test_providers_of_the_file_that_are_left_out_say_which_variables_they_need() -> None:
-    told = of_absent({"work": "WORK_KEY", "home": "HOME_KEY"})
-    assert told.operator == "work has no key here: set WORK_KEY; home has no key here: set HOME_KEY"
-    assert told.client == "work has no key here; home has no key here"
-    assert told.lasting
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.gateway.says import question, tells, text_of
 from tests.server.process import PATIENCE, Process, clean_environment, serving
 
 KEY = "dgm_key-of-the-start-test-0123456789"
+KEY_OF_FILE, KEY_OF_ENVIRONMENT = "dgm_key-of-a-file-0123456789-abcdef", "dgm_key-of-the-shell-0123456789-abc"
 GREETED = {MESSAGES: "Hello from Messages", CHAT: "Hello from Chat", RESPONSES: "Hello from Responses"}
 
 
@@ -251,3 +252,29 @@ def test_a_provider_whose_variable_is_not_set_keeps_nobody_else_from_being_serve
         assert "warning: providers.openai is left out: the environment variable NOT_SET_HERE is not set" in told
         line = process.out.wait("/v1/chat/completions").strip()
         assert GREETED[CHAT] in _tried(line.replace("echo/text@anthropic-messages", "both"), {})
+
+
+def test_pitfall_625_variables_come_from_a_file_once_and_those_of_the_environment_win(tmp_path: Path) -> None:
+    file = tmp_path / "service.env"
+    file.touch(0o600)
+    file.write_text(f'OF_FILE="{KEY_OF_FILE}"\nOF_BOTH="{KEY_OF_FILE}-not-used"\n')
+    keys = '[keys.file]\nkey = "$OF_FILE"\n[keys.both]\nkey = "$OF_BOTH"\n'
+    own = {"OF_BOTH": KEY_OF_ENVIRONMENT}
+    with serving(lambda received: tells(CHAT), keys, arguments=["--env-file", str(file)], environment=own) as house:
+        file.unlink()
+        tried = (KEY_OF_FILE, KEY_OF_ENVIRONMENT, f"{KEY_OF_FILE}-not-used")
+        statuses = [house.post(PATHS[CHAT], question(CHAT, CHAT), x_api_key=key).status for key in tried]
+        assert statuses == [200, 200, 401]
+        assert house.stop() == 0
+    assert not [line for line in house.process.log.all() if KEY_OF_FILE in line or KEY_OF_ENVIRONMENT in line]
+
+
+def test_a_file_of_variables_that_others_can_read_ends_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "service.env"
+    file.write_text(f"OF_FILE={KEY_OF_FILE}\n")
+    file.chmod(0o644)
+    process = Process(["--port", "0", "--env-file", str(file)], tmp_path)
+    assert process.wait() == 1
+    assert process.log.all() == [
+        f"dragoman: {file}: --env-file: can be read or written by others (chmod 600, and think of new keys)"
+    ]

@@ -20,6 +20,7 @@ from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read
 from dragoman.config.description import describe_line
+from dragoman.config.env_file import read_env_file
 from dragoman.config.file_schema import SERVER
 from dragoman.config.finding import ConfigFile, Origin
 from dragoman.config.in_force import settings_in_force
@@ -47,6 +48,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser("serve", help="start the gateway")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
+    parser.add_argument(
+        "--env-file", metavar="FILE", help="variables beside those of the environment, read once; for services"
+    )
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     parser.add_argument("--workers", type=int, help="how many processes serve; more than there are cores is no gain")
@@ -86,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
     hangup = hangup_at_start()
     _fill_standard_streams()
     lifeline = _lifeline() if options.lifeline else None
+    if options.env_file is not None:
+        _take_variables(Path(options.env_file))
     file = file_to_read(options.config)
     first: FirstKey | None = None
 
@@ -133,6 +139,12 @@ def run(options: argparse.Namespace) -> int:
     )
     found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
     return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port, found))
+
+
+def _take_variables(file: Path) -> None:
+    """Add the variables of a file to the environment; what is there already was said nearer to this start, and wins."""
+    for name, value in read_env_file(file).items():
+        os.environ.setdefault(name, value)
 
 
 def _first_key(file: str) -> FirstKey:

@@ -6,7 +6,7 @@ reads the provider's name and nothing else of that. Neither has anything of a pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
@@ -298,13 +298,6 @@ def without_key(name: str, variables: Iterable[str], *, discover: bool) -> Advic
         if not discover:
             step += f", and add [providers.{dotted((name,))}] to the configuration"
     return Advice(operator=f"{told}: {step}", client=told, lasting=True)
-
-
-def of_absent(needs: Mapping[str, str]) -> Advice:
-    """What to do about providers of the file that are left out, by the variables that they need."""
-    told = [f"{name} has no key here" for name in needs]
-    steps = [f"{words}: set {variable}" for words, variable in zip(told, needs.values(), strict=True)]
-    return Advice(operator="; ".join(steps), client="; ".join(told), lasting=True)
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

@@ -1,0 +1,112 @@
+"""Env file: variables for a service, which does not see those of the shell; `serve --env-file` reads it once.
+
+One `NAME=value` on each line, bare, in double quotes or in single ones; blank lines, and those that begin with `#` or
+`;`, say nothing. Only what systemd's `EnvironmentFile=` reads in the same way is read at all: elsewhere the two would
+disagree about a key, and nobody would see it. What is written is always in double quotes.
+https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#EnvironmentFile=
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from dragoman.errors import ConfigError, ConfigErrors
+
+OPTION = "--env-file"
+_LARGEST = 1024 * 1024
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What is escaped between double quotes; a backslash before anything else means one thing here and another there.
+_ESCAPED = re.compile(r'(["\\`$])')
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\["\\`$])*)"')
+_SINGLE = re.compile(r"'([^'\\]*)'")
+_BARE = re.compile(r"[^\"'\\]*")
+
+
+def can_be_written(value: str) -> bool:
+    """Whether a value can stand on a line of the file; one with line breaks, or that is not UTF-8, cannot."""
+    return value.isprintable()
+
+
+def as_env_file(values: Mapping[str, str], heading: str) -> str:
+    """The text of a file; the heading says whose it is."""
+    return "\n".join([f"# {heading}", *(f'{name}="{_escaped(value)}"' for name, value in values.items()), ""])
+
+
+def _escaped(value: str) -> str:
+    return _ESCAPED.sub(r"\\\1", value)
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The variables of a file of this user's, which nobody else can read; no value is in any error."""
+    return parse_env_file(str(path), _content(path))
+
+
+def parse_env_file(file: str, content: bytes) -> dict[str, str]:
+    """The variables of a text, or everything that is wrong with it."""
+    values: dict[str, str] = {}
+    problems: list[ConfigError] = []
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _refused(file, "is not UTF-8", "write it again") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.lstrip()[0] in "#;":
+            continue
+        name, given, value = (part.strip() for part in line.partition("="))
+        read = _value(value)
+        if not given or not _NAME.fullmatch(name):
+            problem, remedy = "is not NAME=value", "write one variable on each line, without `export`"
+        elif read is None:
+            problem = f"{name} has quotes or backslashes that are read in different ways"
+            remedy = 'put it in double quotes, with a backslash before each of " \\ ` $ in it'
+        else:
+            values[name] = read
+            continue
+        problems.append(ConfigError(key=OPTION, problem=problem, remedy=remedy, file=file, line=number))
+    if problems:
+        raise ConfigErrors(problems)
+    return values
+
+
+def _value(text: str) -> str | None:
+    """What a value says; None for one of which not everybody reads the same."""
+    if found := _DOUBLE.fullmatch(text):
+        return re.sub(r"\\(.)", r"\1", found[1])
+    if found := _SINGLE.fullmatch(text):
+        return found[1]
+    return text if _BARE.fullmatch(text) else None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        file = io.FileIO(str(path), opener=_open_without_waiting)
+    except OSError as error:
+        raise _refused(str(path), f"cannot be read: {error.strerror}", "name another, or create it") from None
+    with file:
+        # Of what is open, and not of the name: that may stand for something else by now.
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise _refused(str(path), "is not a plain file", "name one")
+        if found.st_uid != os.geteuid():
+            raise _refused(str(path), f"belongs to another user (uid {found.st_uid})", "name a file of your own")
+        if found.st_mode & _OTHERS:
+            raise _refused(str(path), "can be read or written by others", "chmod 600, and think of new keys")
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise _refused(str(path), f"is larger than {_LARGEST} bytes", "name another")
+    return content
+
+
+def _open_without_waiting(name: str, flags: int) -> int:
+    # A pipe without a writer would keep us waiting.
+    return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _refused(file: str, problem: str, remedy: str) -> ConfigError:
+    return ConfigError(key=OPTION, problem=problem, remedy=remedy, file=file)
