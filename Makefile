@@ -92,6 +92,7 @@ docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/configuration_page.py
 	$(BIN)/python tools/token_page.py
 	$(BIN)/python tools/quirks_page.py
+	$(BIN)/python tools/variables_page.py
 
 prices: $(STAMP) ## compile the pinned collection of prices into the package; the diff is the review
 	$(BIN)/python tools/prices_table.py

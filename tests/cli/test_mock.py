@@ -46,6 +46,17 @@ def test_the_mock_answers_the_lines_that_it_gives_and_stops_when_told(tmp_path: 
     assert len(record.read_text().splitlines()) == 3
 
 
+def test_a_lenient_mock_says_so() -> None:
+    command = [sys.executable, "-m", "dragoman", "mock", "--port", "0", "--lenient"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().endswith(", lenient\n")
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT) == 0
+
+
 def test_a_port_in_use_is_told_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["mock", "--port", str(taken.getsockname()[1])]) == 1

@@ -34,6 +34,15 @@ def test_standard_input_and_a_ledger_for_programs() -> None:
     assert all(set(loss) == {"fate", "feature", "at", "note"} for loss in json.loads(done.stderr))
 
 
+def test_whose_endpoint_it_is_decides_what_is_sent() -> None:
+    body = json.dumps({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}).encode()
+    caps = {}
+    for upstream in ("openai", "deepseek"):
+        done = dragoman("translate", "--to", "openai-chat", "--upstream", upstream, "-", stdin=body)
+        caps[upstream] = set(json.loads(done.stdout)) & {"max_tokens", "max_completion_tokens"}
+    assert caps == {"openai": {"max_completion_tokens"}, "deepseek": {"max_tokens"}}
+
+
 def test_strict_mode_has_a_status_of_its_own_and_writes_nothing() -> None:
     done = dragoman("translate", "--to", "anthropic-messages", "--strict", str(EXAMPLES / "chat-request.json"))
     assert done.returncode == 3

@@ -14,19 +14,94 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/dragoman"
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-_links = re.compile(r"\]\(([^)#\s]+)[^)]*\)").findall
+_links = re.compile(r"\]\(([^)\s]+)\)").findall
+# Names of files of this repository, as pages write them in their text.
+_named_files = re.compile(r"`((?:src|tests|tools|docs|examples|bench|requirements)/[\w./-]*[\w/])`").findall
+_FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def _linked(page: Path) -> Iterator[tuple[Path, str]]:
+    """The files that a page links to, and the headings there."""
+    for link in _links(_FENCED.sub("", page.read_text(encoding="utf-8"))):
+        if "://" not in link:
+            file, _, anchor = link.partition("#")
+            yield (page.parent / file).resolve() if file else page, anchor
 
 
 def _led_to(page: Path) -> Iterator[Path]:
-    """The files that a page links to."""
-    for link in _links(page.read_text(encoding="utf-8")):
-        if "://" not in link:
-            yield (page.parent / link).resolve()
+    return (path for path, _ in _linked(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page as links name them."""
+    headings = re.findall(r"^#{1,6} (.+)$", _FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    written = {name for heading in headings for name in re.findall(r'<a id="([^"]+)"></a>', heading)}
+    return written | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_page
+def test_pitfall_669_links_lead_somewhere(page: Path) -> None:
     assert [str(path) for path in _led_to(page) if not path.exists()] == []
+
+
+@each_page
+def test_pitfall_669_headings_that_are_linked_to_are_there(page: Path) -> None:
+    linked = [(path, anchor) for path, anchor in _linked(page) if anchor]
+    assert [f"{path.name}#{anchor}" for path, anchor in linked if anchor not in _anchors(path)] == []
+
+
+@each_page
+def test_pitfall_669_files_that_a_page_names_are_there(page: Path) -> None:
+    if page.is_relative_to(DOCS / "decisions") or page.name == "CHANGELOG.md":
+        pytest.skip("it tells of its time")
+    named = _named_files(_FENCED.sub("", page.read_text(encoding="utf-8")))
+    # `src/dragoman/X/y.py` stands for any.
+    assert [name for name in named if "/X/" not in name and not (ROOT / name).exists()] == []
+
+
+def test_pitfall_670_a_request_to_copy_and_three_doors_are_where_people_begin() -> None:
+    for page in (ROOT / "README.md", DOCS / "README.md"):
+        text = page.read_text(encoding="utf-8")
+        assert "$ curl " in "\n".join(text.splitlines()[:25]), page
+        assert re.search(r"use it.*run it.*administer it", text, re.IGNORECASE | re.DOTALL), page
+
+
+def test_pitfall_670_every_page_of_a_person_stands_behind_one_door() -> None:
+    behind = [path for path in _led_to(DOCS / "README.md") if path.parent == DOCS]
+    assert sorted(page for page in DOCS.glob("*.md") if page.name != "README.md") == sorted(behind)
+
+
+# What people search for: the words of shells, clients and the gateway itself.
+SEEN = (
+    "Auth conflict",
+    "is not a model this version of Claude Code recognizes",
+    "Model metadata for … not found",
+    "A firewall or proxy may be blocking it",
+    "stream closed before response.completed",
+    "Connection refused",
+    "command not found: dragoman",
+    "Address already in use",
+    "It does not take the key",
+    "This Host is not allowed here",
+    "prompt is too long",
+)
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_pitfall_671_the_sentence_that_people_see_is_a_heading_with_a_way_out(seen: str) -> None:
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    (section,) = (part for part in page.split("\n## ")[1:] if part.startswith(seen))
+    assert len(section) > 100
+    assert "`" in section or "```" in section
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex", "opencode"])
+def test_pitfall_672_the_page_of_an_agent_says_which_version_was_looked_at_and_what_it_does(client: str) -> None:
+    page = (DOCS / f"clients/{client}.md").read_text(encoding="utf-8")
+    assert re.search(r"[Mm]easured with [A-Z][\w ]+ \d+\.\d+", page)
+    # Its own limits: windows that it assumes, names that it filters, files that it reads.
+    assert re.search(r"^## (Limits|Good to know)$", page, re.MULTILINE)
 
 
 def test_every_page_can_be_found_from_the_readme() -> None:
@@ -37,6 +112,8 @@ def test_every_page_can_be_found_from_the_readme() -> None:
         if page in seen or not page.exists():
             continue
         seen.add(page)
+        # Beside a folder's own page its files are listed.
+        open_pages += sorted(page.parent.glob("*.md")) if page == DOCS / "decisions/README.md" else []
         for path in _led_to(page):
             open_pages += sorted(path.glob("*.md")) if path.is_dir() else [path] if path.suffix == ".md" else []
     lost = [page for page in DOCS.rglob("*.md") if page not in seen]
@@ -49,7 +126,7 @@ def test_every_page_of_a_client_is_in_their_index() -> None:
 
 
 def test_decisions_are_numbered_without_gaps_and_say_where_they_stand() -> None:
-    decisions = sorted((DOCS / "decisions").glob("*.md"))
+    decisions = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     assert [int(path.name[:4]) for path in decisions] == list(range(1, len(decisions) + 1))
     for path in decisions:
         text = path.read_text(encoding="utf-8")
