@@ -16,6 +16,8 @@ RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 # What builds the package is pinned, too, where pip makes an environment for it; by this name for later pips.
 PINNED_BUILD := PIP_CONSTRAINT=requirements/build.txt PIP_BUILD_CONSTRAINT=requirements/build.txt
+# The same for what makes the site, in an environment of its own: nothing else needs it.
+SITE := build/site-tools
 # The same for the real clients that the tests run.
 CLIENTS := .clients/.installed
 # Without npm there are no clients to run, and the tests go without them; CI insists.
@@ -23,7 +25,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack dist bench bench-gateway simulate clean
+.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack dist site bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +95,16 @@ docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/token_page.py
 	$(BIN)/python tools/quirks_page.py
 	$(BIN)/python tools/variables_page.py
+
+$(SITE)/.installed: requirements/site.txt requirements/dev.txt
+	@$(PYTHON) -m venv $(SITE)
+	@echo "dragoman: installing what makes the site into $(SITE)" >&2
+	@$(SITE)/bin/python -m pip --disable-pip-version-check -q install -r requirements/site.txt "$$(grep ^msgspec== requirements/dev.txt)"
+	@touch $@
+
+site: $(SITE)/.installed ## the pages for a browser, with a search, in build/site; a dead link is an error
+	@$(SITE)/bin/python -m sphinx -W --keep-going -n -q -c tools/site -d build/site-cache . build/site
+	@echo "dragoman: open build/site/index.html"
 
 prices: $(STAMP) ## compile the pinned collection of prices into the package; the diff is the review
 	$(BIN)/python tools/prices_table.py

@@ -1,0 +1,1 @@
+"""The site of the documents: `conf.py` is what its generator reads, `navigation` what it shows at the side."""
