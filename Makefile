@@ -25,7 +25,7 @@ WITH_CLIENTS := $(if $(CI)$(shell command -v npm),$(CLIENTS))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack dist site bench bench-gateway simulate clean
+.PHONY: help setup run test check core laws golden playbooks docs prices server clients attack dist site first-hour bench bench-gateway simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ $(SITE)/.installed: requirements/site.txt requirements/dev.txt
 site: $(SITE)/.installed ## the pages for a browser, with a search, in build/site; a dead link is an error
 	@$(SITE)/bin/python -m sphinx -W --keep-going -n -q -c tools/site -d build/site-cache . build/site
 	@echo "dragoman: open build/site/index.html"
+
+first-hour: $(STAMP) ## play the first hour of somebody new, from a clean clone, and print every screen
+	$(BIN)/python tools/first_hour.py
 
 prices: $(STAMP) ## compile the pinned collection of prices into the package; the diff is the review
 	$(BIN)/python tools/prices_table.py
