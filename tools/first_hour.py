@@ -69,7 +69,7 @@ def steps(address: str, port: int) -> Iterator[Step]:
     yield Step("what there is", "dragoman")
     yield Step("a slip of the finger", "dragoman lauch claude", 2)
     yield Step("who is there", "dragoman providers --configured")
-    yield Step("a file of one's own", "dragoman init < /dev/null")
+    yield Step("a file of one's own", "dragoman init < /dev/null", None)
     yield Step("is it good", "dragoman check")
     yield Step("is everything well", "dragoman doctor", None)
     yield Step("how it is doing", f"dragoman status --gateway http://{address}")
