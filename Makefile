@@ -96,10 +96,10 @@ docs: $(STAMP) ## regenerate the pages that follow from the code
 	$(BIN)/python tools/quirks_page.py
 	$(BIN)/python tools/variables_page.py
 
-$(SITE)/.installed: requirements/site.txt requirements/dev.txt
+$(SITE)/.installed: requirements/site.txt
 	@$(PYTHON) -m venv $(SITE)
 	@echo "dragoman: installing what makes the site into $(SITE)" >&2
-	@$(SITE)/bin/python -m pip --disable-pip-version-check -q install -r requirements/site.txt "$$(grep ^msgspec== requirements/dev.txt)"
+	@$(SITE)/bin/python -m pip --disable-pip-version-check -q install -r requirements/site.txt
 	@touch $@
 
 site: $(SITE)/.installed ## the pages for a browser, with a search, in build/site; a dead link is an error

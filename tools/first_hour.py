@@ -106,7 +106,11 @@ class Hour:
         port = _free_port()
         environ = self._environ()
         if not self._installed:
-            subprocess.run(["git", "clone", "-q", str(ROOT), str(self._clone)], check=True, env=environ)
+            subprocess.run(
+                ["git", "-c", "advice.detachedHead=false", "clone", "-q", str(ROOT), str(self._clone)],
+                check=True,
+                env=environ,
+            )
         line = self._start_line(port)
         self._head("the gateway", line)
         with Terminal(line, self._clone, environ, self._columns) as gateway:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path[:0] = [str(ROOT)]
 
-from dragoman import __version__  # noqa: E402 - the paths above come first
-from tools.site.navigation import INDEX, with_navigation  # noqa: E402 - the paths above come first
+from tools.site.navigation import INDEX, with_navigation  # noqa: E402 - the path above comes first
 
 project = "Dragoman"
 author = "the authors of Dragoman"
-version = release = __version__
+version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 root_doc = INDEX
 extensions = ["myst_parser"]
 include_patterns = ["docs/**.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bench/results/*.md"]
