@@ -128,7 +128,7 @@ class Hour:
             self._show(gateway.rest())
             print(f"[{status}]")
             # make tells of the signal by its own status.
-            if status not in ((0,) if self._installed else (0, 2, 130)):
+            if status not in ((0,) if self._installed else (0, 2, 130, -2)):
                 self._wrong.append(f"Ctrl-C: {status}")
         return self._wrong
 
