@@ -7,8 +7,7 @@ from typing import TypeGuard
 
 from msgspec import Struct
 
-from dragoman.routing.outcomes import Kind
-from tests.failover.faults import Door, Fault
+from tests.failover.faults import Fault
 from tests.failover.house import GATEWAY_KEY, HEALTHY, FailingHouse, Told
 from tests.failover.sayings import Asked
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES
@@ -85,11 +84,7 @@ def statuses(told: Told, fault: Fault) -> set[int]:
     """What a client may be told of a fault: in its own dialect's way, or as the provider said it."""
     own = fault.says(Asked(dialect=told.case.provider, stream=told.case.stream)).status
     known = MESSAGES_TOLD[fault.status][0] if told.case.client == MESSAGES else OPENAI_TOLD[fault.status][0]
-    # What can only fail again within seconds is told so that clients end (decision 29).
-    ending = {424 if told.case.client == MESSAGES else 400} if fault.door is Door.SHUT else set()
-    if fault.kind is Kind.UNKNOWN_MODEL and told.case.client == RESPONSES:
-        ending = {400}
-    return ({known, own} | ending) - {200}
+    return {known, own} - {200}
 
 
 def _passes_as_it_is(told: Told, fault: Fault) -> bool:

@@ -101,26 +101,29 @@ def _statuses(messages: int, chat: int, responses: int) -> dict[str, int]:
     return {MESSAGES: messages, CHAT: chat, RESPONSES: responses}
 
 
+MISSING = _statuses(404, 404, 404)
+BROKEN = _statuses(502, 502, 502)
+# What agents are told instead, which heed no header (decision 29).
 ENDING = _statuses(424, 400, 400)
 ROWS: dict[str, Row] = {
     "no key": Row(
         model="openai/gpt-5.1",
         operator="openai has no key here: set OPENAI_API_KEY",
         client="openai has no key here",
-        statuses=ENDING,
+        statuses=MISSING,
         ends=True,
     ),
     "no key, by a bare name": Row(
         model="gpt-5.1",
         operator="`gpt-5.1` is a model of openai, and openai has no key here: set OPENAI_API_KEY",
         client="`gpt-5.1` is a model of openai, and openai has no key here",
-        statuses=ENDING,
+        statuses=MISSING,
         ends=True,
     ),
     "nobody listens": Row(
         operator="{name} at 127.0.0.1:{port} refused the connection: is it running?",
         client="{name} refused the connection",
-        statuses=ENDING,
+        statuses=BROKEN,
         ends=True,
     ),
     "a refused key": Row(
@@ -278,7 +281,24 @@ def test_pitfall_648_nobody_is_left_where_all_refuse_the_connection(nobody: int)
 
     with running(settings=settings) as house:
         told = house.post(PATHS[RESPONSES], question(RESPONSES, CHAT) | {"model": "both"})
-    assert (told.status, told.header("x-should-retry")) == (400, "false")
+    assert (told.status, told.header("x-should-retry")) == (502, "false")
+
+
+AGENTS = ["claude-cli/2.1.325 (external, cli)", "codex_exec/0.166.0 (Linux)", "opencode/1.18.33 ai-sdk/provider-utils"]
+
+
+@CLIENTS
+@pytest.mark.parametrize("agent", AGENTS)
+def test_pitfall_648_agents_that_heed_no_header_are_told_a_status_that_ends_them(
+    agent: str, client: str, nobody: int
+) -> None:
+    with running(settings=lambda _: settings_for(nobody)) as house:
+        for model in (NAMES[CHAT] + "/served", "openai/gpt-5.1"):
+            body = question(client, CHAT) | {"model": model}
+            told = house.post(PATHS[client], body, user_agent=agent)
+            assert (told.status, told.header("x-should-retry")) == (ENDING[client], "false")
+        unknown = house.post(PATHS[client], question(client, CHAT) | {"model": "no-such-model"}, user_agent=agent)
+        assert unknown.status == (400 if client == RESPONSES else 404)
 
 
 def test_pitfall_628_in_a_container_a_loopback_address_is_the_containers_own(

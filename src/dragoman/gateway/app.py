@@ -171,7 +171,7 @@ class App:
             is_operator = service.guard.is_operator(request, record.address, record.key)
             what = replace(what, message=advice.operator if is_operator else advice.client)
             account.note(advice=advice.operator)
-        told = replies.told(what, record.dialect, record.id)
+        told = replies.told(what, record.dialect, record.id, program=record.program)
         failure = told.failure.kind.value if told.failure is not None else ""
         if request.started:
             account.settle(failure=failure)

@@ -281,7 +281,7 @@ def test_a_provider_that_breaks_off_is_a_502_without_its_address() -> None:
 def test_a_provider_that_is_not_configured_completely_ends_a_client_at_once_with_a_line_in_the_log() -> None:
     with running(settings=with_provider(keys=("bad\nkey-of-a-provider",))) as house:
         told = house.post("/v1/messages", question(MESSAGES, CHAT))
-        assert (told.status, told.header("x-should-retry")) == (424, "false")
+        assert (told.status, told.header("x-should-retry")) == (502, "false")
         assert "bad" not in message_of(MESSAGES, told)
         assert log_lines(house, "a provider cannot be called")
         assert "key-of-a-provider" not in house.log.getvalue()

@@ -114,8 +114,7 @@ def test_pitfall_187_an_error_has_the_envelope_of_openai(case: str, protocol: st
     error, _, (status, kind, code) = ERRORS[case]
     reply = told(error, protocol, "req_1")
     body = json.loads(reply.body)
-    # A model that is not there is a 400 on Responses.
-    assert reply.status == (400 if code == "model_not_found" and protocol == RESPONSES else status)
+    assert reply.status == status
     assert set(body) == {"error"}
     assert set(body["error"]) >= {"message", "type", "param", "code"}
     assert (body["error"]["type"], body["error"]["code"]) == (kind, code)

@@ -253,9 +253,7 @@ def test_an_unknown_key_is_the_clients_own_fault(desk: Desk, client: str, way: s
 @every_way
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_a_model_that_leads_nowhere_is_not_found(desk: Desk, client: str, way: str) -> None:
-    # Responses has a 400 for that, after which no agent asks again.
-    missing = openai.BadRequestError if client == RESPONSES else (anthropic.NotFoundError, openai.NotFoundError)
-    with desk.scripted(), pytest.raises(missing) as raised:
+    with desk.scripted(), pytest.raises((anthropic.NotFoundError, openai.NotFoundError)) as raised:
         ask(desk, client, "no-such-model", QUESTION, way)
     assert "no-such-model" in str(raised.value)
     assert desk.provider.asked == []

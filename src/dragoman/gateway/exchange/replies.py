@@ -195,8 +195,7 @@ class Replies:
             extra = [JSON, reply_parts.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]
         if words is not None:
             failure = words.added(failure)
-        shown = replace(failure, kind=FailureKind.LASTING) if lasting else failure
-        told = reply_parts.told(shown, protocol, record.id)
+        told = reply_parts.told(failure, protocol, record.id, program=record.program, lasting=lasting)
         said = {**told.headers, "x-should-retry": "false"} if final else told.headers
         if retry_after:
             said = {**said, "retry-after": str(retry_after)}

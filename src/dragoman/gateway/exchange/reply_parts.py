@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from dragoman.errors import (
     ClientError,
     ConfigError,
@@ -15,7 +17,7 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.gateway.exchange.passed_headers import safe
-from dragoman.gateway.paths import CHAT, MESSAGES
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.gateway.routes import UnknownModel
 from dragoman.http.flight import HeaderList
 from dragoman.model.failure import Failure, FailureKind
@@ -37,6 +39,8 @@ _NONE: tuple[bytes, bytes] = (_LOSSES, b"none")
 PENDING: tuple[bytes, bytes] = (_ROUTE, b"pending")
 # Proxies refuse header lines that are much longer.
 _LOSSES_LIMIT = 2000
+# Programs that ask again after a 5xx or a 404, whatever the headers say, by how their user agents begin (decision 29).
+_AGENTS = ("claude-cli/", "codex", "opencode/")
 
 _CLIENT_KINDS: dict[int, FailureKind] = {
     400: FailureKind.INVALID,
@@ -78,10 +82,20 @@ def failure_of(error: DragomanError) -> Failure | None:
     return None
 
 
-def told(error: DragomanError | Failure, protocol: str, request_id: str) -> TranslatedResponse:
-    """An error as the client's protocol tells it; where no protocol is known, as OpenAI does."""
+def told(
+    error: DragomanError | Failure, protocol: str, request_id: str, *, program: str = "", lasting: bool = False
+) -> TranslatedResponse:
+    """An error as the client's protocol tells it; where no protocol is known, as OpenAI does.
+
+    What is `lasting` is told to agents with a status after which they do not ask again: they heed no header.
+    """
     failure = error if isinstance(error, Failure) else failure_of(error) or error
-    return translate_failure(failure, target=protocol or CHAT, request_id=request_id)
+    is_agent = program.startswith(_AGENTS)
+    if lasting and is_agent and isinstance(failure, Failure):
+        failure = replace(failure, kind=FailureKind.LASTING)
+    found = translate_failure(failure, target=protocol or CHAT, request_id=request_id)
+    # Codex asks again after a 404, a model that is not there included.
+    return replace(found, status=400) if is_agent and protocol == RESPONSES and found.status == 404 else found
 
 
 def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:

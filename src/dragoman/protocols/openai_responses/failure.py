@@ -28,9 +28,6 @@ def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonO
     """Write an error answer; the request's id travels in a header."""
     del request_id
     status, error = openai_error(failure)
-    if failure.kind is FailureKind.NOT_FOUND and failure.param == "model":
-        # Agents of this protocol ask again after any other status, a model that is not there included.
-        status = 400
     return status, {"error": error}
 
 
