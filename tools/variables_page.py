@@ -56,6 +56,22 @@ READ: Mapping[str, tuple[str, str]] = {
     "ALL_PROXY": ("–", "the proxy for both, where they say nothing"),
     "NO_PROXY": ("–", "hosts that are called directly; `launch` and `env` add this machine to it for clients"),
     "REQUEST_METHOD": ("–", "says that this is CGI, where clients can set `HTTP_PROXY`: it is then not believed"),
+    "NO_COLOR": ("–", "set to anything: no colours, in the log and in tables; `--color always` wins"),
+    "TERM": ("–", "`dumb`, `unknown` or nothing: no colours, and plain letters"),
+    "COLUMNS": ("the terminal's", "how wide tables and the log are on a terminal"),
+    "LC_ALL": ("–", "`C` or `POSIX`: plain letters in place of signs beyond ASCII"),
+    "CLAUDE_CONFIG_DIR": (
+        "`~/.claude`",
+        "where `launch` and `doctor` look for Claude Code's settings, which stay as they are",
+    ),
+    "CODEX_HOME": ("`~/.codex`", "where `doctor` looks for Codex's configuration"),
+    "ANTHROPIC_BASE_URL": ("–", "`doctor` says if it leads clients where nobody answers; `launch` and `env` set it"),
+    "OPENAI_BASE_URL": ("–", "the same, for `doctor` alone"),
+    "OPENAI_API_BASE": ("–", "the same"),
+    "ANTHROPIC_AUTH_TOKEN": ("–", "`doctor` says if it is set beside `ANTHROPIC_API_KEY`; `launch` and `env` set it"),
+    "SSL_CERT_FILE": ("the system's", "authorities that are believed about providers' certificates; `doctor` names it"),
+    "SSL_CERT_DIR": ("the system's", "the same, as a folder"),
+    "NODE_EXTRA_CA_CERTS": ("–", "the same for clients that run on Node; `doctor` names it"),
     "AWS_BEARER_TOKEN_BEDROCK": ("–", "a key for Bedrock, in place of AWS credentials"),
 }
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.settings import Settings
 from tests.docs.bare import DRAGOMAN, ROOT, ask, bare_environ, gateway
 from tests.mock.asking import mock_running
 
@@ -69,9 +68,7 @@ def test_there_are_some() -> None:
 
 @each_file
 def test_pitfall_634_every_example_starts_in_an_empty_environment(file: Path, tmp_path: Path) -> None:
-    # Until what lacks a key is left out, it is given one.
-    environ = {} if "absent" in Settings.__struct_fields__ else _variables(file)
-    with gateway(tmp_path, *_keyed(file), environ=environ) as address:
+    with gateway(tmp_path, *_keyed(file)) as address:
         status, body = ask(address, "echo/text", KEY)
         assert (status, "You said: Hello" in body) == (200, True), body
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.bare import ROOT, gateway
+from tests.docs.bare import ROOT, ask, gateway
 
 # A page, words that stand there, and the test that would fail if they were wrong.
 HELD = (
@@ -92,3 +92,11 @@ def test_pitfall_674_what_is_kept_comes_to_as_much_as_the_page_says(tmp_path: Pa
                 assert reply.status == 200
     size = sum(file.stat().st_size for file in tmp_path.rglob("state.db*"))
     assert LEAST < size / RESPONSES * 1000 < MOST
+
+
+def test_pitfall_659_a_log_file_is_its_owners_and_says_what_happened(tmp_path: Path) -> None:
+    log = tmp_path / "gateway.log"
+    with gateway(tmp_path, "--log", "json", "--log-file", str(log)) as address:
+        assert ask(address, "echo/text")[0] == 200
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert '"asked":"echo/text"' in log.read_text(encoding="utf-8")

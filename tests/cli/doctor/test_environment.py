@@ -27,6 +27,11 @@ def test_names_are_told_and_no_value() -> None:
     assert SECRET not in str(section) and "example.org" not in str(section)
 
 
+def test_every_variable_with_certificates_is_named() -> None:
+    names = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
+    assert dict(environment(dict.fromkeys(names, "/x")).facts)["certificates"] == ", ".join(names)
+
+
 def test_pitfall_623_an_address_that_points_at_nothing_is_found_with_the_file_that_sets_it(tmp_path: Path) -> None:
     (tmp_path / ".zshrc").write_text(f"# ANTHROPIC_BASE_URL\nexport X=1\nexport ANTHROPIC_BASE_URL={URL}\n")
     environ = {"HOME": str(tmp_path), "ANTHROPIC_BASE_URL": URL, "OPENAI_BASE_URL": URL}
