@@ -26,7 +26,11 @@ ADDRESS = "127.0.0.1:8484"
 # How a command begins that is not run, and why.
 NOT_RUN = {
     "make ": "the recipes install and test everything: CI runs them, and tools/first_hour.py plays `make run`",
-    "pip install": "installing is proved by what builds the package",
+    "uv": "installing is proved by `make dist`, and by tests/dist/",
+    "pipx ": "the same",
+    "python3 -m venv": "the same",
+    "~/.local/share/dragoman-venv/": "the same",
+    "docker ": "there may be no daemon; tests/dist/ goes the same steps without one",
     ".venv/bin/python tools/replay.py": "the recordings are not a part of the project",
     "python -m bench.gateway.run": "it measures for minutes, and needs a quiet machine",
     "dragoman launch claude --model smart --gateway http://gateway.example.org": "nobody is there",
