@@ -21,6 +21,7 @@ try:
         documents,
         env,
         explain,
+        init,
         key,
         launch,
         mock,
@@ -39,6 +40,7 @@ except KeyboardInterrupt:
     sys.exit(INTERRUPTED)
 
 COMMANDS = (
+    init,
     serve,
     launch,
     env,
