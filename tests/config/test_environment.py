@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.config.environment import header_value, is_literal, resolved, secret, visible
+from dragoman.config.environment import header_value, is_literal, names_in, resolved, secret, visible
 from dragoman.errors import ConfigError
 
 ENVIRON = {"KEY": " sk-1\r\n", "EMPTY": " ", "TWO": "sk-1 sk-2", "LINES": "a\nb"}
@@ -50,3 +50,8 @@ def test_a_header_stays_on_its_line() -> None:
 
 def test_a_visible_key_stays_as_it_is() -> None:
     assert visible("sk-1$~") == "sk-1$~"
+
+
+def test_the_variables_that_are_named_are_found_wherever_they_stand() -> None:
+    values = {"a": "$ONE", "b": ["${TWO}", "$$NONE", "text $NOT", 3], "c": {"d": {"e": "$THREE"}}}
+    assert list(names_in(values)) == ["ONE", "TWO", "THREE"]

@@ -1,9 +1,9 @@
-"""Environment: what `$NAME` in a setting stands for, and which texts may be sent as a key."""
+"""Environment: what `$NAME` in a setting stands for, which are named, and which texts may be sent as a key."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from dragoman.config.values import unfit
 from dragoman.errors import ConfigError
@@ -40,6 +40,19 @@ def resolved(text: str, environ: Mapping[str, str]) -> str:
     if not value:
         raise Unset(name, is_empty=name in environ)
     return value
+
+
+def names_in(value: object) -> Iterator[str]:
+    """The variables that a value, or whatever is in it, names."""
+    if isinstance(value, str):
+        if found := _REFERENCE.fullmatch(value):
+            yield found[1] or found[2]
+    elif isinstance(value, Mapping):
+        for member in value.values():
+            yield from names_in(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from names_in(member)
 
 
 def is_literal(text: str) -> bool:

@@ -29,13 +29,13 @@ _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 def program_of(client: Client, environ: Mapping[str, str]) -> str:
     """Where the client is, or the words for its absence."""
-    found = shutil.which(client.program, path=_path(environ))
+    found = shutil.which(client.program, path=search_path(environ))
     if found is None or not Path(found).is_absolute():
         raise DragomanError(f"{client.program} is not on PATH; {client.remedy}")
     return found
 
 
-def _path(environ: Mapping[str, str]) -> str:
+def search_path(environ: Mapping[str, str]) -> str:
     """PATH without the current directory, which may be a checkout, and without what depends on it."""
     here = Path.cwd()
     places = map(Path, environ.get("PATH", os.defpath).split(os.pathsep))
@@ -47,7 +47,7 @@ def environment_of(plan: Plan, key: GivenKey, url: str, environ: Mapping[str, st
     environment = {name: value for name, value in environ.items() if name not in plan.removed}
     if "PATH" in environment:
         # The client's own interpreter is looked for there.
-        environment["PATH"] = _path(environ)
+        environment["PATH"] = search_path(environ)
     environment |= {**plan.environment, plan.key_variable: key.text}
     return {**environment, **past_proxies(url, environment)}
 

@@ -17,7 +17,7 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.gateway.exchange.passed_headers import safe
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
+from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.gateway.routes import UnknownModel
 from dragoman.http.flight import HeaderList
 from dragoman.model.failure import Failure, FailureKind
@@ -87,15 +87,14 @@ def told(
 ) -> TranslatedResponse:
     """An error as the client's protocol tells it; where no protocol is known, as OpenAI does.
 
-    What is `lasting` is told to agents with a status after which they do not ask again: they heed no header.
+    What is `lasting`, and a model that is not there, is told to agents with a status after which they do not ask again:
+    they heed no header.
     """
     failure = error if isinstance(error, Failure) else failure_of(error) or error
-    is_agent = program.startswith(_AGENTS)
-    if lasting and is_agent and isinstance(failure, Failure):
-        failure = replace(failure, kind=FailureKind.LASTING)
-    found = translate_failure(failure, target=protocol or CHAT, request_id=request_id)
-    # Codex asks again after a 404, a model that is not there included.
-    return replace(found, status=400) if is_agent and protocol == RESPONSES and found.status == 404 else found
+    if isinstance(failure, Failure) and program.startswith(_AGENTS):
+        is_missing = failure.kind is FailureKind.NOT_FOUND and failure.param == "model"
+        failure = replace(failure, kind=FailureKind.LASTING) if lasting or is_missing else failure
+    return translate_failure(failure, target=protocol or CHAT, request_id=request_id)
 
 
 def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:

@@ -16,6 +16,7 @@ from dragoman.config.values import address_to_call
 from dragoman.launching.gateway import greeting_of
 from dragoman.launching.listeners import PROCESSES, TABLES, processes_of
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.services.units import UNIT
 
 # What listens there need not speak HTTP, or at all.
 _ANSWER_SECONDS = 1.0
@@ -63,8 +64,7 @@ def _stop(process: Path | None) -> str:
     """How a gateway is stopped; one that somebody watches over would come back."""
     if process is None:
         return "Ctrl-C where it was started or `dragoman service stop`"
-    # The unit that `dragoman service install` makes.
-    is_service = "/dragoman.service" in _read(process / "cgroup")
+    is_service = f"/{UNIT}" in _read(process / "cgroup")
     return "`dragoman service stop`" if is_service else f"`kill {process.name}`"
 
 

@@ -1,0 +1,196 @@
+"""Managers: the init systems that can watch over a gateway of the user's own, as data, and how they are asked.
+
+Each is found by its program: launchctl, which macOS alone has, then systemctl. What they are told is in one table of
+commands; what they say is read by one function each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.launching.running import search_path
+from dragoman.services.units import LABEL, UNIT, Job, launchd_agent, systemd_unit
+
+Words: TypeAlias = tuple[str, ...]
+
+# A question is answered at once; work waits for a gateway to start or to end its streams.
+_QUESTION_SECONDS = 10.0
+_WORK_SECONDS = 600.0
+_LONGEST = 200
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """How a service is doing: whether the init system has it, whether it runs, as which process, and in its words."""
+
+    known: bool
+    running: bool
+    pid: int = 0
+    words: str = ""
+
+
+class Manager(Struct, frozen=True, kw_only=True):
+    """An init system: where its units are, what they say, and what it is told."""
+
+    name: str
+    program: str
+    unit: Path
+    text: Callable[[Job], str]
+    # The file of the log, where it is not in the init system's own.
+    log: Path | None
+    # Whether it is there for this user at all.
+    asked: Words
+    # What makes it forget an older unit, take up the one that is written, and start it.
+    before_start: tuple[Words, ...]
+    start: tuple[Words, ...]
+    stop: tuple[Words, ...]
+    # Before the unit is removed, and after.
+    disable: tuple[Words, ...]
+    forget: tuple[Words, ...]
+    state: Words
+    read: Callable[[int, str], State]
+    # For people: how to see the log, to start it again, and to have the configuration read again.
+    show_log: str
+    start_again: str
+    reload: str
+    # What is to be known of how long it runs.
+    note: str = ""
+
+
+def find_manager(environ: Mapping[str, str]) -> Manager:
+    """The init system of this machine, with its program; a current directory is no place to look for one."""
+    home = Path(environ.get("HOME", ""))
+    if not home.is_absolute():
+        raise DragomanError("there is no home to keep a service in (set HOME to an absolute path)")
+    path = search_path(environ)
+    if program := shutil.which("launchctl", path=path):
+        return _launchd(program, home)
+    if program := shutil.which("systemctl", path=path):
+        return _systemd(program, home)
+    raise DragomanError(
+        "there is neither systemd nor launchd here to watch over a service: start `dragoman serve` by whatever does"
+    )
+
+
+def check_manager(manager: Manager, environ: Mapping[str, str]) -> None:
+    """Refuse an init system that is there, but not for this user: nothing has been written by then."""
+    status, _, said = _run(manager, manager.asked, environ, _QUESTION_SECONDS)
+    if status:
+        raise DragomanError(
+            f"{manager.name} does not run for this user: {said or f'status {status}'} (log in without su or sudo; in a "
+            "container or in WSL without systemd start `dragoman serve` itself)"
+        )
+
+
+def state_of(manager: Manager, environ: Mapping[str, str]) -> State:
+    """How the service is doing."""
+    status, told, _ = _run(manager, manager.state, environ, _QUESTION_SECONDS)
+    return manager.read(status, told)
+
+
+def tell(manager: Manager, commands: tuple[Words, ...], environ: Mapping[str, str]) -> None:
+    """Have an init system do something; the first command that fails ends it."""
+    for words in commands:
+        status, _, said = _run(manager, words, environ, _WORK_SECONDS)
+        if status:
+            line = " ".join((Path(manager.program).name, *words))
+            raise DragomanError(f"`{line}` failed: {said or f'status {status}'}")
+
+
+def _run(manager: Manager, words: Words, environ: Mapping[str, str], seconds: float) -> tuple[int, str, str]:
+    """The status, what it told, and the last thing it complained of."""
+    try:
+        done = subprocess.run(
+            [manager.program, *words],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DragomanError(f"{manager.program} {words[0]} does not end within {seconds:.0f} s") from None
+    complaints = done.stderr.decode(errors="replace").strip().splitlines()
+    return done.returncode, done.stdout.decode(errors="replace"), (complaints or [""])[-1][:_LONGEST]
+
+
+def _systemd(program: str, home: Path) -> Manager:
+    return Manager(
+        name="systemd",
+        program=program,
+        # Where the user's manager looks whatever the shell has in XDG_CONFIG_HOME, which it does not see.
+        unit=home / ".config/systemd/user" / UNIT,
+        text=systemd_unit,
+        log=None,
+        asked=("--user", "show", "--property=Version"),
+        before_start=(),
+        start=(("--user", "daemon-reload"), ("--user", "enable", UNIT), ("--user", "restart", UNIT)),
+        stop=(("--user", "stop", UNIT),),
+        disable=(("--user", "disable", "--now", UNIT),),
+        forget=(("--user", "daemon-reload"),),
+        state=("--user", "show", UNIT, "--property=LoadState,ActiveState,SubState,MainPID,Result"),
+        read=read_systemd,
+        show_log=f"journalctl --user --unit {UNIT} --follow",
+        start_again=f"systemctl --user start {UNIT}",
+        reload=f"systemctl --user reload {UNIT}",
+        note="it starts when you log in, and ends when you have logged out everywhere, unless you say "
+        "`loginctl enable-linger`",
+    )
+
+
+def read_systemd(status: int, told: str) -> State:
+    """What `systemctl show` says."""
+    values = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+    if status or values.get("LoadState", "not-found") != "loaded":
+        return State(known=False, running=False, words="systemd does not know it")
+    active, result = values.get("ActiveState", "unknown"), values.get("Result", "success")
+    words = f"{active} ({values.get('SubState', '')})" + (f", {result}" if result != "success" else "")
+    running = active in ("active", "reloading")
+    return State(known=True, running=running, pid=_number(values.get("MainPID", "")), words=words)
+
+
+def _launchd(program: str, home: Path) -> Manager:
+    domain = f"gui/{os.getuid()}"
+    unit = home / "Library/LaunchAgents" / f"{LABEL}.plist"
+    log = home / "Library/Logs/dragoman.log"
+    return Manager(
+        name="launchd",
+        program=program,
+        unit=unit,
+        text=launchd_agent,
+        log=log,
+        asked=("print", domain),
+        before_start=(("bootout", f"{domain}/{LABEL}"),),
+        start=(("bootstrap", domain, str(unit)),),
+        stop=(("bootout", f"{domain}/{LABEL}"),),
+        disable=(("bootout", f"{domain}/{LABEL}"),),
+        forget=(),
+        state=("print", f"{domain}/{LABEL}"),
+        read=read_launchd,
+        show_log=f"tail -f {log}",
+        start_again=f"launchctl bootstrap {domain} {unit}",
+        reload=f"launchctl kill HUP {domain}/{LABEL}",
+        note="it starts when you log in, and ends when you log out",
+    )
+
+
+def read_launchd(status: int, told: str) -> State:
+    """What `launchctl print` says: the first of these at the outer level."""
+    if status:
+        return State(known=False, running=False, words="launchd does not have it loaded")
+    values = {name: value for name, value in reversed(re.findall(r"^\t([a-z ]+) = (.+)$", told, re.M))}
+    state, code = values.get("state", "unknown"), values.get("last exit code", "")
+    words = state + (f", last exit code {code}" if code not in ("", "0", "(never exited)") else "")
+    return State(known=True, running=state == "running", pid=_number(values.get("pid", "")), words=words)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else 0

@@ -1,0 +1,117 @@
+"""Units: the text by which an init system starts a gateway, and the command that is read back from it.
+
+No secret stands in a unit, which anybody may be shown (`systemctl cat`): variables are in a file of their own.
+"""
+
+from __future__ import annotations
+
+import plistlib
+import re
+from collections.abc import Iterator
+from xml.parsers.expat import ExpatError
+
+from msgspec import Struct
+
+# By this line a unit is known to be ours, and nobody else's to be written over.
+MARK = "Written by `dragoman service install`; `dragoman service uninstall` takes it back."
+UNIT = "dragoman.service"
+LABEL = "local.dragoman"
+# A gateway that cannot start is tried so often within so long, and then left alone.
+_TRIES, _WITHIN, _PAUSE = 5, 60, 2
+_PLAIN = re.compile(r"[A-Za-z0-9_@:,=+/.-]+")
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)')
+_XML_HEAD = re.compile(r"<plist ")
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What is to be run: its command, where, how long it may take to stop, and the file of its log, if it needs one."""
+
+    words: tuple[str, ...]
+    folder: str
+    stop_seconds: int
+    log: str = ""
+
+
+def systemd_unit(job: Job) -> str:
+    """A unit of systemd: https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html"""
+    return f"""\
+# {MARK}
+[Unit]
+Description=Dragoman, one endpoint for several LLM protocols
+StartLimitIntervalSec={_WITHIN}
+StartLimitBurst={_TRIES}
+
+[Service]
+Type=exec
+WorkingDirectory={job.folder.replace("%", "%%")}
+ExecStart={" ".join(map(_quoted, job.words))}
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=on-failure
+RestartSec={_PAUSE}
+# The first process tells its workers itself; one that heard it twice would not let its streams end.
+KillMode=mixed
+TimeoutStopSec={job.stop_seconds}
+UMask=0077
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _quoted(word: str) -> str:
+    """A word of a command line as systemd reads it, which would put values for `%` and `$`."""
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return text if _PLAIN.fullmatch(text) else f'"{text}"'
+
+
+def launchd_agent(job: Job) -> str:
+    """An agent of launchd, as `man launchd.plist` describes it."""
+    told = plistlib.dumps(
+        {
+            "Label": LABEL,
+            "ProgramArguments": list(job.words),
+            "WorkingDirectory": job.folder,
+            "RunAtLoad": True,
+            # A stop that was asked for is no reason to start it again.
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": 10,
+            "ExitTimeOut": job.stop_seconds,
+            "StandardOutPath": job.log,
+            "StandardErrorPath": job.log,
+            "Umask": 0o077,
+        },
+        sort_keys=False,
+    ).decode()
+    return _XML_HEAD.sub(f"<!-- {MARK} -->\n<plist ", told, count=1)
+
+
+def is_ours(text: str) -> bool:
+    """Whether a unit was written here."""
+    return MARK in text
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The command of a unit that was written here; nothing if somebody has changed it beyond that."""
+    return tuple(_agent_words(text) if text.lstrip().startswith("<?xml") else _unit_words(text))
+
+
+def _agent_words(text: str) -> list[str]:
+    try:
+        told = plistlib.loads(text.encode())
+    except (ExpatError, ValueError):
+        return []
+    words = told.get("ProgramArguments") if isinstance(told, dict) else None
+    return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
+
+
+def _unit_words(text: str) -> Iterator[str]:
+    line = next((line for line in text.splitlines() if line.startswith("ExecStart=")), "")
+    for quoted, plain in _WORD.findall(line.removeprefix("ExecStart=")):
+        word = plain or re.sub(r"\\(.)", r"\1", quoted)
+        yield word.replace("%%", "%").replace("$$", "$")
+
+
+def option_of(words: tuple[str, ...], name: str) -> str:
+    """The value of an option in a command; nothing if it is not there."""
+    return next((words[at + 1] for at, word in enumerate(words[:-1]) if word == name), "")

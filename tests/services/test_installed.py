@@ -1,0 +1,67 @@
+"""What a service has left on a machine, and how its files are written."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.env_file import as_env_file
+from dragoman.errors import DragomanError
+from dragoman.services.installed import check_free, env_file_in, find_installed, variables_files, write_new
+from dragoman.services.managers import find_manager
+from dragoman.services.units import MARK, Job
+from tests.services.fake_init import FakeInit
+
+
+@pytest.mark.parametrize("program", ["systemctl", "launchctl"])
+def test_a_service_is_read_back(program: str, tmp_path: Path) -> None:
+    init = FakeInit(tmp_path, program)
+    manager, env_file = find_manager(init.environment), env_file_in(init.environment)
+    assert find_installed(init.environment) is None
+    words = ("/opt/python", "serve", "--config", "/my files/d.toml", "--env-file", str(env_file))
+    write_new(manager.unit, manager.text(Job(words=words, folder="/", stop_seconds=1)), 0o644)
+    write_new(env_file, as_env_file({"A": "1"}, MARK), 0o600)
+    found = find_installed(init.environment)
+    assert found is not None
+    assert (found.config, found.env_file, found.variables()) == ("/my files/d.toml", str(env_file), {"A": "1"})
+    assert variables_files(found, init.environment) == variables_files(None, init.environment) == [env_file]
+    manager.unit.write_text("of somebody else")
+    assert find_installed(init.environment) is None
+
+
+def test_where_nothing_could_run_a_service_there_is_none(tmp_path: Path) -> None:
+    assert find_installed({"PATH": str(tmp_path), "HOME": str(tmp_path)}) is None
+    with pytest.raises(DragomanError, match="no home"):
+        env_file_in({})
+
+
+def test_a_file_is_made_anew_and_follows_no_link(tmp_path: Path) -> None:
+    file, other = tmp_path / "made" / "service.env", tmp_path / "other"
+    other.write_text("stays")
+    write_new(file, "one", 0o600)
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
+    file.unlink()
+    file.symlink_to(other)
+    write_new(file, "two", 0o600)
+    assert (file.is_symlink(), file.read_text(), other.read_text()) == (False, "two", "stays")
+    assert [path.name for path in file.parent.iterdir()] == ["service.env"]
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_new(file, "three", 0o600)
+    assert [path.name for path in file.parent.iterdir()] == ["service.env"]
+
+
+def test_what_was_not_written_here_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "service.env"
+    check_free(file)
+    write_new(file, as_env_file({}, MARK), 0o600)
+    check_free(file)
+    (tmp_path / "link").symlink_to(file)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "other").write_text("A=1\n")
+    for name in ("link", "folder", "other"):
+        with pytest.raises(DragomanError, match="is there already"):
+            check_free(tmp_path / name)

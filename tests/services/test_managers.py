@@ -1,0 +1,89 @@
+"""Init systems: how they are found, what they are told, and what is made of their answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import DragomanError
+from dragoman.services.managers import State, check_manager, find_manager, read_launchd, read_systemd, state_of, tell
+from tests.services.fake_init import FakeInit
+
+SYSTEMD: dict[str, tuple[int, str, State]] = {
+    "runs": (
+        0,
+        "LoadState=loaded\nActiveState=active\nSubState=running\nMainPID=42\nResult=success\n",
+        State(known=True, running=True, pid=42, words="active (running)"),
+    ),
+    "is stopped": (
+        0,
+        "MainPID=0\nResult=success\nLoadState=loaded\nActiveState=inactive\nSubState=dead\n",
+        State(known=True, running=False, words="inactive (dead)"),
+    ),
+    "fails again and again": (
+        0,
+        "LoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nResult=exit-code\n",
+        State(known=True, running=False, words="activating (auto-restart), exit-code"),
+    ),
+    "is not there": (
+        0,
+        "LoadState=not-found\nActiveState=inactive\n",
+        State(known=False, running=False, words="systemd does not know it"),
+    ),
+    "cannot be asked": (1, "", State(known=False, running=False, words="systemd does not know it")),
+}
+LAUNCHD: dict[str, tuple[int, str, State]] = {
+    "runs": (
+        0,
+        "gui/501/local.dragoman = {\n\tactive count = 1\n\tstate = running\n\n\tpid = 42\n"
+        "\tlast exit code = (never exited)\n\tspawn type = daemon {\n\t\tstate = other\n\t}\n}\n",
+        State(known=True, running=True, pid=42, words="running"),
+    ),
+    "has failed": (
+        0,
+        "gui/501/local.dragoman = {\n\tstate = not running\n\tlast exit code = 1\n}\n",
+        State(known=True, running=False, words="not running, last exit code 1"),
+    ),
+    "is not loaded": (113, "", State(known=False, running=False, words="launchd does not have it loaded")),
+}
+
+
+@pytest.mark.parametrize("case", SYSTEMD)
+def test_what_systemd_says_is_understood(case: str) -> None:
+    status, told, state = SYSTEMD[case]
+    assert read_systemd(status, told) == state
+
+
+@pytest.mark.parametrize("case", LAUNCHD)
+def test_what_launchd_says_is_understood(case: str) -> None:
+    status, told, state = LAUNCHD[case]
+    assert read_launchd(status, told) == state
+
+
+@pytest.mark.parametrize(("program", "name"), [("systemctl", "systemd"), ("launchctl", "launchd")])
+def test_an_init_system_is_found_by_its_program(program: str, name: str, tmp_path: Path) -> None:
+    init = FakeInit(tmp_path, program)
+    manager = find_manager(init.environment)
+    assert (manager.name, manager.unit.is_relative_to(init.home)) == (name, True)
+    check_manager(manager, init.environment)
+    assert state_of(manager, init.environment).known is False
+
+
+def test_a_program_of_the_current_directory_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    init = FakeInit(tmp_path, "systemctl")
+    monkeypatch.chdir(tmp_path / "bin")
+    for path in (".", "", str(tmp_path / "bin")):
+        with pytest.raises(DragomanError, match="neither systemd nor launchd"):
+            find_manager({**init.environment, "PATH": path})
+    with pytest.raises(DragomanError, match="no home"):
+        find_manager({"PATH": "/usr/bin", "HOME": "here"})
+
+
+def test_the_first_command_that_fails_is_the_last(tmp_path: Path) -> None:
+    init = FakeInit(tmp_path, "systemctl")
+    (init.place / "fails-enable").touch()
+    manager = find_manager(init.environment)
+    with pytest.raises(DragomanError, match=r"`systemctl --user enable dragoman\.service` failed: Failed to enable"):
+        tell(manager, manager.start, init.environment)
+    assert init.told() == [["--user", "daemon-reload"], ["--user", "enable", "dragoman.service"]]
