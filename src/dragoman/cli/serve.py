@@ -29,7 +29,7 @@ from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
 from dragoman.config.values import Kind, address_to_call, is_loopback
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
 from dragoman.terminal import screen_of
@@ -138,13 +138,35 @@ def run(options: argparse.Namespace) -> int:
         lifeline=lifeline,
     )
     found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
-    return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port, found))
+    service = _is_service(options)
+    return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port, found, service=service))
 
 
 def _take_variables(file: Path) -> None:
     """Add the variables of a file to the environment; what is there already was said nearer to this start, and wins."""
     for name, value in read_env_file(file).items():
         os.environ.setdefault(name, value)
+
+
+def _is_service(options: argparse.Namespace) -> bool:
+    """Whether this is the user's service; where one runs beside this gateway, its user may not know, and is warned."""
+    from dragoman.services.installed import find_installed
+    from dragoman.services.managers import state_of
+
+    # What `launch` starts is nobody's to look after.
+    installed = find_installed(os.environ) if not options.lifeline else None
+    if installed is None or options.env_file == installed.env_file:
+        return installed is not None
+    try:
+        state = state_of(installed.manager, os.environ)
+    except DragomanError as error:
+        documents.complain(f"warning: whether a service runs beside this is not known: {error}")
+        return False
+    if state.running:
+        who = f"process {state.pid}, " if state.pid else ""
+        who += f"configured by {installed.config or 'the environment alone'}"
+        documents.complain(f"warning: a service runs beside this one ({who}): `dragoman service stop` ends it")
+    return False
 
 
 def _first_key(file: str) -> FirstKey:
@@ -241,7 +263,15 @@ def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ..
     return () if known else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
 
 
-def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, port: int, found: Found) -> None:
+def _greet(
+    settings: Settings,
+    protection: Protection,
+    file: ConfigFile | None,
+    port: int,
+    found: Found,
+    *,
+    service: bool = False,
+) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
     address = address_to_call(settings.server.host, port)
     lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]
@@ -253,6 +283,8 @@ def _greet(settings: Settings, protection: Protection, file: ConfigFile | None, 
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
         lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")
+    if service:
+        lines.append("runs as a service: `dragoman service stop` ends it, `dragoman service uninstall` takes it away")
     lines.append("providers:")
     lines += [*provider_lines(settings, found)] or ["  none; `dragoman init` finds out who could be there"]
     if settings.routes:

@@ -21,9 +21,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "doctor",
         help="look for what is wrong here, in one report",
-        description="Look at configuration, environment, providers, clock, disk, store, clients and the gateway that "
-        "runs here. The report holds no key and no value of the environment, and can be pasted into an issue. The "
-        "exit status is 1 if something is wrong.",
+        description="Look at configuration, environment, providers, clock, disk, store, clients, and the gateway "
+        "and the service that run here. The report holds no key and no value of the environment, and can be pasted "
+        "into an issue. The exit status is 1 if something is wrong.",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--offline", action="store_true", help="ask no provider")
@@ -42,6 +42,8 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.cli.doctor.machine import machine
     from dragoman.cli.doctor.providers import ask, clock, providers
     from dragoman.cli.doctor.report import as_json, as_text, veil_of
+    from dragoman.cli.doctor.service import service
+    from dragoman.services.installed import find_installed
     from dragoman.wire.json import encode_text
 
     with progress() as say:
@@ -59,6 +61,9 @@ def run(options: argparse.Namespace) -> int:
         sections.append(disk(settings, os.environ))
         if settings is not None:
             sections += [store(settings), gateway(settings)]
+        installed = find_installed(os.environ)
+        if installed is not None:
+            sections.append(service(installed, os.environ)[1])
         say("asking clients for their versions …")
         sections.append(clients(os.environ))
     # None of them is told by anybody above; this is for words of others.

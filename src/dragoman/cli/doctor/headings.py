@@ -12,5 +12,6 @@ NOT_TRUSTED = "You have not trusted it with this content"
 CLOCK = "The clock is wrong"
 DATABASE = "The file cannot be opened"
 READABLE = "It can be read by others"
+SERVICE = "The service does not see the variables of the shell"
 
-ALL = (BLOCKED, AUTH_CONFLICT, REFUSED_KEY, REFUSED_CONNECTION, NOT_TRUSTED, CLOCK, DATABASE, READABLE)
+ALL = (BLOCKED, AUTH_CONFLICT, REFUSED_KEY, REFUSED_CONNECTION, NOT_TRUSTED, CLOCK, DATABASE, READABLE, SERVICE)

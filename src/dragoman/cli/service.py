@@ -1,0 +1,380 @@
+"""`dragoman service`: a gateway that systemd or launchd starts, for this user (decision 28).
+
+Nothing is written, started or removed before it is said what, and agreed to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from dragoman.cli import documents
+from dragoman.cli.system import refuse_windows
+from dragoman.cli.terminal import printable, screen_of, wrapped
+from dragoman.config.finding import ConfigFile, Origin, find_file, state_folder
+from dragoman.config.load import read_settings
+from dragoman.config.settings import Settings
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.providers.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from dragoman.services.managers import Manager, State
+    from dragoman.services.units import Job
+
+REFUSED = 1
+# How long a service may take until it answers, before its user is sent to the log.
+_PATIENCE, _PAUSE = 15.0, 0.2
+# How long it may take until an init system says that what it starts runs.
+_GRACE = 2.0
+# Beside the time that streams have to end in.
+_STOP_SECONDS = 15
+_LIST = " " * 4
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "service",
+        help="run the gateway as a service of systemd or launchd",
+        description="A gateway that systemd or launchd starts when you log in, as a service of your own.",
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    install = actions.add_parser(
+        "install",
+        help="write the unit, and start it",
+        description="Say what is written and where, ask, and do it: a unit, and a file with the variables of this "
+        "shell that the gateway needs. Once more, after a change of keys, does it anew.",
+    )
+    install.add_argument("--config", metavar="FILE", help="configuration (default: the one of your own folder)")
+    status = actions.add_parser(
+        "status",
+        help="whether it runs, with which configuration and variables",
+        description="Tell whether the service runs, its configuration, the names of the variables that it has, those "
+        "that it lacks or that this shell has otherwise, and where its log is. The exit status is 1 if it is not well.",
+    )
+    status.add_argument("--json", action="store_true", help="for programs")
+    stop = actions.add_parser(
+        "stop",
+        help="stop it until you log in again, or start it",
+        description="Stop the service, once its streams have ended. It stays installed.",
+    )
+    uninstall = actions.add_parser(
+        "uninstall",
+        help="stop it, and take back what install wrote",
+        description="Say what is removed, ask, stop the service, remove it, and list what stays.",
+    )
+    for action in (install, uninstall):
+        action.add_argument("--yes", action="store_true", help="agree to what is said, and do not ask")
+        action.add_argument("--dry-run", action="store_true", help="say it, and do no more")
+    for action, run in ((install, run_install), (status, run_status), (stop, run_stop), (uninstall, run_uninstall)):
+        action.set_defaults(run=run)
+
+
+class _Plan(Struct, frozen=True, kw_only=True):
+    """All that `install` would do."""
+
+    manager: Manager
+    state: State
+    settings: Settings
+    config: str
+    env_file: Path
+    values: dict[str, str]
+    # Variables that do not fit on a line of the file.
+    left_out: tuple[str, ...]
+    job: Job
+
+
+def run_install(options: argparse.Namespace) -> int:
+    """Write the unit and the variables, and start the service."""
+    refuse_windows()
+    from dragoman.config.env_file import as_env_file
+    from dragoman.services.installed import write_new
+    from dragoman.services.managers import state_of, tell
+    from dragoman.services.units import MARK
+
+    plan = _plan(options)
+    manager = plan.manager
+    _say(_told(plan))
+    if options.dry_run:
+        _say(["", f"{manager.unit}:", *manager.text(plan.job).splitlines()])
+        return 0
+    _check_port(plan)
+    if not _agreed("Write these, and start the service?", options.yes):
+        return REFUSED
+    write_new(plan.env_file, as_env_file(plan.values, MARK), 0o600)
+    write_new(manager.unit, manager.text(plan.job), 0o644)
+    if manager.log is not None:
+        manager.log.parent.mkdir(parents=True, exist_ok=True)
+    if plan.state.known and manager.before_start:
+        tell(manager, manager.before_start, os.environ)
+        # It has been told to go, and may not be gone yet.
+        _wait_until(lambda: not state_of(manager, os.environ).known)
+    tell(manager, manager.start, os.environ)
+    return _begun(plan)
+
+
+def _plan(options: argparse.Namespace) -> _Plan:
+    """Look at everything that could keep a service from running, before anything is written."""
+    from dragoman.config.env_file import OPTION, can_be_written
+    from dragoman.gateway.access.protection import protection_at_start
+    from dragoman.services.installed import check_free, env_file_in
+    from dragoman.services.managers import State, check_manager, find_manager, state_of
+    from dragoman.services.units import Job
+    from dragoman.services.variables import named_variables, variables_for
+
+    file = _own_file(options.config)
+    settings = read_settings(file, os.environ, catalogue())
+    protection_at_start(settings, settings.server.host, open_to_all=False)
+    manager, env_file = find_manager(os.environ), env_file_in(os.environ)
+    for path in (manager.unit, env_file):
+        check_free(path)
+    state = State(known=False, running=False)
+    if not options.dry_run:
+        check_manager(manager, os.environ)
+        state = state_of(manager, os.environ)
+    found = variables_for(named_variables(file), os.environ, catalogue())
+    named = ("--config", str(file)) if file is not None else ()
+    job = Job(
+        # The folder of the configuration is no place to find modules in.
+        words=(sys.executable, "-P", "-m", "dragoman", "serve", *named, OPTION, str(env_file)),
+        folder=str(env_file.parent),
+        stop_seconds=round(settings.timeouts.lame_duck + settings.timeouts.drain) + _STOP_SECONDS,
+        log=str(manager.log or ""),
+    )
+    if not all(word.isprintable() for word in (*job.words, job.folder)):
+        raise DragomanError("a path of the service holds a character that no unit can: rename the folder")
+    return _Plan(
+        manager=manager,
+        state=state,
+        settings=settings,
+        config=str(file or ""),
+        env_file=env_file,
+        values={name: value for name, value in found.items() if can_be_written(value)},
+        left_out=tuple(name for name, value in found.items() if not can_be_written(value)),
+        job=job,
+    )
+
+
+def _own_file(explicit: str | None) -> ConfigFile | None:
+    """The configuration of a service: one that was named, or is in the user's own folder."""
+    file = find_file(os.environ, explicit)
+    if file is None:
+        return None
+    if file.origin is Origin.FOUND:
+        raise ConfigError(
+            key="",
+            problem="was merely found in the current directory: a service that names it would trust whatever is put "
+            "there next",
+            remedy="move it to your configuration folder, or name it with --config",
+            file=str(file.path.absolute()),
+        )
+    if os.path.lexists(file.path) and not file.is_plain():
+        raise ConfigError(key="", problem="is not a plain file", remedy="name one", file=str(file))
+    return ConfigFile(path=file.path.absolute(), origin=Origin.NAMED)
+
+
+def _told(plan: _Plan) -> list[str]:
+    """What is written and where, what is run, and what it means."""
+    from dragoman.services.variables import SHORT_LIVED
+
+    manager = plan.manager
+    begins = "anew" if os.path.lexists(manager.unit) else "here"
+    names = ", ".join(plan.values) or "none is set that it needs"
+    lines = [
+        f"A service of {manager.name}, for you alone, is installed {begins}. It writes",
+        f"  {manager.unit}: the unit, which holds no secret",
+        f"  {plan.env_file}: for you alone (mode 0600), the values of these variables:",
+        f"    {names}",
+        *([f"  {manager.log}: the log, by the service itself"] if manager.log is not None else []),
+        "and runs",
+        *(f"  {_line(manager, words)}" for words in manager.start),
+        "so that this is started now and whenever you log in, and again if it fails:",
+        f"  {shlex.join(plan.job.words)}",
+        f"configured by {plan.config or 'the environment alone'}; {manager.note}.",
+    ]
+    if plan.left_out:
+        lines.append(f"Left out, since they do not fit on one line: {', '.join(plan.left_out)}.")
+    if SHORT_LIVED in plan.values:
+        lines.append(f"{SHORT_LIVED} ends within hours, and the service with it: a profile (AWS_PROFILE) lasts.")
+    if "/uv/archive-" in sys.executable:
+        lines.append(f"{sys.executable} is in a cache, which may be emptied: install it first, with `uv tool install`.")
+    return lines
+
+
+def _line(manager: Manager, words: Sequence[str]) -> str:
+    return shlex.join([Path(manager.program).name, *words])
+
+
+def _check_port(plan: _Plan) -> None:
+    """Refuse a port that somebody else has; the service itself is about to give it back."""
+    from dragoman.gateway.processes.binding import bind
+
+    if not plan.state.running:
+        bind(plan.settings.server.host, plan.settings.server.port).close()
+
+
+def _begun(plan: _Plan) -> int:
+    """Wait until it answers, and say how to go on."""
+    from dragoman.launching.gateway import addresses_of, find_running
+    from dragoman.services.managers import state_of
+
+    manager, server = plan.manager, plan.settings.server
+    begins = time.monotonic()
+
+    def settled() -> bool:
+        if server.port and find_running(server) is not None:
+            return True
+        running = state_of(manager, os.environ).running
+        # One that has ended already is not waited for.
+        return (running and not server.port) or (not running and time.monotonic() > begins + _GRACE)
+
+    _wait_until(settled)
+    address, state = find_running(server), state_of(manager, os.environ)
+    begun = address is not None if server.port else state.running
+    if begun:
+        _say([f"The service runs, at {address or 'a port that its log tells'}."])
+    else:
+        where = addresses_of(server)[0] if server.port else "any port"
+        documents.complain(f"the service was started, and no gateway answers at {where} ({state.words}): see its log")
+    _say(_how_to(manager))
+    return 0 if begun else REFUSED
+
+
+def _how_to(manager: Manager) -> list[str]:
+    return [
+        f"  see its log        {manager.show_log}",
+        f"  read the file anew {manager.reload}",
+        "  how it is          dragoman service status",
+        "  stop it            dragoman service stop",
+        "  take it away       dragoman service uninstall",
+        "Variables are read at its start: after a change of keys run `dragoman service install` again.",
+    ]
+
+
+def run_status(options: argparse.Namespace) -> int:
+    """Tell how the service is doing."""
+    from dragoman.cli.doctor.report import Veil, as_json, as_text
+    from dragoman.cli.doctor.service import service
+    from dragoman.services.installed import installed_in
+    from dragoman.services.managers import find_manager
+    from dragoman.wire.json import encode_text
+
+    installed = installed_in(find_manager(os.environ))
+    if installed is None:
+        raise DragomanError(
+            "no service is installed: `dragoman service install` does it, and says first what it writes"
+        )
+    runs, section = service(installed, os.environ)
+    if options.json:
+        documents.write(encode_text({"running": runs, **as_json([section], Veil())}).encode() + b"\n")
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say(as_text([section], screen, Veil()), screen)
+    return 0 if runs and not section.wrong else REFUSED
+
+
+def run_stop(options: argparse.Namespace) -> int:
+    """Stop the service; it stays installed."""
+    from dragoman.services.installed import installed_in
+    from dragoman.services.managers import find_manager, state_of, tell
+
+    manager = find_manager(os.environ)
+    if installed_in(manager) is None:
+        raise DragomanError("no service is installed; a gateway that was started by hand ends with Ctrl-C")
+    state = state_of(manager, os.environ)
+    if state.known:
+        tell(manager, manager.stop, os.environ)
+    _say(
+        [
+            "The service is stopped." if state.running else "The service did not run.",
+            f"It starts again when you log in, or with `{manager.start_again}`; `dragoman service uninstall` takes it "
+            "away.",
+        ]
+    )
+    return 0
+
+
+def run_uninstall(options: argparse.Namespace) -> int:
+    """Stop the service, take back what `install` wrote, and say what stays."""
+    from dragoman.services.installed import installed_in, variables_files
+    from dragoman.services.managers import find_manager, state_of, tell
+
+    manager = find_manager(os.environ)
+    installed = installed_in(manager)
+    files = variables_files(installed, os.environ)
+    removed = [*([manager.unit] if installed is not None else []), *files]
+    if not removed:
+        _say(["No service is installed, and nothing of one is left."])
+        return 0
+    commands = (*manager.disable, *manager.forget)
+    _say(["This stops the service, and removes", *(f"  {path}" for path in removed)])
+    _say(["by", *(f"  {_line(manager, words)}" for words in commands)])
+    if options.dry_run:
+        return 0
+    if not _agreed("Do it?", options.yes):
+        return REFUSED
+    if installed is not None:
+        if state_of(manager, os.environ).known:
+            tell(manager, manager.disable, os.environ)
+        manager.unit.unlink()
+        tell(manager, manager.forget, os.environ)
+    for path in files:
+        path.unlink()
+    config = installed.config if installed is not None else ""
+    _say(["The service is gone. What stays:", *(f"  {line}" for line in _stays(manager, config))])
+    return 0
+
+
+def _stays(manager: Manager, config: str) -> list[str]:
+    """What is left on the machine, of which not all was there before."""
+    state = state_folder(os.environ)
+    lines = [f"{config}: the configuration"] if config and Path(config).exists() else []
+    if state is not None and state.exists():
+        lines.append(f"{state}: what the gateway keeps, and what you trust")
+    if manager.log is None:
+        lines.append("lines of its log in the journal, until systemd forgets them")
+    elif manager.log.exists():
+        lines.append(f"{manager.log}: its log")
+    return lines or ["nothing"]
+
+
+def _wait_until(done: Callable[[], bool]) -> None:
+    """Wait for something that others do; whoever asks looks once more whether it has come."""
+    ends = time.monotonic() + _PATIENCE
+    while not done() and time.monotonic() < ends:
+        time.sleep(_PAUSE)
+
+
+def _agreed(question: str, yes: bool) -> bool:
+    """Whether the user agrees; where nobody can be asked, nobody does."""
+    if yes:
+        return True
+    if not (os.isatty(0) and os.isatty(2)):
+        documents.complain("nothing is done without being agreed to (--yes agrees to all of this)")
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    documents.complain("nothing was done")
+    return False
+
+
+def _say(lines: Sequence[str]) -> None:
+    """Tell people, in lines that fit; what may be copied stands on a line of its own, which stays whole."""
+    screen = screen_of(sys.stdout)
+    for line in lines:
+        if line.startswith(_LIST) and screen.terminal:
+            parts = textwrap.wrap(line, screen.width, subsequent_indent=_LIST, break_on_hyphens=False)
+        else:
+            parts = [line] if line.startswith(" ") or not line else wrapped(screen, line)
+        documents.say("\n".join(map(printable, parts)), screen)
