@@ -15,7 +15,7 @@ import pytest
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS, Plan
 from dragoman.launching.keys import GivenKey
-from dragoman.launching.running import Run, environment_of, program_of
+from dragoman.launching.running import Run, environment_of, program_of, search_path
 
 PLAN = Plan(key_variable="TOKEN", environment={"PLACE": "here"}, removed=("OTHER_KEY",))
 KEY = GivenKey(text="secret")
@@ -161,3 +161,11 @@ def test_what_lies_in_the_current_directory_is_not_run(
     with pytest.raises(DragomanError, match="claude is not on PATH"):
         program_of(CLIENTS["claude"], environ)
     assert environment_of(PLAN, KEY, LOCAL, environ)["PATH"] == "/nowhere"
+
+
+def test_a_current_directory_that_is_gone_hides_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert search_path({"PATH": "/usr/bin:.:/bin"}) == "/usr/bin:/bin"

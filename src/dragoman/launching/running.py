@@ -37,7 +37,11 @@ def program_of(client: Client, environ: Mapping[str, str]) -> str:
 
 def search_path(environ: Mapping[str, str]) -> str:
     """PATH without the current directory, which may be a checkout, and without what depends on it."""
-    here = Path.cwd()
+    try:
+        here: Path | None = Path.cwd()
+    except FileNotFoundError:
+        # It was removed, and nothing lies in it.
+        here = None
     places = map(Path, environ.get("PATH", os.defpath).split(os.pathsep))
     return os.pathsep.join(str(place) for place in places if place.is_absolute() and place.resolve() != here)
 
