@@ -230,7 +230,29 @@ def test_a_command_that_fails_is_named_with_its_words(systemd: FakeInit) -> None
     (systemd.place / "fails-enable").touch()
     status, _, err = service(systemd, "install", "--yes")
     assert status == 1
-    assert err == "dragoman: `systemctl --user enable dragoman.service` failed: Failed to enable unit: of course\n"
+    assert err == (
+        "dragoman: `systemctl --user enable dragoman.service` failed: Failed to enable unit: of course; `dragoman "
+        "service uninstall` takes back what was written\n"
+    )
+    assert service(systemd, "uninstall", "--yes")[0] == 0
+    assert files(systemd) == {".config/dragoman/dragoman.toml"}
+
+
+def test_nothing_is_removed_while_nobody_can_be_told(systemd: FakeInit) -> None:
+    put(systemd, free_port())
+    assert service(systemd, "install", "--yes")[0] == 0
+    before = files(systemd)
+    (systemd.place / "no-bus").touch()
+    status, _, err = service(systemd, "uninstall", "--yes")
+    assert status == 1 and "does not run for this user" in err
+    assert files(systemd) == before
+
+
+def test_a_service_may_have_no_configuration_and_a_dry_run_makes_no_folder(systemd: FakeInit) -> None:
+    status, out, err = service(systemd, "install", "--dry-run")
+    assert (status, err) == (0, "") and "configured by the environment alone" in out
+    assert "--config" not in out
+    assert not (systemd.home / ".config").exists()
 
 
 def test_a_port_that_is_taken_is_told_before_anything_is_written(systemd: FakeInit) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.config.env_file import as_env_file
 from dragoman.errors import DragomanError
-from dragoman.services.installed import check_free, env_file_in, find_installed, variables_files, write_new
+from dragoman.services.installed import check_free, env_file_in, find_installed, remove, variables_files, write_new
 from dragoman.services.managers import find_manager
 from dragoman.services.units import MARK, Job
 from tests.services.fake_init import FakeInit
@@ -52,6 +52,17 @@ def test_a_file_is_made_anew_and_follows_no_link(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         write_new(file, "three", 0o600)
     assert [path.name for path in file.parent.iterdir()] == ["service.env"]
+
+
+def test_a_folder_goes_with_the_last_file_in_it(tmp_path: Path) -> None:
+    file, other = tmp_path / "dragoman" / "service.env", tmp_path / "dragoman" / "dragoman.toml"
+    for beside in (True, False):
+        write_new(file, "", 0o600)
+        if beside:
+            other.touch()
+        remove(file)
+        assert file.parent.exists() is beside
+        other.unlink(missing_ok=True)
 
 
 def test_what_was_not_written_here_is_left_alone(tmp_path: Path) -> None:

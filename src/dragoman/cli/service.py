@@ -114,11 +114,14 @@ def run_install(options: argparse.Namespace) -> int:
     write_new(manager.unit, manager.text(plan.job), 0o644)
     if manager.log is not None:
         manager.log.parent.mkdir(parents=True, exist_ok=True)
-    if plan.state.known and manager.before_start:
-        tell(manager, manager.before_start, os.environ)
-        # It has been told to go, and may not be gone yet.
-        _wait_until(lambda: not state_of(manager, os.environ).known)
-    tell(manager, manager.start, os.environ)
+    try:
+        if plan.state.known and manager.before_start:
+            tell(manager, manager.before_start, os.environ)
+            # It has been told to go, and may not be gone yet.
+            _wait_until(lambda: not state_of(manager, os.environ).known)
+        tell(manager, manager.start, os.environ)
+    except DragomanError as error:
+        raise DragomanError(f"{error}; `dragoman service uninstall` takes back what was written") from None
     return _begun(plan)
 
 
@@ -305,8 +308,8 @@ def run_stop(options: argparse.Namespace) -> int:
 
 def run_uninstall(options: argparse.Namespace) -> int:
     """Stop the service, take back what `install` wrote, and say what stays."""
-    from dragoman.services.installed import installed_in, variables_files
-    from dragoman.services.managers import find_manager, state_of, tell
+    from dragoman.services.installed import installed_in, remove, variables_files
+    from dragoman.services.managers import check_manager, find_manager, state_of, tell
 
     manager = find_manager(os.environ)
     installed = installed_in(manager)
@@ -323,12 +326,14 @@ def run_uninstall(options: argparse.Namespace) -> int:
     if not _agreed("Do it?", options.yes):
         return REFUSED
     if installed is not None:
+        # Who cannot be told that it is gone would go on with it.
+        check_manager(manager, os.environ)
         if state_of(manager, os.environ).known:
             tell(manager, manager.disable, os.environ)
         manager.unit.unlink()
         tell(manager, manager.forget, os.environ)
     for path in files:
-        path.unlink()
+        remove(path)
     config = installed.config if installed is not None else ""
     _say(["The service is gone. What stays:", *(f"  {line}" for line in _stays(manager, config))])
     return 0

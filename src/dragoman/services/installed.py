@@ -90,6 +90,13 @@ def write_new(path: Path, text: str, mode: int) -> None:
         raise
 
 
+def remove(path: Path) -> None:
+    """Remove a file of variables, and its folder if nothing else is in it: it was made for it, or is of no use."""
+    path.unlink()
+    if not any(path.parent.iterdir()):
+        path.parent.rmdir()
+
+
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
