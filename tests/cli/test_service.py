@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from dragoman.launching.gateway import greeting_of
 from tests.cli.machine import SECRET
 from tests.cli.screens import on_screen, piped
 from tests.cli.test_models import free_port
-from tests.server.process import Process, clean_environment
+from tests.server.process import PATIENCE, Process, clean_environment
 from tests.services.fake_init import FakeInit
 
 PROGRAMS = ["systemctl", "launchctl"]
@@ -331,21 +331,25 @@ def test_a_person_is_asked_and_may_say_no(systemd: FakeInit) -> None:
 
 
 def _answered(init: FakeInit, answer: str) -> int:
-    """The status of `install`, whose question somebody at a terminal answers."""
+    """The status of `install`, whose question somebody at a terminal answers, having seen what it is about."""
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "dragoman", "service", "install"],
         cwd=init.home,
         env={**clean_environment(init.home), **SHELL, **init.environment},
         stdin=theirs,
-        stdout=subprocess.DEVNULL,
+        stdout=theirs,
         stderr=theirs,
     )
     os.close(theirs)
-    asked = b""
-    while b"[y/N]" not in asked:
-        asked += os.read(ours, 1024)
-    os.write(ours, f"{answer}\n".encode())
-    status = process.wait(60)
-    os.close(ours)
-    return status
+    seen = b""
+    with os.fdopen(ours, "r+b", buffering=0) as terminal:
+        while b"[y/N]" not in seen:
+            seen += terminal.read(1024)
+        assert str(unit_of(init)).encode() in seen
+        terminal.write(f"{answer}\n".encode())
+        # The end of a terminal is an error to those who read from it.
+        with suppress(OSError):
+            while terminal.read(1024):
+                pass
+    return process.wait(PATIENCE)

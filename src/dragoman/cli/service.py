@@ -360,10 +360,10 @@ def _wait_until(done: Callable[[], bool]) -> None:
 
 
 def _agreed(question: str, yes: bool) -> bool:
-    """Whether the user agrees; where nobody can be asked, nobody does."""
+    """Whether the user agrees; where nobody can be asked, or has not seen to what, nobody does."""
     if yes:
         return True
-    if not (os.isatty(0) and os.isatty(2)):
+    if not all(map(os.isatty, range(3))):
         documents.complain("nothing is done without being agreed to (--yes agrees to all of this)")
         return False
     sys.stderr.write(f"{question} [y/N] ")
