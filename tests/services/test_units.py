@@ -42,7 +42,7 @@ ExecStart=/opt/python -P -m dragoman serve --config /home/me/d.toml --env-file /
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
 RestartSec=2
-# The first process tells its workers itself; one that heard it twice would not let its streams end.
+# The first process is told, and tells its workers itself.
 KillMode=mixed
 TimeoutStopSec=50
 UMask=0077

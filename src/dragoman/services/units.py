@@ -48,7 +48,7 @@ ExecStart={" ".join(map(_quoted, job.words))}
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
 RestartSec={_PAUSE}
-# The first process tells its workers itself; one that heard it twice would not let its streams end.
+# The first process is told, and tells its workers itself.
 KillMode=mixed
 TimeoutStopSec={job.stop_seconds}
 UMask=0077
