@@ -11,6 +11,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +73,13 @@ READ: Mapping[str, tuple[str, str]] = {
     "SSL_CERT_FILE": ("the system's", "authorities that are believed about providers' certificates; `doctor` names it"),
     "SSL_CERT_DIR": ("the system's", "the same, as a folder"),
     "NODE_EXTRA_CA_CERTS": ("–", "the same for clients that run on Node; `doctor` names it"),
+    "REQUESTS_CA_BUNDLE": ("–", "the same for the library that signs in at Google; `service install` takes it along"),
+    "CURL_CA_BUNDLE": ("–", "the same"),
+    "AWS_SESSION_TOKEN": (
+        "–",
+        "part of AWS credentials that end within hours: `service install`, which takes along what begins with `AWS_`, "
+        "says so",
+    ),
     "AWS_BEARER_TOKEN_BEDROCK": ("–", "a key for Bedrock, in place of AWS credentials"),
 }
 
@@ -104,6 +112,7 @@ they mean to it is on [its page](clients/README.md). Of your own environment the
 """
 
 
+@cache
 def named() -> dict[str, set[str]]:
     """The variables that the sources name, with the files that do so."""
     found: dict[str, set[str]] = defaultdict(set)

@@ -39,11 +39,13 @@ def test_pitfall_625_what_counts_without_being_named_is_taken_along_if_it_is_set
         "GOOGLE_APPLICATION_CREDENTIALS": "7",
         "CLOUD_ML_REGION": "8",
         "XDG_STATE_HOME": "9",
+        "REQUESTS_CA_BUNDLE": "A",
+        "CURL_CA_BUNDLE": "B",
         "HOME": "no",
         "PATH": "no",
         "DRAGOMAN_KEY": "no",
         "GITHUB_TOKEN_OF_SOMETHING": "no",
     }
     found = variables_for(("BOX_KEY", "SPARE_KEY"), environ, catalogue())
-    assert "".join(sorted(found.values())) == "123456789"
+    assert "".join(sorted(found.values())) == "123456789AB"
     assert found == {name: environ[name] for name in found}
