@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import openai
+
 from dragoman.mock.answers.models import ECHO_MODELS
 from dragoman.mock.script import WORDS, parse, script_in
 from dragoman.mock.script_player import PREFIX
@@ -29,5 +31,10 @@ def test_the_script_of_the_page_can_be_read() -> None:
 
 def test_the_example_runs() -> None:
     (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, object] = {}
     with mock_running() as mock:
-        exec(compile(example.replace("127.0.0.1:4100", mock.address), "mock.md", "exec"), {})
+        exec(compile(example.replace("127.0.0.1:4100", mock.address), "mock.md", "exec"), names)
+        client = names["client"]
+        assert isinstance(client, openai.OpenAI)
+        # Its connection must not be left to the collector, which tells another test of it.
+        client.close()
