@@ -175,7 +175,9 @@ def test_a_store_that_cannot_be_opened_is_told_and_nobody_listens(tmp_path: Path
     with started(tmp_path, "--config", str(file), "--port", "0", "--workers", workers) as process:
         assert process.wait() == 1
         assert process.out.all() == []
-        (said,) = process.log.all()
+        settings, said = process.log.all()
+    # What is set is told before anything is done with it.
+    assert "settings that are not default" in settings
     assert "storage.path: the file cannot be opened" in said
     assert "name a file in a directory that can be written to" in said
 
