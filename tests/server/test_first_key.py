@@ -119,11 +119,13 @@ def test_whoever_wants_it_open_wants_no_key(
 # Whoever is not root may not be able to read the modules of whoever is: they are loaded before.
 AS_NOBODY = """
 import sys
-import dragoman.gateway.processes.supervisor, dragoman.gateway.access.first_key, encodings.idna
+import dragoman.gateway.processes.supervisor, dragoman.gateway.access.first_key, dragoman.services.managers
 from dragoman.cli import main
+from dragoman.launching.local_servers import found_at
 from dragoman.providers.catalogue import catalogue
 from tests.store.other_users import as_nobody
 catalogue()
+found_at({'nobody': 'http://127.0.0.1:1/v1'})
 with as_nobody() as who:
     status = main(sys.argv[1:])
 print(who)
@@ -149,6 +151,8 @@ def test_pitfall_630_a_volume_of_another_user_ends_the_start_without_a_traceback
     who = done.stdout.strip()
     place = folder if more else folder / "dragoman"
     assert done.returncode == 1
-    (said,) = done.stderr.splitlines()
+    # Before the store is opened, what is set is told.
+    *before, said = done.stderr.splitlines()
+    assert ["settings that are not default" in line for line in before] == ([] if more else [True])
     assert f"{folder} cannot be written to by this user, uid {who.partition(':')[0]} (as root: " in said
     assert f"chown {who} {place}; or " in said
