@@ -18,6 +18,7 @@ from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.home import ENDPOINTS, tell_home
+from dragoman.gateway.endpoints.launches import LAUNCHES, told_of
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.names import tell_names
 from dragoman.gateway.endpoints.other_paths import pass_on
@@ -34,6 +35,8 @@ from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.metrics import Snapshot, render
 from dragoman.gateway.records.record import Record
+from dragoman.gateway.records.tallies import HEADER as LAUNCH
+from dragoman.gateway.records.tallies import is_launch_name, launch_name
 from dragoman.gateway.routes import UnknownModel
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.compact_endpoint import compact
@@ -99,12 +102,17 @@ class App:
                 check_near(service, request)
                 await explain_route(service, request, key)
                 return
+            if api_path.kind is Kind.LAUNCH:
+                check_near(service, request)
+                await self._launch(request, api_path, "" if key is None else key.name)
+                return
             if api_path.kind is Kind.NOWHERE:
                 raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
         except ClientError as error:
             self._refuse(request, api_path, error)
             return
-        account = self._account(request, api_path, key.name if key is not None else "")
+        launch = launch_name(request.header(LAUNCH))
+        account = self._account(request, api_path, key.name if key is not None else "", launch)
         place: KeyPlace | None = None
         service.metrics.in_flight += 1
         try:
@@ -208,7 +216,7 @@ class App:
         body = _refused(account, error)
         request.respond(account.record.status, headers, body)
 
-    def _account(self, request: Request, api_path: ApiPath, key: str = "") -> Account:
+    def _account(self, request: Request, api_path: ApiPath, key: str = "", launch: str = "") -> Account:
         """The account of a request that begins."""
         service = self.service
         return service.account(
@@ -221,6 +229,7 @@ class App:
                 address=client_address(request, service.proxies),
                 program=_program(request),
                 key=key,
+                launch=launch,
             )
         )
 
@@ -252,6 +261,14 @@ class App:
             told = await clear(service, request)
         else:
             told = status_of(service, await self._snapshots())
+        request.respond(200, [JSON], encode(told))
+
+    async def _launch(self, request: Request, api_path: ApiPath, key: str) -> None:
+        name = api_path.rest.removeprefix(LAUNCHES)
+        if not is_launch_name(name):
+            raise ClientError(404, "a launch is called by 1 to 64 letters, digits, dots, hyphens and underscores")
+        others = [] if self._others is None else await self._others.tallies(key, name)
+        told = told_of(name, [self.service.tallies.told(key, name), *others])
         request.respond(200, [JSON], encode(told))
 
     async def _snapshots(self) -> list[Snapshot]:
