@@ -57,7 +57,7 @@ class Knowledge:
             known = (changes, [self.window(target) for _, target, _, _ in outline.leaves])
             if len(self._windows) >= _MOST:
                 self._windows.clear()
-            if max(map(len, outline.ids)) <= _LONGEST:
+            if max(map(len, outline.ids), default=0) <= _LONGEST:
                 self._windows[outline.ids] = known
         return known[1]
 
