@@ -259,7 +259,8 @@ class Service:
         if provider.transport == "echo":
             return open_echo(_echo_call(order), order.endpoint.protocol)
         if provider.name in self.settings.local and stranger_at(port_of(order.endpoint.base_url)) is not None:
-            raise Unconfigured("what listens at its usual port belongs to another user of this machine")
+            whose = "what listens at its usual port belongs to another user of this machine"
+            raise Unconfigured("the provider is not configured completely", remedy=whose)
         call = transport_of(provider.transport).call(order)
         if provider.transport == "http":
             return self.client.open(await call)
