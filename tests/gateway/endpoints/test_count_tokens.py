@@ -155,7 +155,7 @@ def test_a_silent_provider_is_estimated_for_and_the_operator_is_told() -> None:
 def test_an_unknown_model_cannot_be_counted_for(client: str) -> None:
     with running() as house:
         told = house.post(COUNTS[client], question(client, CHAT) | {"model": "ehco/text"})
-        assert told.status == (404 if client == MESSAGES else 400)
+        assert told.status == 404
         assert "echo/text" in str(failure_of(client, told)["message"])
 
 

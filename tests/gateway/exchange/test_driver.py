@@ -365,9 +365,7 @@ def test_an_unknown_model_is_told_with_the_nearest_names(client: str) -> None:
     with running() as house:
         told = house.post(PATHS[client], question(client, CHAT) | {"model": "ehco/text"})
         error = failure_of(client, told)
-        # Codex asks again after a 404 (decision 29).
-        status = 400 if client == RESPONSES else 404
-        assert (told.status, "echo/text" in dig_text(error, "message")) == (status, True)
+        assert (told.status, "echo/text" in dig_text(error, "message")) == (404, True)
         assert error["type"] == ("not_found_error" if client == MESSAGES else "invalid_request_error")
         if client != MESSAGES:
             assert (error["code"], error["param"]) == ("model_not_found", "model")
