@@ -58,7 +58,11 @@ def test_what_is_wrong_has_a_next_step_and_no_secret_is_told(tmp_path: Path, env
         status, out, err = piped(["doctor", "--config", file], tmp_path, {**environ, **told})
         json_status, json_out, _ = piped(["doctor", "--json", "--config", file], tmp_path, {**environ, **told})
     assert (status, err, json_status) == (1, "", 1)
-    assert "  wrong: box: it answered 401: it does not take the key\n    do: look at providers.box.api_key" in out
+    assert (
+        "  wrong: box: it answered 401: box refused the key MY_KEY: is it right, and still good?\n"
+        "    do: look at providers.box.api_key in the configuration\n"
+        '    see: docs/troubleshooting.md, "It does not take the key"\n'
+    ) in out
     assert "  wrong: ANTHROPIC_BASE_URL is set, and nobody listens there\n" in out
     assert '    see: docs/troubleshooting.md, "A firewall or proxy may be blocking it"\n' in out
     assert f"  running  http://127.0.0.1:{house.port}\n" in out

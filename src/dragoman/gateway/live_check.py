@@ -32,12 +32,16 @@ _KNOWN_BY = frozenset({200, 400, 404, 422, 429})
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What one endpoint of a provider answered, in words, and when it was by its own clock and by ours."""
+    """What one endpoint of a provider answered, in words, and when it was by its own clock and by ours.
+
+    Its `status` is 0 if there was no answer.
+    """
 
     provider: str
     protocol: str
     well: bool
     words: str
+    status: int = 0
     date: str = ""
     heard: float = 0.0
 
@@ -92,7 +96,13 @@ async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seco
     dates = [value for name, value in flight.headers if name == b"date"] if flight is not None else []
     date = dates[0].decode("latin-1") if dates else ""
     return Answer(
-        provider=provider.name, protocol=endpoint.protocol, well=well, words=words, date=date, heard=time.time()
+        provider=provider.name,
+        protocol=endpoint.protocol,
+        well=well,
+        words=words,
+        status=flight.status if flight is not None else 0,
+        date=date,
+        heard=time.time(),
     )
 
 

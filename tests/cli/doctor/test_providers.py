@@ -21,18 +21,20 @@ SETTINGS = read_settings(None, ENVIRON, catalogue())
 NOW = 1_700_000_000.0
 
 
-def answer(provider: str, words: str, *, well: bool = False, ahead: float | None = None) -> Answer:
+def answer(provider: str, words: str, *, well: bool = False, status: int = 0, ahead: float | None = None) -> Answer:
     """What a provider said, and how far our clock is ahead of its own."""
     date = formatdate(NOW - ahead, usegmt=True) if ahead is not None else ""
-    return Answer(provider=provider, protocol="openai-chat", well=well, words=words, date=date, heard=NOW)
+    return Answer(
+        provider=provider, protocol="openai-chat", well=well, words=words, status=status, date=date, heard=NOW
+    )
 
 
 def test_who_answers_is_a_fact_and_who_does_not_is_wrong() -> None:
     told = [
-        answer("openai", "it answered 401: it does not take the key"),
-        answer("openai", "it answered 401: it does not take the key"),
-        answer("box", "the provider refused the connection"),
-        answer("far", "it answered 404: it lists no models, or base_url is not what its SDK takes"),
+        answer("openai", "it answered 401: openai refused the key OPENAI_API_KEY", status=401),
+        answer("openai", "it answered 401: openai refused the key OPENAI_API_KEY", status=401),
+        answer("box", "box at 127.0.0.1:1 refused the connection: is it running?"),
+        answer("far", "it answered 404: it lists no models, or base_url is not what its SDK takes", status=404),
         answer("echo", "12 models", well=True),
     ]
     section = providers(SETTINGS, told, ENVIRON)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PATIENCE = 8.0
 # Signatures of clouds are refused from five minutes on, and certificates may seem not to hold yet.
 MOST_SECONDS = 60.0
+# What a key that is not taken is answered with.
+_NO_KEY = frozenset({401, 403})
 
 
 def ask(settings: Settings, patience: float = PATIENCE) -> list[Answer]:
@@ -40,7 +42,7 @@ def providers(settings: Settings, answers: Sequence[Answer] | None, environ: Map
         for answer in answers
     )
     findings = tuple(_finding(answer, settings, environ) for answer in _failed(answers))
-    if not findings and len(settings.providers) == 1:
+    if not findings and all(provider.transport == "echo" for provider in settings.providers.values()):
         only = Finding(
             words="nobody but the embedded echo is set up",
             advice="set a key, such as OPENAI_API_KEY, or write a table into dragoman.toml (`dragoman providers`)",
@@ -61,13 +63,12 @@ def _failed(answers: Sequence[Answer]) -> Iterator[Answer]:
 
 def _finding(answer: Answer, settings: Settings, environ: Mapping[str, str]) -> Finding:
     name, words = answer.provider, f"{answer.provider}: {answer.words}"
-    if "does not take the key" in answer.words:
+    if answer.status in _NO_KEY:
         return Finding(words=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)
     if "base_url" in answer.words:
         return Finding(words=words, advice=f"look at providers.{name}.base_url")
     advice = f"is {name} running, and can it be reached from here? `dragoman check --live` asks again"
-    refused = "refused" in answer.words or "connect" in answer.words
-    return Finding(words=words, advice=advice, heading=REFUSED_CONNECTION if refused else "")
+    return Finding(words=words, advice=advice, heading=REFUSED_CONNECTION if "connect" in answer.words else "")
 
 
 def _key(name: str, environ: Mapping[str, str]) -> str:
