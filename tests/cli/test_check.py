@@ -121,7 +121,7 @@ def test_what_is_missing_is_an_error_for_who_asks(capfd: pytest.CaptureFixture[s
     )
     assert main(["check"]) == 1
     captured = capfd.readouterr()
-    assert "left out   openai  the environment variable OPENAI_API_KEY is not set\n" in captured.out
+    assert "left out\topenai\tthe environment variable OPENAI_API_KEY is not set\n" in captured.out
     assert "gpt-*" not in captured.out
     assert captured.err.splitlines()[-2:] == [
         "dragoman: dragoman.toml:1: providers.openai.api_key: the environment variable OPENAI_API_KEY is not set "

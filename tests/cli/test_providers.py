@@ -76,5 +76,5 @@ def test_those_that_lack_something_come_next_with_the_variable(capfd: pytest.Cap
     assert [line["name"] for line in lines[:2]] == ["openai", "groq"]
     assert (lines[1]["configured"], lines[1]["missing"]) == (False, "WORK")
     assert main(["providers"]) == 0
-    line = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("groq "))
-    assert line.split()[3:5] == ["no", "WORK"]
+    line = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("groq\t"))
+    assert line.split("\t")[3:5] == ["no", "WORK"]
