@@ -80,4 +80,7 @@ def test_models_of_the_clients_own_choice_are_a_note(capsys: pytest.CaptureFixtu
         looked(house, None, client="claude")
         assert capsys.readouterr().err == ""
         looked(house, None, client="codex")
-    assert "note: codex asks for models of its own choice here: the model `gpt-5.1`" in capsys.readouterr().err
+    assert (
+        "note: codex asks for models of its own choice here: `gpt-5.1` is a model of openai, "
+        "and openai has no key here: set OPENAI_API_KEY (--model NAME)\n"
+    ) in capsys.readouterr().err
