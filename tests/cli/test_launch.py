@@ -331,7 +331,10 @@ def test_pitfall_636_a_client_that_never_called_is_told_of(place: Path) -> None:
 
 def test_a_client_that_chooses_its_models_is_told_if_they_lead_nowhere(place: Path) -> None:
     _, _, err = launched(place, "claude", "--", "mute", "--version", more={"ANTHROPIC_MODEL": "echo/text"})
-    assert "note: claude asks for models of its own choice here: the model `claude-sonnet-5` is not known here" in err
+    assert (
+        "note: claude asks for models of its own choice here: `claude-sonnet-5` is a model of anthropic, and anthropic "
+        "has no key here: set ANTHROPIC_API_KEY, and add [providers.anthropic] to the configuration (--model NAME)\n"
+    ) in err
 
 
 def test_pitfall_644_what_is_good_to_know_of_a_client_is_said_once(place: Path) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError, DragomanError, WireError
+from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.exchange.choice import Seen, carries_seals, conversation_of, needs_of, seen_in, wants_of
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import asks_strictness, receive
@@ -78,7 +79,9 @@ async def explain_route(service: Service, request: Request, key: Key | None) -> 
     except DragomanError as error:
         # Not by way of the door, which would write down what it says of the request.
         status = error.status if isinstance(error, ClientError) else 404 if isinstance(error, UnknownModel) else 400
-        words = error.advice.client if isinstance(error, UnknownModel) and key is not None else str(error)
+        address, name = client_address(request, service.proxies), "" if key is None else key.name
+        is_operator = service.guard.is_operator(request, address, name)
+        words = error.advice.client if isinstance(error, UnknownModel) and not is_operator else str(error)
         request.respond(status, [JSON], encode({"error": {"message": words}}))
         return
     request.respond(200, [JSON], encode(told))
