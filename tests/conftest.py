@@ -6,6 +6,7 @@ Otherwise "dev" draws new examples each time, and finds what nobody thought of.
 
 import atexit
 import os
+import signal
 from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,11 @@ pytest_plugins = ("tests.clients.matrix", "tests.clients.together")
 _state = TemporaryDirectory(prefix="dragoman-state-")
 atexit.register(_state.cleanup)
 os.environ["XDG_STATE_HOME"] = _state.name
+
+# Whoever runs the tests with nohup has them go on; but what they start is to hear of a hang-up as anything else does.
+# A signal that is ignored would be so there too, unlike one that is heard here.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 # No deadline and no check of generation speed: both measure the machine, and tests run in parallel.
 settings.register_profile(
