@@ -10,13 +10,21 @@ from msgspec.structs import replace
 
 from dragoman.config.discovery import echo_provider
 from dragoman.config.settings import Key, Server, Settings
+from dragoman.gateway import provider_lists
 from dragoman.gateway import service as service_module
 from dragoman.gateway.access.protection import judged, protection_at_start, with_local
+from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, House, Received, Reply, running, whole
 from tests.gateway.says import tells
 
 LIST = {"object": "list", "data": [{"id": "qwen3", "object": "model"}]}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who answers is waited for, however busy this machine is."""
+    monkeypatch.setattr(provider_lists, "LOCAL_PATIENCE", 20.0)
 
 
 def local(name: str, port: int) -> Provider:
@@ -58,10 +66,12 @@ def test_whoever_else_is_there_is_not_listed_and_nobody_is_told(reply: Reply) ->
         assert "could not be listed" not in house.log.getvalue()
 
 
-def test_one_that_is_slow_is_not_waited_for_and_one_that_comes_later_is_found() -> None:
+def test_one_that_is_slow_is_not_waited_for_and_one_that_comes_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = iter([Reply(steps=(5.0,)), whole(LIST)])
     with running(lambda _: next(replies), settings_with) as house:
-        assert "ollama/qwen3" not in listed(house)
+        with monkeypatch.context() as patch:
+            patch.setattr(provider_lists, "LOCAL_PATIENCE", LOCAL_PATIENCE)
+            assert "ollama/qwen3" not in listed(house)
         assert listed(house) == ["ollama/qwen3"]
 
 
