@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -273,5 +274,7 @@ def test_item_21_the_client_is_told_the_place_in_its_own_dialect(protocol: str, 
         told = translate_failure(caught.value, target=protocol)
         error = json.loads(told.body)["error"]
         assert (told.status, error["type"]) == (400, "invalid_request_error")
-        assert pointer in error["message"]
+        # As a person writes it: messages[0].content.
+        place = re.sub(r"/(\d+)", r"[\1]", pointer).replace("/", ".").removeprefix(".")
+        assert error["message"].startswith(f"{place}: ")
         assert protocol == MESSAGES or error["param"] == pointer[1:].replace("/", ".")
