@@ -25,7 +25,7 @@ def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # What is typed, the first words of the usage, and what is said.
 WRONG: dict[str, tuple[str, str, str]] = {
     "a command": ("lauch", "usage: dragoman [-h]", "dragoman: there is no command lauch; did you mean launch?\n"),
-    "a command like none": ("zzz", "usage: dragoman [-h]", "there is no command zzz; there are serve, launch, "),
+    "a command like none": ("zzz", "usage: dragoman [-h]", "there is no command zzz; there are init, serve, launch, "),
     "an option of all": ("--versoin", "usage: dragoman [-h]", "--versoin; did you mean --version?\n"),
     "an option": ("models --jsn", "usage: dragoman models ", "dragoman models: unrecognized arguments: --jsn; did you"),
     "an option like none": ("status --zzz", "usage: dragoman status ", "unrecognized arguments: --zzz\ntry `dragoman"),
