@@ -43,7 +43,8 @@ def test_there_is_one_thread_which_begins_with_the_first_unit_and_ends_with_the_
     async def main() -> None:
         before = _threads()
         async with asking() as store:
-            assert _threads() == before
+            # Those of other stores may be ending meanwhile.
+            assert set(_threads()) <= set(before)
             thread = await store.read(_thread)
             assert thread.daemon and thread is not threading.current_thread()
             assert await store.write(_thread) is thread
