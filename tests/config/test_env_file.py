@@ -45,6 +45,8 @@ def test_a_value_is_read(case: str) -> None:
         f'A="{SECRET}\\n"',
         f'A="{SECRET}"x',
         f"A=it's{SECRET}",
+        f"A={SECRET}\0",
+        f'A="{SECRET}\0"',
     ],
 )
 def test_what_is_read_in_two_ways_is_refused_without_the_value(line: str) -> None:

@@ -142,3 +142,20 @@ def test_nobody_is_asked_unless_that_is_wished() -> None:
         told = house.post(f"/route?model=chat/served&client={CHAT}", BODY).json()
         assert "checked" not in told
         assert not house.provider.received
+
+
+def test_a_check_takes_a_place_among_the_exchanges_of_its_key() -> None:
+    def settings(port: int) -> Settings:
+        found = settings_for(port, keys=(KEY,))
+        return replace(found, keys=(replace(found.keys[0], concurrency=1),))
+
+    with running(lambda _: LIST, settings) as house:
+        service = house.app.service
+        place = service.key_calls.take(service.settings.keys[0])
+        assert place is not None
+        refused = house.post(f"/route?model=chat/served&client={CHAT}&check=1", BODY, x_api_key=KEY)
+        place.release()
+        assert (refused.status, len(house.provider.received)) == (429, 0)
+        for _ in range(2):
+            assert house.post(f"/route?model=chat/served&client={CHAT}&check=1", BODY, x_api_key=KEY).status == 200
+        assert service.key_calls.taken(service.settings.keys[0]) == 0

@@ -62,6 +62,8 @@ def parse_env_file(file: str, content: bytes) -> dict[str, str]:
         read = _value(value)
         if not given or not _NAME.fullmatch(name):
             problem, remedy = "is not NAME=value", "write one variable on each line, without `export`"
+        elif read is not None and "\0" in read:
+            problem, remedy = f"{name} holds a NUL, which no variable can", "write it again"
         elif read is None:
             problem = f"{name} has quotes or backslashes that are read in different ways"
             remedy = 'put it in double quotes, with a backslash before each of " \\ ` $ in it'

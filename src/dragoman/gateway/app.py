@@ -100,7 +100,7 @@ class App:
                 return
             if api_path.kind is Kind.ROUTE:
                 check_near(service, request)
-                await explain_route(service, request, key)
+                await self._explain(request, key)
                 return
             if api_path.kind is Kind.LAUNCH:
                 check_near(service, request)
@@ -170,6 +170,19 @@ class App:
             self._tell(service, request, account, unreadable(error, service.log))
         except DragomanError as error:
             self._tell(service, request, account, error)
+
+    async def _explain(self, request: Request, key: Key | None) -> None:
+        """Say where a request would go; who has them asked takes a place among the exchanges of its key."""
+        service = self.service
+        try:
+            place = service.key_calls.take(key, service.settings.server.workers)
+        except KeyBusy as error:
+            raise ClientError(429, str(error)) from None
+        try:
+            await explain_route(service, request, key)
+        finally:
+            if place is not None:
+                place.release()
 
     def _tell(self, service: Service, request: Request, account: Account, error: DragomanError) -> None:
         """Answer with an error; all that is left to say in a stream is that it broke off."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from dragoman.config.keys import COMMAND_LINE_KEY
 from dragoman.config.settings import Key
 from dragoman.errors import DragomanError, TimedOut, Unreachable, WireError
-from dragoman.gateway.advice import shown
+from dragoman.gateway.advice import Called, of_error, shown
 from dragoman.gateway.live_check import knock
 from dragoman.gateway.provider_lists import ask_for_list, read_list
 from dragoman.gateway.service import Service
@@ -76,20 +76,25 @@ async def _ask(service: Service, target: Target, *, told: bool) -> Found:
         async with asyncio.timeout(PATIENCE):
             if has_list(provider):
                 near = origin is None or origin.loopback
-                return await _by_list(service, provider, endpoint, name, near=near)
+                return await _by_list(service, provider, endpoint, name, near=near, told=told)
             await knock(service, provider, endpoint)
             return Found()
     except (TimeoutError, TimedOut):
         return Found(words=f"{name} did not answer within {PATIENCE:g} s")
     except Unreachable as error:
         step = "is it running?" if "refused" in str(error) else "is its address right, and is there a network?"
-        words = str(error).replace("the provider", "it", 1)
+        words = str(error).replace("the provider's", "its", 1).replace("the provider", "it", 1)
         return Found(able=False, words=f"{name} cannot be reached: {words}; {step}")
     except DragomanError as error:
-        return Found(able=False, words=f"{name}: {error}")
+        # Settings and files are the operator's alone.
+        advice = of_error(error, Called(provider=provider, endpoint=endpoint))
+        words = f"{name}: {error}" if told else advice.client if advice is not None else f"{name} cannot be asked now"
+        return Found(able=False, words=words)
 
 
-async def _by_list(service: Service, provider: Provider, endpoint: Endpoint, name: str, *, near: bool) -> Found:
+async def _by_list(
+    service: Service, provider: Provider, endpoint: Endpoint, name: str, *, near: bool, told: bool
+) -> Found:
     """What a provider's list of models tells of it; one that is `near` is nobody else's."""
     asking = [ask_for_list(service, provider, endpoint)]
     if provider.keys and not near:
@@ -98,7 +103,7 @@ async def _by_list(service: Service, provider: Provider, endpoint: Endpoint, nam
     if status in _REFUSED:
         wants = "does not take the key" if provider.keys else "asks for a key"
         step = f"api_key of [providers.{provider.name}] says it, or the variable that `dragoman providers` names"
-        return Found(able=False, words=f"{name} answered {status}: it {wants}; {step}")
+        return Found(able=False, words=f"{name} answered {status}: it {wants}" + (f"; {step}" if told else ""))
     if status != 200:
         return Found(words=f"{name} answered {status} when it was asked for its models")
     open_to_all = bool(others) and others[0][0] == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def test_a_file_that_holds_something_else_is_not_used_and_not_repeated(tmp_path:
         f"--first-key: {file} does not hold the hash of a key (remove it, and another key is made at the next start)"
     )
     assert file.read_bytes() == BAD[content]
+
+
+def test_a_hash_that_somebody_else_may_have_put_there_opens_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    take_first_key(path)
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="can be written by others"):
+        take_first_key(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="is not a plain file"):
+        take_first_key(path)
 
 
 def test_what_is_no_file_is_told(tmp_path: Path) -> None:

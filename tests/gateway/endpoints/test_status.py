@@ -204,7 +204,10 @@ def test_a_key_is_asked_for_where_there_are_any() -> None:
         assert house.get("/status", x_api_key=KEY, x_forwarded_for="203.0.113.9").status == 200
 
 
-@pytest.mark.parametrize("header", ["x_forwarded_for", "forwarded", "via"])
+@pytest.mark.parametrize(
+    "header",
+    ["x_forwarded_for", "forwarded", "via", "x_real_ip", "x_forwarded_host", "x_forwarded_proto", "cf_connecting_ip"],
+)
 @pytest.mark.parametrize("proxies", [(), ("127.0.0.1",)], ids=["unknown", "trusted"])
 def test_without_keys_nobody_is_told_through_a_proxy(proxies: tuple[str, ...], header: str) -> None:
     def settings(port: int) -> Settings:

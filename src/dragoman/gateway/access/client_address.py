@@ -23,7 +23,16 @@ _FORWARDED = b"x-forwarded-for"
 _LONGEST = 1024
 _MAPPED = "::ffff:"
 # By which a proxy says that somebody else asks, of whom nothing is known for sure.
-_PROXIED = (b"x-forwarded-for", b"forwarded", b"via")
+_PROXIED = (
+    b"x-forwarded-for",
+    b"forwarded",
+    b"via",
+    b"x-real-ip",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
+    b"cf-connecting-ip",
+    b"true-client-ip",
+)
 
 
 class Headed(Protocol):

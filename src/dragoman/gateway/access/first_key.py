@@ -7,6 +7,7 @@ once, and keeps its hash: it is never open, and there is a way in.
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from msgspec import Struct
@@ -67,17 +68,33 @@ def _made(path: Path) -> FirstKey:
 
 def _read(path: Path) -> FirstKey:
     try:
-        with path.open("rb") as file:
+        # A pipe without a writer would keep us waiting.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+            _check_own(path, os.fstat(file.fileno()))
             content = file.read(_MOST)
-        return FirstKey(digest=read_hash(content.decode("ascii", errors="replace").strip()))
     except OSError as error:
         raise _unusable(path, error) from None
+    try:
+        return FirstKey(digest=read_hash(content.decode("ascii", errors="replace").strip()))
     except ConfigError:
         raise ConfigError(
             key=OPTION,
             problem=f"{path} does not hold the hash of a key",
             remedy="remove it, and another key is made at the next start",
         ) from None
+
+
+def _check_own(path: Path, found: os.stat_result) -> None:
+    """Refuse a file in which somebody else may have put the hash of a key of his own."""
+    if not stat.S_ISREG(found.st_mode):
+        problem = "is not a plain file"
+    elif found.st_uid != os.geteuid():
+        problem = f"belongs to another user (uid {found.st_uid})"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        problem = "can be written by others"
+    else:
+        return
+    raise ConfigError(key=OPTION, problem=f"{path} {problem}", remedy="remove it, and another key is made")
 
 
 def _unusable(path: Path, error: OSError) -> ConfigError:
