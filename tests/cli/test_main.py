@@ -144,3 +144,15 @@ def test_output_that_cannot_be_written_is_told_once(typed: str, tmp_path: Path) 
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, b"dragoman: output: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("command", ["providers --configured", "--version", "check"])
+def test_a_stream_that_is_closed_is_no_traceback(command: str, closed: str, tmp_path: Path) -> None:
+    line = f"{sys.executable} -P -m dragoman {command} {closed}"
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stdout + done.stderr

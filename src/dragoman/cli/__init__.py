@@ -64,6 +64,7 @@ COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit status."""
+    _fill_standard_streams()
     try:
         status = _run(sys.argv[1:] if arguments is None else arguments)
     except SystemExit as ended:
@@ -94,6 +95,18 @@ def _flushed(status: int) -> int:
                 documents.complain(f"output: {error.strerror}")
                 status = REFUSED
     return status
+
+
+def _fill_standard_streams() -> None:
+    """Open what is missing of them: else a socket takes the number of one, and gets what is written to it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # It takes the lowest number that is free, which is this one.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", errors="backslashreplace", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
 def tree() -> Parser:

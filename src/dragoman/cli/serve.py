@@ -88,7 +88,6 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.launching.local_servers import found_at
 
     hangup = hangup_at_start()
-    _fill_standard_streams()
     lifeline = _lifeline() if options.lifeline else None
     if options.env_file is not None:
         _take_variables(Path(options.env_file))
@@ -211,18 +210,6 @@ def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:
             remedy="write it again; one that is to say nothing has an empty [server] table",
             file=str(file),
         )
-
-
-def _fill_standard_streams() -> None:
-    """Open what is missing of them: else a socket takes the number of one, and gets what is written to it."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            # It takes the lowest number that is free, which is this one.
-            os.open(os.devnull, os.O_RDWR)
-    sys.stdout = sys.stdout or os.fdopen(1, "w", errors="backslashreplace", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
 def _lifeline() -> int:

@@ -35,12 +35,13 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
     keys = "none, but [keys] is there" if settings.keys_table else "none"
     facts.append(("gateway keys", str(len(settings.keys)) if settings.keys else keys))
     facts += [("not default", str(setting)) for setting in found] or [("not default", "nothing")]
+    missing = {str(each): each.remedy for each in settings.missing}
     findings = tuple(
         Finding(
             words=warning,
-            advice="look at it in the configuration, or in the environment",
+            advice=missing.get(warning, "look at it in the configuration, or in the environment"),
             heading=READABLE if "can be read by others" in warning else "",
-            wrong="can be read by others" in warning,
+            wrong="can be read by others" in warning or warning in missing,
         )
         for warning in settings.warnings
     )
