@@ -76,6 +76,7 @@ def test_a_hash_is_read_as_it_is_printed_and_nothing_else_is_repeated() -> None:
         (f'[keys.a]\nkey = ["{SECRET}"]\n', "x.toml:2: keys.a.key: expected a text in quotes, found a list"),
         (f'[keys.a]\nkey = "{SECRET}"\n[keys.b]\nkey = "{SECRET}"\n', "x.toml:3: keys.b: is the same key as keys.a"),
         (f'[keys."a b"]\nkey = "{SECRET}"\n', 'x.toml:1: keys."a b": cannot name a key'),
+        (f'[keys.launch]\nkey = "{SECRET}"\n', "x.toml:1: keys.launch: is what the key of the command line is called"),
         (f'[keys.a]\nkay = "{SECRET}"\n', "x.toml:2: keys.a.kay: is not a known key (did you mean key?)"),
         (f'[keys.a]\nkey = "{SECRET}"\nconcurrency = 0\n', "x.toml:3: keys.a.concurrency: expected a whole number"),
         (f'[keys]\na = "{SECRET}"\n', "x.toml:2: keys.a: expected a table, found a text in quotes"),

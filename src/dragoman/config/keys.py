@@ -56,6 +56,9 @@ def read_keys(table: Table, environ: Mapping[str, str]) -> tuple[tuple[Key, ...]
     for name, member in table.tables().items():
         if not is_name(name):
             table.complain(name, "cannot name a key", "use letters, digits, hyphens, dots and underscores")
+        elif name == COMMAND_LINE_KEY:
+            # What is counted and told by a key's name would be told to both.
+            table.complain(name, "is what the key of the command line is called", "choose another name")
         member.refuse_others(file_schema.KEY)
         told = member.fill(file_schema.KeyTable, file_schema.KEY)
         digest, length = _digest(member, told, environ)
