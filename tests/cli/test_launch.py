@@ -270,10 +270,9 @@ def test_pitfall_648_a_provider_that_is_down_ends_the_launch_before_the_client_i
     configure(place, "port = 0", f"[providers.box]\n{base}")
     status, out, err = launched(place, "claude", "--model", "box/m", "--context", "32k")
     assert (status, out) == (1, "")
-    assert err == (
-        f"dragoman: box/m cannot be used now: box at 127.0.0.1:{port} cannot be reached: it refused the connection; "
-        "is it running?\n"
-    )
+    told = f"dragoman: box/m cannot be used now: box at 127.0.0.1:{port} refused the connection: is it running?"
+    # More follows in a container, which 127.0.0.1 is not the host of.
+    assert err.startswith(told) and err.count("\n") == 1
 
 
 def test_a_provider_that_does_not_take_the_key_ends_the_launch_too(place: Path) -> None:
@@ -283,7 +282,7 @@ def test_a_provider_that_does_not_take_the_key_ends_the_launch_too(place: Path) 
         configure(place, "port = 0", f"[providers.box]\n{provider}")
         status, out, err = launched(place, "claude", "--model", "box/m", "--context", "32k")
     assert (status, out) == (1, "")
-    assert "answered 401: it does not take the key; api_key of [providers.box] says it" in err
+    assert f"box at {address} refused the key providers.box.api_key: is it right, and still good?" in err
     assert SECRET not in err
 
 
@@ -292,7 +291,7 @@ def test_one_of_two_that_is_down_is_a_note(place: Path) -> None:
     configure(place, "port = 0", f'[providers.box]\n{base}[models]\n"two" = ["echo/text", "box/m"]\n')
     status, out, err = launched(place, "claude", "--model", "two", "--context", "32k")
     assert (status, json.loads(out)["text"]) == (5, "You said: Hello")
-    assert "note: box at 127.0.0.1:9 cannot be reached" in err
+    assert "note: box at 127.0.0.1:9 refused the connection: is it running?" in err
 
 
 def test_the_log_is_its_owners_alone_and_named_when_the_client_fails(place: Path) -> None:

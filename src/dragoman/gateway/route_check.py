@@ -6,15 +6,12 @@ Nothing that is asked costs anything, and nobody waits for long: a provider that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 
-from msgspec import Struct
-
-from dragoman.config.keys import COMMAND_LINE_KEY
-from dragoman.config.settings import Key
-from dragoman.errors import DragomanError, TimedOut, Unreachable, WireError
-from dragoman.gateway.advice import Called, of_error, shown
+from dragoman.errors import DragomanError, TimedOut, WireError
+from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, shown
+from dragoman.gateway.kept_checks import Found
 from dragoman.gateway.live_check import knock
 from dragoman.gateway.provider_lists import ask_for_list, read_list
 from dragoman.gateway.service import Service
@@ -22,6 +19,7 @@ from dragoman.http.address import Origin, locate
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
+from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 
@@ -32,83 +30,71 @@ _NEAREST = 3
 _REFUSED = frozenset({401, 403})
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """What was found of a provider: whether it can be used as far as is known, what is wrong, and its models."""
-
-    able: bool = True
-    words: str = ""
-    # None where it did not say.
-    models: Sequence[str] | None = None
-
-
-async def checked(service: Service, route: Route, key: Key | None) -> list[JsonObject]:
-    """Ask everybody that a name leads to; `key` is that of who wants to know."""
+async def checked(service: Service, route: Route, *, is_operator: bool) -> list[JsonObject]:
+    """Ask everybody that a name leads to; what is told of it depends on who wants to know."""
     targets = route.targets[:_MOST]
     places = {_place(target): target for target in targets}
-    told = _is_operator(service, key)
-    asked = await asyncio.gather(*(_ask(service, target, told=told) for target in places.values()))
+    asked = await asyncio.gather(
+        *(service.checks.of(place, partial(_ask, service, target)) for place, target in places.items())
+    )
     found = dict(zip(places, asked, strict=True))
-    return [_told(target, found[_place(target)]) for target in targets]
+    return [_told(target, found[_place(target)], is_operator=is_operator) for target in targets]
 
 
 def _place(target: Target) -> tuple[str, str]:
     return target.provider.name, target.endpoint.protocol
 
 
-def _told(target: Target, found: Found) -> JsonObject:
-    words = found.words
+def _told(target: Target, found: Found, *, is_operator: bool) -> JsonObject:
+    advice = found.advice
+    words = "" if advice is None else advice.operator if is_operator else advice.client
     if found.models and target.model not in found.models:
         near = ", ".join(get_close_matches(target.model, found.models, n=_NEAREST, cutoff=0.5))
         words = f"{target.provider.name} does not list {shown(target.model)}" + (f"; it lists {near}" if near else "")
     return {"target": f"{target.provider.name}/{target.shown}", "able": found.able, "words": words}
 
 
-def _is_operator(service: Service, key: Key | None) -> bool:
-    """Whether an address may be named: to who asks where no keys are, or started the gateway for itself."""
-    return service.guard.open or (key is not None and key.name == COMMAND_LINE_KEY and key.owner == b"")
-
-
-async def _ask(service: Service, target: Target, *, told: bool) -> Found:
+async def _ask(service: Service, target: Target) -> Found:
     provider, endpoint = target.provider, target.endpoint
-    origin = _origin(endpoint)
-    name = provider.name if origin is None or not told else f"{provider.name} at {origin.host_header}"
+    called = Called(provider=provider, endpoint=endpoint)
     try:
         async with asyncio.timeout(PATIENCE):
             if has_list(provider):
-                near = origin is None or origin.loopback
-                return await _by_list(service, provider, endpoint, name, near=near, told=told)
+                return await _by_list(service, provider, endpoint)
             await knock(service, provider, endpoint)
             return Found()
     except (TimeoutError, TimedOut):
-        return Found(words=f"{name} did not answer within {PATIENCE:g} s")
-    except Unreachable as error:
-        step = "is it running?" if "refused" in str(error) else "is its address right, and is there a network?"
-        words = str(error).replace("the provider's", "its", 1).replace("the provider", "it", 1)
-        return Found(able=False, words=f"{name} cannot be reached: {words}; {step}")
+        return Found(advice=_note(called, f"did not answer within {PATIENCE:g} s"))
     except DragomanError as error:
-        # Settings and files are the operator's alone.
-        advice = of_error(error, Called(provider=provider, endpoint=endpoint))
-        words = f"{name}: {error}" if told else advice.client if advice is not None else f"{name} cannot be asked now"
-        return Found(able=False, words=words)
+        advice = of_error(error, called)
+        told = Advice(operator=f"{provider.name}: {error}", client=f"{provider.name} cannot be asked now")
+        return Found(able=False, advice=advice or told)
 
 
-async def _by_list(
-    service: Service, provider: Provider, endpoint: Endpoint, name: str, *, near: bool, told: bool
-) -> Found:
-    """What a provider's list of models tells of it; one that is `near` is nobody else's."""
-    asking = [ask_for_list(service, provider, endpoint)]
-    if provider.keys and not near:
+def _note(called: Called, words: str) -> Advice:
+    """Something that everybody may know of a provider, but for where it is."""
+    place = f" at {called.place}" if called.place else ""
+    return Advice(operator=f"{called.name}{place} {words}", client=f"{called.name} {words}")
+
+
+async def _by_list(service: Service, provider: Provider, endpoint: Endpoint) -> Found:
+    """What a provider's list of models tells of it; one on this machine is nobody else's."""
+    key = service.rotation(provider).next()
+    asking = [ask_for_list(service, provider, endpoint, key)]
+    origin = _origin(endpoint)
+    if provider.keys and origin is not None and not origin.loopback:
         asking.append(ask_for_list(service, provider, endpoint, keyless=True))
     (status, body), *others = await asyncio.gather(*asking)
+    called = Called(provider=provider, endpoint=endpoint, keys=() if key is None else (key,))
     if status in _REFUSED:
-        wants = "does not take the key" if provider.keys else "asks for a key"
-        step = f"api_key of [providers.{provider.name}] says it, or the variable that `dragoman providers` names"
-        return Found(able=False, words=f"{name} answered {status}: it {wants}" + (f"; {step}" if told else ""))
+        # Who shows no list to a key takes it for nothing else either.
+        return Found(able=False, advice=of_refusal(Kind.BAD_KEY, called))
     if status != 200:
-        return Found(words=f"{name} answered {status} when it was asked for its models")
+        return Found(advice=_note(called, f"answered {status} when it was asked for its models"))
+    words = "shows its models to anybody: whether it takes the key shows with the first call"
     open_to_all = bool(others) and others[0][0] == 200
-    words = f"{name} shows its models to anybody: whether it takes the key shows with the first call"
-    return Found(words=words if open_to_all else "", models=await _models(provider, endpoint, body))
+    advice = _note(called, words) if open_to_all else None
+    return Found(advice=advice, models=await _models(provider, endpoint, body))
 
 
 async def _models(provider: Provider, endpoint: Endpoint, body: bytes) -> list[str] | None:

@@ -16,6 +16,7 @@ from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.key_calls import KeyCalls
 from dragoman.gateway.admission import Admission, Limits, Slot, divided
 from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.kept_checks import KeptChecks
 from dragoman.gateway.kept_lists import KeptLists
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.records.account import Account
@@ -119,6 +120,7 @@ class Service:
         self._redactors: dict[str, Redactor] = {}
         self.listed: KeptLists = KeptLists(settings.callable, former.listed if former is not None else None)
         self.routes.listed = self._models_listed
+        self.checks = KeptChecks(self.clock)
         self.knowledge = Knowledge(self.book, self.listed, self._rotations, self.admission, self.mint.now)
 
     def _forgive_changed(self, former: Settings) -> None:

@@ -74,13 +74,13 @@ async def explain_route(service: Service, request: Request, key: Key | None) -> 
         headers=request.headers,
         check=said.get("check") == ["1"],
     )
+    address, name = client_address(request, service.proxies), "" if key is None else key.name
+    is_operator = service.guard.is_operator(request, address, name)
     try:
-        told = await explained(service, body, question, key)
+        told = await explained(service, body, question, key, is_operator=is_operator)
     except DragomanError as error:
         # Not by way of the door, which would write down what it says of the request.
         status = error.status if isinstance(error, ClientError) else 404 if isinstance(error, UnknownModel) else 400
-        address, name = client_address(request, service.proxies), "" if key is None else key.name
-        is_operator = service.guard.is_operator(request, address, name)
         words = error.advice.client if isinstance(error, UnknownModel) and not is_operator else str(error)
         request.respond(status, [JSON], encode({"error": {"message": words}}))
         return
@@ -98,7 +98,9 @@ async def planned(settings: Settings, body: bytes, question: Question) -> JsonOb
         await service.close()
 
 
-async def explained(service: Service, body: bytes, question: Question, own: Key | None) -> JsonObject:
+async def explained(
+    service: Service, body: bytes, question: Question, own: Key | None, *, is_operator: bool = True
+) -> JsonObject:
     """How a request is routed now, and why; `own` is the key of who wants to know."""
     api_path = await beside_loop(partial(_path_of, body, question.client), len(body))
     key = own
@@ -122,7 +124,7 @@ async def explained(service: Service, body: bytes, question: Question, own: Key 
     if route.only is not None:
         plan = _of_one(plan, route.only)
     told = _told(service, looked.model, route, plan, signs, seen)
-    return {**told, "checked": [*await checked(service, route, own)]} if question.check else told
+    return {**told, "checked": [*await checked(service, route, is_operator=is_operator)]} if question.check else told
 
 
 def _path_of(body: bytes, client: str) -> ApiPath:
