@@ -95,6 +95,19 @@ def _paths(found: Sequence[Place]) -> str:
     return " | ".join(shlex.quote(place.path) for place in found[1:])
 
 
+def _taking(found: Sequence[Place]) -> Iterator[tuple[str, Option]]:
+    """The options that a value follows, each behind the pattern of a shell's `case` that it is known by."""
+    for place in found:
+        for option in place.options:
+            if option.takes:
+                yield " | ".join(shlex.quote(f"{place.path} {name}") for name in option.names), option
+
+
+def _offered(place: Place) -> list[str]:
+    """All that may be written next: commands and options."""
+    return [*place.words, *(name for option in place.options for name in option.names)]
+
+
 def _bash(found: Sequence[Place]) -> Iterator[str]:
     yield "# bash completion for dragoman"
     yield "_dragoman() {"
@@ -107,16 +120,12 @@ def _bash(found: Sequence[Place]) -> Iterator[str]:
     yield f'        case "$place $word" in {_paths(found)}) place="$place $word" ;; esac'
     yield "    done"
     yield '    case "$place $prev" in'
-    for place in found:
-        for option in place.options:
-            if option.takes:
-                names = " | ".join(shlex.quote(f"{place.path} {name}") for name in option.names)
-                yield f"        {names}) {_bash_values(option)} ;;"
+    for names, option in _taking(found):
+        yield f"        {names}) {_bash_values(option)} ;;"
     yield "    esac"
     yield '    case "$place" in'
     for place in found:
-        words = [*place.words, *(name for option in place.options for name in option.names)]
-        yield f"        {shlex.quote(place.path)}) words={shlex.quote(' '.join(words))} ;;"
+        yield f"        {shlex.quote(place.path)}) words={shlex.quote(' '.join(_offered(place)))} ;;"
     yield "    esac"
     yield '    COMPREPLY=($(compgen -W "$words" -- "$cur"))'
     yield "}"
@@ -142,16 +151,12 @@ def _zsh(found: Sequence[Place]) -> Iterator[str]:
     yield f'        case "$place $word" in ({_paths(found)}) place="$place $word" ;; esac'
     yield "    done"
     yield '    case "$place $prev" in'
-    for place in found:
-        for option in place.options:
-            if option.takes:
-                names = " | ".join(shlex.quote(f"{place.path} {name}") for name in option.names)
-                yield f"        ({names}) {_zsh_values(option)}; return ;;"
+    for names, option in _taking(found):
+        yield f"        ({names}) {_zsh_values(option)}; return ;;"
     yield "    esac"
     yield '    case "$place" in'
     for place in found:
-        words = [*place.words, *(name for option in place.options for name in option.names)]
-        yield f"        ({shlex.quote(place.path)}) compadd -- {shlex.join(words)} ;;"
+        yield f"        ({shlex.quote(place.path)}) compadd -- {shlex.join(_offered(place))} ;;"
     yield "    esac"
     yield "    [[ -z $place || $cur == -* ]] || _files"
     yield "}"
