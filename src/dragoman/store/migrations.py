@@ -106,11 +106,154 @@ def m004_keep_rests(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX rests_by_expiry ON rests (expires)")
 
 
+def m005_keep_records(db: sqlite3.Connection) -> None:
+    """Records of exchanges, what they come to, who spoke, and how far each journal was read (decision 32)."""
+    # Columns of numbers that may be NULL are unknown then; times and lengths of time are microseconds.
+    db.execute(
+        """
+        CREATE TABLE records (
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL,
+            time INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            outcome TEXT NOT NULL,
+            key TEXT NOT NULL,
+            client TEXT NOT NULL,
+            program TEXT NOT NULL,
+            address TEXT NOT NULL,
+            launch TEXT NOT NULL,
+            -- 0 if it belongs to none.
+            session INTEGER NOT NULL,
+            thread INTEGER NOT NULL,
+            dialect TEXT NOT NULL,
+            path TEXT NOT NULL,
+            stream INTEGER NOT NULL,
+            asked TEXT NOT NULL,
+            provider TEXT NOT NULL,
+            model TEXT NOT NULL,
+            served TEXT NOT NULL,
+            answered_by TEXT NOT NULL,
+            route TEXT NOT NULL,
+            policy TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            status INTEGER NOT NULL,
+            failure TEXT NOT NULL,
+            stop TEXT NOT NULL,
+            first INTEGER,
+            took INTEGER NOT NULL,
+            input INTEGER,
+            cache_read INTEGER,
+            cache_write INTEGER,
+            cache_write_1h INTEGER,
+            output INTEGER,
+            thinking INTEGER,
+            searches INTEGER,
+            estimated INTEGER NOT NULL,
+            -- What is known of it, in nano-dollars; `unpriced` says that it was more.
+            cost INTEGER NOT NULL,
+            unpriced INTEGER NOT NULL,
+            said_cost INTEGER,
+            price TEXT NOT NULL,
+            losses INTEGER NOT NULL,
+            upstream_id TEXT NOT NULL,
+            response_id TEXT NOT NULL,
+            -- The rest of the entry as JSON: calls, losses by name, money by class, facts, why.
+            details BLOB NOT NULL
+        )
+        """
+    )
+    db.execute("CREATE INDEX records_by_time ON records (time)")
+    db.execute("CREATE INDEX records_by_session ON records (session, time)")
+    measures = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in MEASURES)
+    db.execute(
+        "CREATE TABLE sums (quarter INTEGER NOT NULL, key TEXT NOT NULL, client TEXT NOT NULL, provider TEXT NOT NULL,"
+        f" model TEXT NOT NULL, {measures}, PRIMARY KEY (quarter, key, client, provider, model)) WITHOUT ROWID"
+    )
+    db.execute(
+        f"CREATE TABLE thread_sums (quarter INTEGER NOT NULL, thread INTEGER NOT NULL, {measures},"
+        " PRIMARY KEY (quarter, thread)) WITHOUT ROWID"
+    )
+    db.execute(
+        """
+        CREATE TABLE sessions (
+            id INTEGER PRIMARY KEY,
+            key TEXT NOT NULL,
+            -- As the client calls it, or made up from how it began.
+            name TEXT NOT NULL,
+            client TEXT NOT NULL,
+            -- The session that it goes on from or was forked from, and which of both; 0 if from none.
+            origin INTEGER NOT NULL,
+            link TEXT NOT NULL,
+            started INTEGER NOT NULL,
+            last INTEGER NOT NULL
+        )
+        """
+    )
+    db.execute("CREATE UNIQUE INDEX sessions_by_name ON sessions (key, name)")
+    db.execute("CREATE INDEX sessions_by_last ON sessions (last)")
+    db.execute(
+        """
+        CREATE TABLE threads (
+            id INTEGER PRIMARY KEY,
+            session INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            class TEXT NOT NULL,
+            -- What its client calls the agent, and the model that it was asked of last.
+            label TEXT NOT NULL,
+            model TEXT NOT NULL,
+            -- The thread that it was begun by; 0 if that is its session itself, or not known.
+            parent INTEGER NOT NULL,
+            -- The rule that it was placed by, how sure that is (0 to 100), and the version of the rules.
+            rule TEXT NOT NULL,
+            sure INTEGER NOT NULL,
+            rules INTEGER NOT NULL,
+            windows INTEGER NOT NULL,
+            started INTEGER NOT NULL,
+            last INTEGER NOT NULL,
+            -- The facts that its class is derived from, as JSON.
+            facts BLOB NOT NULL
+        )
+        """
+    )
+    db.execute("CREATE INDEX threads_by_session ON threads (session, name)")
+    # Where histories ended, so that those which go on from there are known: of which thread, and when.
+    db.execute(
+        "CREATE TABLE tips (digest TEXT PRIMARY KEY, thread INTEGER NOT NULL, time INTEGER NOT NULL) WITHOUT ROWID"
+    )
+    db.execute("CREATE INDEX tips_by_time ON tips (time)")
+    db.execute(
+        "CREATE TABLE journals (name TEXT PRIMARY KEY, applied INTEGER NOT NULL, damaged INTEGER NOT NULL)"
+        " WITHOUT ROWID"
+    )
+
+
+# What is added up, in `sums` and in `thread_sums`; as it was when they were made, like every step.
+MEASURES = (
+    "requests",
+    "errors",
+    "cancelled",
+    "others",
+    "input",
+    "cache_read",
+    "cache_write",
+    "output",
+    "thinking",
+    "searches",
+    "estimated",
+    "cost",
+    "unpriced",
+    "losses",
+    "took",
+    "first",
+    "firsts",
+)
+
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m001_keep_responses,
     m002_promise_beside_the_response,
     m003_keep_turns,
     m004_keep_rests,
+    m005_keep_records,
 )
 
 

@@ -1,0 +1,4 @@
+"""Accounts: every exchange is written down once, and what they come to is asked here (decision 32).
+
+entry      what is known of one exchange, as a line of a journal has it
+"""

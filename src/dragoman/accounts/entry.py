@@ -1,0 +1,137 @@
+"""Entry: what is known of one exchange, as a line of a journal has it; nothing in it was said by the user or the model.
+
+New members are added at the end of a struct alone, with a default: journals outlive a release.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.sessions.facts import NOTHING, Facts
+
+# What was asked: where models work, how many tokens a request has, which models there are, anything else.
+CONVERSATION, COUNT, LIST, OTHER = "conversation", "count", "list", "other"
+# What became of it. `refused` by the gateway or a provider before anything was said, `failed` in between or after.
+OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refused", "failed", "cancelled", "crashed"
+OUTCOMES = (OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED)
+
+
+class Tokens(Struct, frozen=True, array_like=True):
+    """Counts; `input` includes what caches had and took (`cache_write` of any lifetime), `output` what was thought."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    # Of `cache_write`, what is kept for an hour.
+    cache_write_1h: int = 0
+    output: int = 0
+    thinking: int = 0
+    searches: int = 0
+
+
+class Money(Struct, frozen=True, array_like=True):
+    """Nano-dollars by class, each 0 where nothing is known; `unpriced` names what had no price."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    thinking: int = 0
+    search: int = 0
+    request: int = 0
+    unpriced: tuple[str, ...] = ()
+    # Where the prices are from: the version of the book, its entry, and the tier that was served.
+    version: str = ""
+    entry: str = ""
+    tier: str = ""
+    # What the provider itself says that it cost; None if it says nothing.
+    said: int | None = None
+
+    @property
+    def total(self) -> int:
+        """All that is known."""
+        return (
+            self.input
+            + self.output
+            + self.cache_read
+            + self.cache_write
+            + self.cache_write_1h
+            + self.thinking
+            + self.search
+            + self.request
+        )
+
+
+class Call(Struct, frozen=True, array_like=True):
+    """One call to a provider; times are microseconds since the exchange began, 0 if there was none."""
+
+    provider: str
+    model: str
+    protocol: str
+    kind: str = ""
+    status: int = 0
+    started: int = 0
+    first: int = 0
+    ended: int = 0
+    upstream_id: str = ""
+    key: int = -1
+    maybe_billed: bool = False
+    tokens: Tokens | None = None
+    estimated: bool = False
+    money: Money | None = None
+
+
+class Lost(Struct, frozen=True, array_like=True):
+    """One line of the ledger: what was lost, how, where."""
+
+    feature: str
+    fate: str
+    place: str = ""
+
+
+class Entry(Struct, frozen=True, array_like=True):
+    """One exchange, as far as it is known."""
+
+    # Who and when: microseconds of the wall's clock at its beginning.
+    id: str
+    time: int
+    outcome: str = OPEN
+    kind: str = CONVERSATION
+    key: str = ""
+    client: str = ""
+    program: str = ""
+    address: str = ""
+    launch: str = ""
+    dialect: str = ""
+    path: str = ""
+    stream: bool = False
+    # What was asked for, who it led to, what the answer says that it is from, and by which way.
+    asked: str = ""
+    provider: str = ""
+    model: str = ""
+    served: str = ""
+    answered_by: str = ""
+    route: str = ""
+    policy: str = ""
+    reason: str = ""
+    status: int = 0
+    failure: str = ""
+    why: str = ""
+    stop: str = ""
+    # Microseconds from its beginning: to the first content that the client got (0 if none), and to its end.
+    first: int = 0
+    took: int = 0
+    # All calls together; None where nobody said and nothing was counted.
+    tokens: Tokens | None = None
+    estimated: bool = False
+    money: Money | None = None
+    calls: tuple[Call, ...] = ()
+    full: tuple[str, ...] = ()
+    losses: tuple[Lost, ...] = ()
+    upstream_id: str = ""
+    response_id: str = ""
+    # Bytes of the request, for what crashed before anything was counted.
+    size: int = 0
+    facts: Facts = NOTHING
+    trace: str = ""

@@ -1,0 +1,47 @@
+"""Facts: what an exchange shows of who is speaking, without a word of what was said; classes are derived from them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+# Ids of clients are cut at so many characters.
+MOST_ID = 128
+
+
+class Shape(Struct, frozen=True, array_like=True):
+    """What a request looks like: characters of its instructions, its tools, and how many messages it has."""
+
+    instructions: int = 0
+    tools: int = 0
+    messages: int = 0
+    # Names of tools that tell main threads from others, as far as they are offered.
+    telling: tuple[str, ...] = ()
+
+
+class Facts(Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What is known of the speaker of one exchange. New members are added at the end alone."""
+
+    # The client's own ids, and which header or member they are from.
+    session: str = ""
+    source: str = ""
+    thread: str = ""
+    parent: str = ""
+    # What the client calls it: the class that it says, the type of agent, the window, the prompt.
+    said_class: str = ""
+    agent: str = ""
+    window: str = ""
+    prompt: str = ""
+    shape: Shape | None = None
+    # Keyed digests in hex: of how the history began, of all of it, of it before each of its latest answers; of the
+    # first call in the latest answer that it repeats, of the previous response.
+    opening: str = ""
+    tip: str = ""
+    before: tuple[str, ...] = ()
+    call: str = ""
+    previous: str = ""
+    # Of the answer: its first call, its id.
+    answer_call: str = ""
+    answer_id: str = ""
+
+
+NOTHING = Facts()
