@@ -29,6 +29,7 @@ KEY, OTHER = "sesame-open-the-gate", "another-key-of-this-gateway"
 SECRET = "The raven's name is Huckebein."
 LINES = (
     Line(pattern="two", targets=("chat/m", "messages/m")),
+    Line(pattern="pair", targets=("chat/m", "chat/n")),
     Line(pattern="cheap", targets=("chat/dear", "messages/m", "responses/m"), policy="cheapest", max_cost=10**9),
     Line(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin"),
     Line(pattern="split", targets=("chat/m", "messages/m"), weights=(1, 5), policy="weighted"),
@@ -101,6 +102,13 @@ def test_what_filters_left_out_is_told_with_the_reason() -> None:
             "responses/m": {"filter": "unknown_cost", "why": "its price is unknown, and there is a max_cost"},
         }
         assert [row["target"] for row in rows(told)] == ["messages/m", "chat/dear", "responses/m"]
+
+
+def test_what_refers_to_a_kept_file_has_one_target_alone() -> None:
+    kept = [{"type": "file", "file": {"file_id": "file-1"}}, {"type": "text", "text": SECRET}]
+    with running((), settings_with) as house:
+        told = asked(house, "pair", body=request_of(messages=[{"role": "user", "content": kept}]))
+        assert [row["place"] for row in rows(told)] == [1, None]
 
 
 @pytest.mark.parametrize("client", PROTOCOLS)

@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError, DragomanError, WireError
 from dragoman.gateway.access.client_address import client_address
-from dragoman.gateway.exchange.choice import Seen, carries_seals, conversation_of, needs_of, seen_in, wants_of
+from dragoman.gateway.exchange.choice import (
+    Seen,
+    carries_seals,
+    conversation_of,
+    needs_of,
+    refers,
+    seen_in,
+    wants_of,
+)
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import asks_strictness, receive
 from dragoman.gateway.exchange.reply_parts import JSON
@@ -110,7 +118,7 @@ async def explained(
     looked = await beside_loop(partial(look, body, api_path), len(body))
     looked = replace(looked, model=question.model or looked.model)
     route = service.routes.route(looked.model, api_path.protocol)
-    wants = wants_of(route, len(body), pinned=True, sealed=carries_seals(body))
+    wants = wants_of(route, len(body), pinned=True, refers=refers(body), sealed=carries_seals(body))
     seeing = partial(seen_in, body, asked, looked, route, replace(wants, losses=True))
     seen = await beside_loop(seeing, len(route.targets) * len(body))
     signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))
