@@ -100,9 +100,9 @@ class Tables:
         return self._now() + self._keep
 
 
-def _write_ahead(db: sqlite3.Connection) -> None:
+def write_ahead(db: sqlite3.Connection, patience: float = _PATIENCE) -> None:
     """Turn the write-ahead log on, which several processes that start at once may all try; it waits for nobody."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + patience
     while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -126,7 +126,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         if path != MEMORY:
             db.know(Path(path).absolute())
         # Readers do not wait for a writer, and a killed process loses nothing that it has told.
-        _write_ahead(db)
+        write_ahead(db)
         db.execute("PRAGMA synchronous = NORMAL")
         # What was deleted is not to be found in the file either.
         db.execute("PRAGMA secure_delete = ON")

@@ -1,0 +1,53 @@
+"""Folder: where the journals of a kept file lie, who may look into it, and what is asked of those that write there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dragoman.store import MEMORY
+
+_ENDING = ".records"
+# The ending of journals, and the file by which everybody who has one is asked to begin another.
+JOURNAL = ".log"
+_ROTATE = "rotate"
+
+
+def folder_of(path: str) -> Path:
+    """The folder of the journals that belong to the file of `storage.path`; a link leads to where its file is."""
+    if path == MEMORY:
+        raise ValueError("nothing is accounted for in memory")
+    return Path(os.path.realpath(path) + _ENDING)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder, for its user alone."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def journals_in(folder: Path) -> list[Path]:
+    """The journals that lie there, the oldest first; none if there is no such folder."""
+    try:
+        return sorted(found for found in folder.iterdir() if found.suffix == JOURNAL)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def ask_to_rotate(folder: Path, now: int) -> None:
+    """Have every worker begin another journal, so that what it wrote until `now` (microseconds) can be removed."""
+    asked = folder / f"{_ROTATE}.{os.getpid()}"
+    descriptor = os.open(asked, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, b"%d" % now)
+    finally:
+        os.close(descriptor)
+    # Whole, or as it was before.
+    asked.replace(folder / _ROTATE)
+
+
+def asked_to_rotate(folder: Path) -> int:
+    """Journals that were begun before this time are to be ended; 0 if nobody asked."""
+    try:
+        return int((folder / _ROTATE).read_bytes() or b"0")
+    except (OSError, ValueError):
+        return 0

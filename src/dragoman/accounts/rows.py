@@ -1,0 +1,205 @@
+"""Rows: what an entry is in the tables: a row of records, and what it adds to sums (decision 32)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from dragoman.accounts.entry import (
+    ANSWERED,
+    CANCELLED,
+    CONVERSATION,
+    CRASHED,
+    FAILED,
+    REFUSED,
+    Call,
+    Entry,
+    Lost,
+    Money,
+)
+from dragoman.accounts.placing import Placed
+from dragoman.sessions.facts import NOTHING, Facts
+
+# A quarter of an hour, in microseconds: sums are kept by the number of quarters since the epoch.
+QUARTER = 900_000_000
+_WRONG = frozenset({REFUSED, FAILED, CRASHED})
+# Where nothing is known of tokens: of columns, and of sums.
+_UNKNOWN = (None,) * 7
+_NO_TOKENS = (0,) * 6
+
+Key = tuple[int, str, str, str, str]
+ThreadKey = tuple[int, int]
+
+
+class Details(Struct, frozen=True, array_like=True):
+    """The rest of an entry, which no question groups by. New members are added at the end alone, with a default."""
+
+    calls: tuple[Call, ...] = ()
+    losses: tuple[Lost, ...] = ()
+    money: Money | None = None
+    facts: Facts = NOTHING
+    why: str = ""
+    full: tuple[str, ...] = ()
+    size: int = 0
+    trace: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Details)
+
+
+def details_of(kept: bytes) -> Details:
+    """What the column `details` says."""
+    return _decoder.decode(kept)
+
+
+def row_of(entry: Entry, placed: Placed) -> tuple[object, ...]:
+    """A row of records, in the order of `store.records.COLUMNS`."""
+    return _row(entry, placed.session, placed.thread, is_unpriced(entry))
+
+
+def measures_of(entry: Entry) -> tuple[int, ...]:
+    """What it adds to sums, in the order of `store.migrations.MEASURES`."""
+    return _measures(entry, is_unpriced(entry))
+
+
+def is_unpriced(entry: Entry) -> bool:
+    """Whether it cost more than is known: something had no price, or was used and nobody said how much."""
+    money = entry.money
+    if money is not None:
+        if money.unpriced:
+            return True
+    elif entry.tokens is not None or entry.outcome == CRASHED:
+        return True
+    # Counts, lists and other paths cost nothing that nobody says; what may have been billed is another matter.
+    asked = entry.tokens is None and entry.kind == CONVERSATION
+    for call in entry.calls:
+        if call.tokens is None and call.money is None and (call.maybe_billed or (asked and 200 <= call.status < 300)):
+            return True
+    return False
+
+
+def _row(entry: Entry, session: int, thread: int, unpriced: bool) -> tuple[object, ...]:
+    tokens, money = entry.tokens, entry.money
+    losses = entry.losses
+    return (
+        entry.id,
+        entry.time,
+        entry.kind,
+        entry.outcome,
+        entry.key,
+        entry.client,
+        entry.program,
+        entry.address,
+        entry.launch,
+        session,
+        thread,
+        entry.dialect,
+        entry.path,
+        entry.stream,
+        entry.asked,
+        entry.provider,
+        entry.model,
+        entry.served,
+        entry.answered_by,
+        entry.route,
+        entry.policy,
+        entry.reason,
+        entry.status,
+        entry.failure,
+        entry.stop,
+        entry.first or None,
+        entry.took,
+        # The columns are named as the members, in their order.
+        *(_UNKNOWN if tokens is None else astuple(tokens)),
+        entry.estimated,
+        0 if money is None else money.total,
+        unpriced,
+        None if money is None else money.said,
+        "" if money is None else money.version,
+        len(losses),
+        entry.upstream_id,
+        entry.response_id,
+        _encode(Details(entry.calls, losses, money, entry.facts, entry.why, entry.full, entry.size, entry.trace)),
+    )
+
+
+def _measures(entry: Entry, unpriced: bool) -> tuple[int, ...]:
+    tokens, money, outcome, first = entry.tokens, entry.money, entry.outcome, entry.first
+    conversation = entry.kind == CONVERSATION
+    wrong = conversation and outcome in _WRONG
+    counts = wrong or (conversation and outcome == ANSWERED)
+    timed = counts and first > 0
+    if tokens is None:
+        used: tuple[int, ...] = _NO_TOKENS
+    else:
+        used = (
+            tokens.input,
+            tokens.cache_read,
+            tokens.cache_write,
+            tokens.output,
+            tokens.thinking,
+            tokens.searches,
+        )
+    return (
+        counts,
+        wrong,
+        conversation and outcome == CANCELLED,
+        not conversation,
+        *used,
+        entry.estimated,
+        0 if money is None else money.total,
+        unpriced,
+        len(entry.losses),
+        entry.took if counts else 0,
+        first if timed else 0,
+        timed,
+    )
+
+
+class Batch:
+    """Rows of one transaction, and what they come to."""
+
+    __slots__ = ("_by_key", "_by_thread", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[object, ...]] = []
+        self._by_key: dict[Key, list[tuple[int, ...]]] = {}
+        self._by_thread: dict[ThreadKey, list[tuple[int, ...]]] = {}
+
+    def add(self, entry: Entry, placed: Placed) -> None:
+        """Take one more."""
+        unpriced = is_unpriced(entry)
+        session, thread = placed
+        self.rows.append(_row(entry, session, thread, unpriced))
+        measures = _measures(entry, unpriced)
+        quarter = entry.time // QUARTER
+        key = (quarter, entry.key, entry.client, entry.provider, entry.model)
+        found = self._by_key.get(key)
+        if found is None:
+            self._by_key[key] = [measures]
+        else:
+            found.append(measures)
+        threads = self._by_thread.get((quarter, thread))
+        if threads is None:
+            self._by_thread[quarter, thread] = [measures]
+        else:
+            threads.append(measures)
+
+    def sums(self) -> list[tuple[object, ...]]:
+        """What they come to by quarter, key, client, provider and model, in the order of their keys."""
+        return _added(self._by_key)
+
+    def thread_sums(self) -> list[tuple[object, ...]]:
+        """What they come to by quarter and thread, likewise."""
+        return _added(self._by_thread)
+
+
+def _added(
+    groups: Mapping[Key, list[tuple[int, ...]]] | Mapping[ThreadKey, list[tuple[int, ...]]],
+) -> list[tuple[object, ...]]:
+    # Sorted, so that writers of the same sums come to them in the same order.
+    return [(*key, *map(sum, zip(*rows, strict=True))) for key, rows in sorted(groups.items())]

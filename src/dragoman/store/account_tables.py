@@ -1,0 +1,137 @@
+"""Account tables: what exchanges come to, in the file of `storage.path`; the connection waits for disks and locks.
+
+It belongs to a thread of its own, or to a command: nothing that serves anybody may wait with it. What it has committed
+is on the disk (`synchronous = FULL`), since the journal that it was read from may be removed then.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dragoman.errors import ConfigError
+from dragoman.store.database import MEMORY, write_ahead
+from dragoman.store.errors import is_busy, store_error
+from dragoman.store.marks import Marks
+from dragoman.store.migrations import STEPS, migrate
+from dragoman.store.records import Records
+from dragoman.store.speakers import Speakers
+from dragoman.store.sums import Sums
+from dragoman.store.transaction import KeptFile, Transaction
+from dragoman.store.writable import not_writable
+
+# How long, in seconds, another process that writes is waited for.
+PATIENCE = 5.0
+
+
+class AccountTables:
+    """Records, sums, marks of journals and who spoke, in one open file."""
+
+    def __init__(self, db: KeptFile) -> None:
+        self._db = db
+        self.records = Records(db)
+        self.sums = Sums(db)
+        self.marks = Marks(db)
+        self.speakers = Speakers(db)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """What they are read and written by, for the tables of this package."""
+        return self._db
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several writes that are one; what SQLite says is an error of the store here."""
+        try:
+            with Transaction(self._db):
+                yield
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Several questions that are answered from one moment; errors likewise."""
+        try:
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def checkpoint(self) -> None:
+        """Move what was written into the file itself and empty the log beside it: nothing removed is left there."""
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+
+def open_account_tables(path: str, *, read_only: bool = False, patience: float = PATIENCE) -> AccountTables:
+    """Open or make the file; to read only, nothing is made: where there is no file, nothing is in it.
+
+    One thread at a time may use it, whichever that is.
+    """
+    try:
+        db = _opened_to_read(path, patience) if read_only else _opened(path, patience)
+    except (OSError, sqlite3.Error) as error:
+        if isinstance(error, sqlite3.Error) and is_busy(error):
+            raise store_error(error) from None
+        elsewhere = "name a file elsewhere, or set records = false"
+        refused = None if read_only else not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
+        raise refused or ConfigError(
+            key="storage.path",
+            problem=f"the file cannot be opened: {error}",
+            remedy="name a file in a directory that can be written to, or set records = false",
+        ) from None
+    return AccountTables(db)
+
+
+def _opened(path: str, patience: float) -> KeptFile:
+    if path != MEMORY:
+        place = Path(path)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
+    db = sqlite3.connect(path, timeout=patience, isolation_level=None, factory=KeptFile, check_same_thread=False)
+    try:
+        if path != MEMORY:
+            db.know(Path(path).absolute())
+        write_ahead(db, patience)
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA secure_delete = ON")
+        migrate(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _opened_to_read(path: str, patience: float) -> KeptFile:
+    place = Path(path)
+    if path == MEMORY or not place.exists():
+        return _opened(MEMORY, patience)
+    address = f"{place.absolute().as_uri()}?mode=ro"
+    db = sqlite3.connect(
+        address, uri=True, timeout=patience, isolation_level=None, factory=KeptFile, check_same_thread=False
+    )
+    try:
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(STEPS):
+            raise sqlite3.DatabaseError("the file was written by a newer version")
+        if version < len(STEPS):
+            raise sqlite3.DatabaseError(
+                "the file was written by an older version, which a start of the gateway changes"
+            )
+    except BaseException:
+        db.close()
+        raise
+    return db

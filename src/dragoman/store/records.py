@@ -1,0 +1,81 @@
+"""Records: the table of exchanges, one row each; what a row says is made in `accounts/rows.py`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+# The order in which rows are handed in; `number` is the file's own.
+COLUMNS = (
+    "id",
+    "time",
+    "kind",
+    "outcome",
+    "key",
+    "client",
+    "program",
+    "address",
+    "launch",
+    "session",
+    "thread",
+    "dialect",
+    "path",
+    "stream",
+    "asked",
+    "provider",
+    "model",
+    "served",
+    "answered_by",
+    "route",
+    "policy",
+    "reason",
+    "status",
+    "failure",
+    "stop",
+    "first",
+    "took",
+    "input",
+    "cache_read",
+    "cache_write",
+    "cache_write_1h",
+    "output",
+    "thinking",
+    "searches",
+    "estimated",
+    "cost",
+    "unpriced",
+    "said_cost",
+    "price",
+    "losses",
+    "upstream_id",
+    "response_id",
+    "details",
+)
+_ADD = f"INSERT INTO records ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+
+
+class Records:
+    """The table of exchanges."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def add(self, rows: Iterable[tuple[object, ...]]) -> None:
+        """Add rows, in the order of `COLUMNS`."""
+        self._db.executemany(_ADD, rows)
+
+    def count(self) -> int:
+        """How many there are."""
+        return int(self._db.execute("SELECT count(*) FROM records").fetchone()[0])
+
+    def oldest(self) -> int | None:
+        """When the oldest began, in microseconds; None if there is none."""
+        found = self._db.execute("SELECT min(time) FROM records").fetchone()[0]
+        return None if found is None else int(found)
+
+    def remove_before(self, time: int, most: int) -> int:
+        """Remove some of those that began before a time; give how many. Sums stay."""
+        return self._db.execute(
+            "DELETE FROM records WHERE number IN (SELECT number FROM records WHERE time < ? ORDER BY time LIMIT ?)",
+            (time, most),
+        ).rowcount

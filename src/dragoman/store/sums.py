@@ -1,0 +1,38 @@
+"""Sums: what exchanges come to by quarter of an hour; added to with the rows that they are sums of, never removed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from dragoman.store.migrations import MEASURES
+
+
+def _addition(table: str, key: tuple[str, ...]) -> str:
+    columns = (*key, *MEASURES)
+    grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}"
+    )
+
+
+KEY = ("quarter", "key", "client", "provider", "model")
+THREAD_KEY = ("quarter", "thread")
+_ADD = _addition("sums", KEY)
+_ADD_TO_THREADS = _addition("thread_sums", THREAD_KEY)
+
+
+class Sums:
+    """The tables of sums; `quarter` is the number of quarters of an hour since the epoch."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def add(self, rows: Iterable[tuple[object, ...]]) -> None:
+        """Add to the sums of keys, clients, providers and models: `KEY`, then `MEASURES`; sorted."""
+        self._db.executemany(_ADD, rows)
+
+    def add_to_threads(self, rows: Iterable[tuple[object, ...]]) -> None:
+        """Add to the sums of threads: `THREAD_KEY`, then `MEASURES`; sorted."""
+        self._db.executemany(_ADD_TO_THREADS, rows)

@@ -1,0 +1,48 @@
+"""The table of exchanges."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from dragoman.accounts.placing import Placed
+from dragoman.accounts.rows import row_of
+from dragoman.store.account_tables import open_account_tables
+from dragoman.store.records import COLUMNS
+from tests.accounts.invented import NOON, entry
+
+
+def test_the_columns_are_those_of_the_table() -> None:
+    with closing(open_account_tables(":memory:")) as tables:
+        found = [row[1] for row in tables.connection.execute("PRAGMA table_info(records)")]
+    assert tuple(found) == ("number", *COLUMNS)
+
+
+def test_pitfall_427_two_exchanges_of_one_id_are_two_rows() -> None:
+    """Ids of providers and clients are columns, and nothing else; what a row is told by is the file's own number."""
+    with closing(open_account_tables(":memory:")) as tables:
+        tables.records.add([row_of(entry(1), Placed()), row_of(entry(1), Placed())])
+        assert tables.records.count() == 2
+        numbers = [row[0] for row in tables.connection.execute("SELECT number FROM records ORDER BY number")]
+        assert numbers == [1, 2]
+
+
+def test_rows_before_a_time_are_removed_some_at_a_time_the_oldest_first() -> None:
+    with closing(open_account_tables(":memory:")) as tables:
+        assert tables.records.oldest() is None
+        tables.records.add([row_of(entry(number, time=NOON + number), Placed()) for number in range(10)])
+        assert tables.records.remove_before(NOON + 5, 3) == 3
+        assert tables.records.oldest() == NOON + 3
+        assert tables.records.remove_before(NOON + 5, 3) == 2
+        assert tables.records.remove_before(NOON + 5, 3) == 0
+        assert tables.records.count() == 5
+
+
+def test_lists_and_retention_go_by_the_index_on_time() -> None:
+    with closing(open_account_tables(":memory:")) as tables:
+        plan = _plan(tables.connection, "SELECT number FROM records WHERE time < 5 ORDER BY time LIMIT 3")
+    assert "records_by_time" in plan
+
+
+def _plan(db: sqlite3.Connection, question: str) -> str:
+    return " ".join(str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {question}"))

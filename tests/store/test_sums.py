@@ -1,0 +1,35 @@
+"""Sums grow by what is added to them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from dragoman.accounts.placing import Placed
+from dragoman.accounts.rows import Batch
+from dragoman.store.account_tables import open_account_tables
+from dragoman.store.migrations import MEASURES
+from dragoman.store.sums import KEY, THREAD_KEY
+from tests.accounts.invented import entry
+
+
+def test_what_is_added_twice_is_there_twice() -> None:
+    batch = Batch()
+    batch.add(entry(1), Placed(1, 4))
+    batch.add(entry(2, key="bob"), Placed(2, 5))
+    with closing(open_account_tables(":memory:")) as tables:
+        for _ in range(3):
+            tables.sums.add(batch.sums())
+            tables.sums.add_to_threads(batch.thread_sums())
+        db = tables.connection
+        assert db.execute("SELECT key, requests, cost FROM sums ORDER BY key").fetchall() == [
+            ("alice", 3, 4500),
+            ("bob", 3, 4500),
+        ]
+        assert db.execute("SELECT thread, input FROM thread_sums ORDER BY thread").fetchall() == [(4, 300), (5, 300)]
+
+
+def test_the_columns_are_those_of_the_tables() -> None:
+    with closing(open_account_tables(":memory:")) as tables:
+        for table, key in (("sums", KEY), ("thread_sums", THREAD_KEY)):
+            found = [row[1] for row in tables.connection.execute(f"PRAGMA table_info({table})")]
+            assert tuple(found) == (*key, *MEASURES)
