@@ -1,7 +1,9 @@
 """Accounts: every exchange is written down once, and what they come to is asked here (decision 32).
 
-entry      what is known of one exchange, as a line of a journal has it
-folder     where the journals lie
-rows       what an entry is in the tables of the store
-placing    which session and thread it belongs to
+entry             what is known of one exchange, as a line of a journal has it
+folder            where the journals lie
+journal           one for each worker, and those that follow it; journal_reader reads them
+drain             moves journals into the tables, exactly once; drain_thread does so in a worker
+rows              what an entry is in the tables of the store
+placing           which session and thread it belongs to
 """

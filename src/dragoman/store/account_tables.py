@@ -135,3 +135,18 @@ def _opened_to_read(path: str, patience: float) -> KeptFile:
         db.close()
         raise
     return db
+
+
+def is_outdated(path: str) -> bool:
+    """Whether there is a file of an older version, which whoever opens it to write brings to the present."""
+    if path == MEMORY or not Path(path).exists():
+        return False
+    try:
+        db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return int(db.execute("PRAGMA user_version").fetchone()[0]) < len(STEPS)
+        finally:
+            db.close()
+    except sqlite3.Error:
+        # Whoever opens it is told what is wrong with it.
+        return True

@@ -1,0 +1,240 @@
+"""Drain: moves what journals say into the tables, exactly once, whoever does it (decision 32).
+
+Each piece of a journal is one transaction: its mark moves from where the piece begins to where it ends, or nothing is
+written. A journal whose lock can be had has no worker any more: after all its lines, what was opened in it and not
+settled has crashed, unless another journal goes on with it; then the file is removed, and its mark after that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.entry import CRASHED, Entry, Tokens
+from dragoman.accounts.folder import folder_of, journals_in
+from dragoman.accounts.journal_reader import read_before, read_piece, read_story
+from dragoman.accounts.placing import Placed, Placer
+from dragoman.accounts.rows import Batch
+from dragoman.store import MEMORY
+from dragoman.store.account_tables import AccountTables, is_outdated, open_account_tables
+
+# What a token is in bytes of JSON, where nothing was counted.
+_BYTES_OF_A_TOKEN = 4
+
+Told = Callable[[Sequence[tuple[Entry, Placed]]], None]
+
+
+class Drained(Struct, frozen=True, kw_only=True):
+    """What was moved: rows, lines that could not be read, and journals that were done with."""
+
+    rows: int = 0
+    damaged: int = 0
+    journals: int = 0
+
+
+def drain_all(path: str, *, now: int) -> Drained:
+    """Move everything into the tables that was written until now (microseconds), whoever wrote it."""
+    if path == MEMORY:
+        return Drained()
+    folder = folder_of(path)
+    if not journals_in(folder) and not is_outdated(path):
+        return Drained()
+    tables = open_account_tables(path)
+    try:
+        drainer = Drainer(tables, folder)
+        drainer.drain_orphans(now)
+        # What was written before the question, and no more: somebody may be writing all the time.
+        for journal in journals_in(folder):
+            drainer.drain(journal, until=_size(journal))
+        return drainer.drained
+    finally:
+        tables.close()
+
+
+class Drainer:
+    """Moves journals of a folder into tables. `told` hears of what was moved, after it is on the disk."""
+
+    def __init__(self, tables: AccountTables, folder: Path, told: Told | None = None) -> None:
+        self.tables = tables
+        self._folder = folder
+        self._told = told
+        self._placer: Placer | None = None
+        self.rows = 0
+        self.damaged = 0
+        self.journals = 0
+
+    @property
+    def drained(self) -> Drained:
+        """What was moved until now."""
+        return Drained(rows=self.rows, damaged=self.damaged, journals=self.journals)
+
+    def drain(self, journal: Path, *, until: int | None = None) -> int:
+        """Move what a journal says; give how far it is in the tables."""
+        try:
+            descriptor = os.open(journal, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        try:
+            return self._drain(descriptor, journal, until=until)
+        finally:
+            os.close(descriptor)
+
+    def drain_orphans(self, now: int) -> int:
+        """Move and remove the journals of workers that are gone; give how many bytes are left of those that stay."""
+        left = 0
+        for journal in journals_in(self._folder):
+            with _locked(journal) as descriptor:
+                if descriptor is not None and not self._finish(descriptor, journal, now):
+                    left += _size(journal)
+        return left
+
+    def remove_marks(self) -> None:
+        """Forget journals whose files are gone: of one that was removed by somebody who was killed then."""
+        with self.tables.reading():
+            known = self.tables.marks.all()
+        gone = [name for name in known if not (self._folder / name).exists()]
+        if gone:
+            with self.tables.transaction():
+                for name in gone:
+                    self.tables.marks.remove(name)
+
+    def _drain(self, descriptor: int, journal: Path, *, until: int | None = None, is_over: bool = False) -> int:
+        applied = self._applied(journal)
+        while True:
+            piece = read_piece(descriptor, applied, until=until, is_over=is_over)
+            if piece.end == piece.start:
+                return applied
+            if self._write(journal, piece.start, piece.end, piece.entries, piece.damaged):
+                applied = piece.end
+            else:
+                # Somebody else was faster; what they left is read from where they are.
+                moved = self._applied(journal)
+                if moved <= applied:
+                    return applied
+                applied = moved
+
+    def _applied(self, journal: Path) -> int:
+        with self.tables.reading():
+            return self.tables.marks.applied(journal.name)
+
+    def _write(self, journal: Path, start: int, end: int, entries: Iterable[Entry], damaged: int) -> bool:
+        """One transaction: the mark, the rows, the sums; False if the mark is elsewhere."""
+        tables, batch = self.tables, Batch()
+        # What it remembers of a transaction that was taken back is wrong.
+        placer, self._placer = self._placer or Placer(tables.speakers), None
+        placed: list[tuple[Entry, Placed]] = []
+        try:
+            with tables.transaction():
+                if not tables.marks.move(journal.name, start, end, damaged):
+                    raise _Elsewhere
+                if start == 0 and not journal.exists():
+                    # It was removed, and so may its mark have been.
+                    raise _Elsewhere
+                for entry in entries:
+                    place = placer.place(entry)
+                    batch.add(entry, place)
+                    placed.append((entry, place))
+                tables.records.add(batch.rows)
+                tables.sums.add(batch.sums())
+                tables.sums.add_to_threads(batch.thread_sums())
+        except _Elsewhere:
+            return False
+        self._placer = placer
+        self.rows += len(batch.rows)
+        self.damaged += damaged
+        if self._told is not None and placed:
+            self._told(placed)
+        return True
+
+    def _finish(self, descriptor: int, journal: Path, now: int) -> bool:
+        """Do with a journal whatever is left to do, with its lock; False if it has to stay for a while."""
+        size = os.fstat(descriptor).st_size
+        applied = self._applied(journal)
+        # Beyond the end of the file is a mark of one that has only to be removed.
+        if applied <= size:
+            applied = self._drain(descriptor, journal, is_over=True)
+            story = read_story(descriptor)
+            if story.before and (self._folder / story.before).exists():
+                # Whoever is done with that one has to see that this one goes on with it.
+                return False
+            crashed = [] if self._goes_on(journal) else story.unsettled
+            ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
+            rows = [crashed_entry(entry, ended) for entry in crashed]
+            if not self._write(journal, applied, size + 1, rows, 0):
+                return False
+        journal.unlink(missing_ok=True)
+        with self.tables.transaction():
+            self.tables.marks.remove(journal.name)
+        self.journals += 1
+        return True
+
+    def _goes_on(self, journal: Path) -> bool:
+        """Whether another journal begins with what was open in this one."""
+        worker = _worker(journal)
+        for later in journals_in(self._folder):
+            if later == journal or _worker(later) != worker:
+                continue
+            try:
+                descriptor = os.open(later, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                if read_before(descriptor) == journal.name:
+                    return True
+            finally:
+                os.close(descriptor)
+        return False
+
+
+class _Elsewhere(Exception):
+    """A mark is not where a piece begins."""
+
+
+def crashed_entry(entry: Entry, ended: int) -> Entry:
+    """What is known of an exchange whose worker was gone before it was settled: what it was asked, about."""
+    tokens = Tokens(input=entry.size // _BYTES_OF_A_TOKEN) if entry.size and entry.tokens is None else entry.tokens
+    return replace(
+        entry,
+        outcome=CRASHED,
+        tokens=tokens,
+        estimated=tokens is not None,
+        took=max(ended - entry.time, 0),
+    )
+
+
+@contextmanager
+def _locked(journal: Path) -> Iterator[int | None]:
+    """The file of a journal with its lock; None if a worker has it, or if it is gone."""
+    try:
+        # To be locked on every file system it has to be open for writing.
+        descriptor = os.open(journal, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_there = os.fstat(descriptor).st_nlink > 0
+        except BlockingIOError:
+            is_there = False
+        yield descriptor if is_there else None
+    finally:
+        os.close(descriptor)
+
+
+def _worker(journal: Path) -> str:
+    """The process of whose journals it is one."""
+    return journal.stem.rpartition("-")[0].rpartition("-")[2]
+
+
+def _size(journal: Path) -> int:
+    try:
+        return journal.stat().st_size
+    except FileNotFoundError:
+        return 0

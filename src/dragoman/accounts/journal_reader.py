@@ -1,0 +1,133 @@
+"""Journal reader: the lines of a journal, as far as they are whole (decision 32)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from dragoman.accounts.entry import Entry
+
+# So much is read at a time; more where a line is longer, or where nothing in it is right.
+_PIECE = 256 * 1024
+_BEGUN, _OPEN, _EXCHANGE = b'["begun",', b'["open",', b'["exchange",'
+# The interpreter is left to others after so many lines, for as long as it takes to be taken up, in seconds.
+_BREATH_AFTER = 64
+_BREATH = 0.00005
+
+_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_begun = msgspec.json.Decoder(tuple[str, int, str, tuple[Entry, ...]]).decode
+
+
+class Piece(NamedTuple):
+    """What stands between two places of a journal: settled exchanges, and how many lines there are wrong."""
+
+    start: int
+    end: int
+    entries: list[Entry]
+    damaged: int = 0
+
+
+class Story(NamedTuple):
+    """A journal as a whole: which one it follows, and what was opened in it and not settled."""
+
+    before: str
+    unsettled: list[Entry]
+
+
+def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over: bool = False) -> Piece:
+    """Read on from a place, up to another one if given; the piece is empty where nothing whole follows.
+
+    Lines that are wrong are passed over if right ones follow. The last ones may be being written, and end the reading,
+    unless nobody writes any more: then those that have an end are passed over, too.
+    """
+    entries: list[Entry] = []
+    size = _PIECE
+    while True:
+        wanted = size if until is None else min(size, until - start)
+        data = os.pread(descriptor, wanted, start) if wanted > 0 else b""
+        end, damaged, wrong, wrong_end, lines = start, 0, 0, start, 0
+        entries.clear()
+        for line, at in _lines(data, start):
+            lines += 1
+            if not lines % _BREATH_AFTER:
+                time.sleep(_BREATH)
+            if not _is_right(line):
+                wrong, wrong_end = wrong + 1, at
+                continue
+            damaged, wrong, end = damaged + wrong, 0, at
+            try:
+                if line.startswith(_EXCHANGE, 9):
+                    entries.append(_decode_entry(memoryview(line)[21:-1]))
+            except (msgspec.ValidationError, msgspec.DecodeError):
+                # Its sum is right: it was written by a release that says things otherwise.
+                damaged += 1
+        if len(data) == size and end == start:
+            size *= 4
+            continue
+        if is_over and wrong and len(data) < size:
+            damaged, end = damaged + wrong, wrong_end
+        return Piece(start, end, entries, damaged)
+
+
+def read_story(descriptor: int) -> Story:
+    """Look a journal through that nobody writes any more."""
+    before = ""
+    found: dict[str, Entry] = {}
+    for line in _right_lines(descriptor):
+        try:
+            if line.startswith(_OPEN, 9):
+                entry = _decode_entry(memoryview(line)[17:-1])
+                found[entry.id] = entry
+            elif line.startswith(_EXCHANGE, 9):
+                found.pop(_decode_entry(memoryview(line)[21:-1]).id, None)
+            elif line.startswith(_BEGUN, 9):
+                _, _, before, carried = _decode_begun(memoryview(line)[9:])
+                found.update((entry.id, entry) for entry in carried)
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            continue
+    return Story(before, list(found.values()))
+
+
+def read_before(descriptor: int) -> str | None:
+    """Which journal this one follows, "" if none; None if its first line is not whole."""
+    for line in _right_lines(descriptor):
+        if not line.startswith(_BEGUN, 9):
+            return None
+        try:
+            return _decode_begun(memoryview(line)[9:])[2]
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return None
+    return None
+
+
+def _right_lines(descriptor: int) -> Iterator[bytes]:
+    at, rest = 0, b""
+    while data := os.pread(descriptor, _PIECE, at):
+        at += len(data)
+        *lines, rest = (rest + data).split(b"\n")
+        time.sleep(_BREATH)
+        for line in lines:
+            if _is_right(line):
+                yield line
+
+
+def _lines(data: bytes, start: int) -> Iterator[tuple[bytes, int]]:
+    """Lines that have an end, and where that is."""
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        yield data[at:end], start + end + 1
+        at = end + 1
+
+
+def _is_right(line: bytes) -> bool:
+    if len(line) < 10 or line[8] != 0x20:
+        return False
+    try:
+        return int(line[:8], 16) == crc32(memoryview(line)[9:])
+    except ValueError:
+        return False

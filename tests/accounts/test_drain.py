@@ -1,0 +1,246 @@
+"""What journals say is in the tables once, whoever drains them and however often they are killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.accounts.drain import Drained, Drainer, drain_all
+from dragoman.accounts.entry import CRASHED, OPEN, Entry
+from dragoman.accounts.folder import folder_of, journals_in
+from dragoman.accounts.journal import Journal
+from dragoman.accounts.placing import Placed
+from dragoman.store import StoreBusy
+from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.marks import Marks
+from tests.accounts.agreement import sums_and_rows
+from tests.accounts.invented import NOON, entry
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "state.db")
+
+
+@pytest.fixture
+def tables(path: str) -> Iterator[AccountTables]:
+    with closing(open_account_tables(path, patience=0.01)) as opened:
+        yield opened
+
+
+def rows(path: str) -> list[tuple[int, str]]:
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT id, outcome FROM records ORDER BY number").fetchall()
+    by_group, by_thread, by_row = sums_and_rows(path)
+    assert by_group == by_thread == by_row
+    return [(int(name[4:]), outcome) for name, outcome in found]
+
+
+def marks(path: str) -> dict[str, int]:
+    with closing(open_account_tables(path)) as tables:
+        return tables.marks.all()
+
+
+def test_before_anything_was_written_nothing_is_made(path: str) -> None:
+    assert drain_all(path, now=NOON) == Drained()
+    assert drain_all(":memory:", now=NOON) == Drained()
+    assert not Path(path).exists()
+
+
+def test_a_journal_that_is_being_written_is_moved_as_far_as_it_goes(path: str) -> None:
+    journal = Journal(folder_of(path))
+    journal.settle(entry(1))
+    assert drain_all(path, now=NOON) == Drained(rows=1)
+    journal.settle(entry(2))
+    journal.open(entry(3, outcome=OPEN))
+    assert drain_all(path, now=NOON) == Drained(rows=1)
+    assert drain_all(path, now=NOON) == Drained()
+    assert rows(path) == [(1, "answered"), (2, "answered")]
+    assert journal.path is not None
+    assert marks(path) == {journal.path.name: journal.size}
+
+
+def test_one_whose_worker_is_gone_is_removed_and_what_it_left_open_has_crashed(path: str) -> None:
+    journal = Journal(folder_of(path))
+    journal.open(entry(1, outcome=OPEN))
+    journal.open(entry(2, outcome=OPEN, tokens=None, money=None, status=0, size=400))
+    journal.settle(entry(1))
+    journal.close()
+    # Nothing is known of it after the last line of its journal.
+    (file,) = journals_in(folder_of(path))
+    os.utime(file, ns=(0, (NOON + 7) * 1000))
+    assert drain_all(path, now=NOON + 9) == Drained(rows=2, journals=1)
+    assert rows(path) == [(1, "answered"), (2, CRASHED)]
+    assert journals_in(folder_of(path)) == []
+    assert marks(path) == {}
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute(
+            "SELECT input, output, estimated, cost, unpriced, took FROM records WHERE outcome = 'crashed'"
+        )
+        assert found.fetchone() == (100, 0, 1, 0, 1, 7)
+
+
+def test_what_goes_on_in_another_journal_has_not_crashed(path: str) -> None:
+    journal = Journal(folder_of(path))
+    journal.open(entry(1, outcome=OPEN))
+    journal.settle(entry(2))
+    journal.rotate()
+    assert drain_all(path, now=NOON) == Drained(rows=1, journals=1)
+    journal.settle(entry(1))
+    assert drain_all(path, now=NOON) == Drained(rows=1)
+    journal.open(entry(3, outcome=OPEN))
+    journal.rotate()
+    journal.close()
+    # Both are nobody's any more: the second waits for the first, which has to see that it goes on.
+    assert drain_all(path, now=NOON) == Drained(rows=1, journals=2)
+    assert rows(path) == [(2, "answered"), (1, "answered"), (3, CRASHED)]
+
+
+def test_a_later_one_is_not_done_with_before_the_one_that_it_follows(path: str, tables: AccountTables) -> None:
+    folder = folder_of(path)
+    journal = Journal(folder)
+    journal.open(entry(1, outcome=OPEN))
+    journal.rotate()
+    journal.close()
+    first, second = journals_in(folder)
+    with first.open("rb+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        drainer = Drainer(tables, folder)
+        assert drainer.drain_orphans(NOON) == second.stat().st_size
+        assert journals_in(folder) == [first, second]
+    assert drainer.drain_orphans(NOON) == 0
+    assert rows(path) == [(1, CRASHED)]
+
+
+def test_a_torn_tail_is_nobodys_answer(path: str) -> None:
+    journal = Journal(folder_of(path))
+    for number in range(3):
+        journal.settle(entry(number))
+    journal.close()
+    (file,) = journals_in(folder_of(path))
+    with file.open("rb+") as opened:
+        opened.truncate(file.stat().st_size - 3)
+    assert drain_all(path, now=NOON) == Drained(rows=2, journals=1)
+    assert rows(path) == [(0, "answered"), (1, "answered")]
+
+
+def test_damage_in_the_middle_is_counted_and_costs_its_line_alone(path: str) -> None:
+    journal = Journal(folder_of(path))
+    for number in range(3):
+        journal.settle(entry(number))
+    assert journal.path is not None
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b"alice", b"mallo")
+    journal.path.write_bytes(b"".join(lines))
+    assert drain_all(path, now=NOON) == Drained(rows=2, damaged=1)
+    assert rows(path) == [(0, "answered"), (2, "answered")]
+
+
+def test_pitfall_428_429_a_mark_that_somebody_else_moved_takes_everything_back(
+    path: str, tables: AccountTables
+) -> None:
+    folder = folder_of(path)
+    journal = Journal(folder)
+    for number in range(4):
+        journal.settle(entry(number))
+    assert journal.path is not None
+
+    class Late(Drainer):
+        """Has read the mark before somebody else moves it."""
+
+        def _applied(self, found: Path) -> int:
+            before = super()._applied(found)
+            drain_all(path, now=NOON)
+            return before
+
+    late = Late(tables, folder)
+    assert late.drain(journal.path) == journal.size
+    assert late.drained == Drained()
+    journal.settle(entry(4))
+    assert Drainer(tables, folder).drain(journal.path) == journal.size
+    assert rows(path) == [(number, "answered") for number in range(5)]
+
+
+def test_one_that_was_removed_meanwhile_is_not_moved_again(path: str, tables: AccountTables) -> None:
+    """Neither its mark nor its file is there any more: its bytes are in the hands of who was late alone."""
+    folder = folder_of(path)
+    journal = Journal(folder)
+    journal.settle(entry(1))
+    assert journal.path is not None
+    file = journal.path
+    late = Drainer(tables, folder)
+    descriptor = os.open(file, os.O_RDONLY)
+    journal.close()
+    assert drain_all(path, now=NOON) == Drained(rows=1, journals=1)
+    assert marks(path) == {}
+    late._drain(descriptor, file)
+    os.close(descriptor)
+    assert rows(path) == [(1, "answered")]
+
+
+@pytest.mark.parametrize("killed", ["before the file is removed", "before the mark is removed"])
+def test_whoever_is_killed_while_a_journal_is_removed_leaves_nothing_twice(
+    path: str, killed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(folder_of(path))
+    journal.open(entry(1, outcome=OPEN))
+    journal.settle(entry(2))
+    journal.close()
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if killed == "before the file is removed":
+            patched.setattr(Path, "unlink", die)
+        else:
+            patched.setattr(Marks, "remove", die)
+        with pytest.raises(KeyboardInterrupt):
+            drain_all(path, now=NOON)
+    drain_all(path, now=NOON)
+    assert rows(path) == [(2, "answered"), (1, CRASHED)]
+    assert journals_in(folder_of(path)) == []
+    with closing(open_account_tables(path)) as tables:
+        Drainer(tables, folder_of(path)).remove_marks()
+        assert tables.marks.all() == {}
+
+
+def test_a_lock_leaves_everything_for_later(path: str, tables: AccountTables) -> None:
+    folder = folder_of(path)
+    journal = Journal(folder)
+    journal.settle(entry(1))
+    assert journal.path is not None
+    drainer = Drainer(tables, folder)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            drainer.drain(journal.path)
+        assert drainer.drained == Drained()
+    drainer.drain(journal.path)
+    assert rows(path) == [(1, "answered")]
+
+
+def test_whoever_wants_to_know_hears_of_what_is_on_the_disk(path: str, tables: AccountTables) -> None:
+    heard: list[Sequence[tuple[Entry, Placed]]] = []
+    journal = Journal(folder_of(path))
+    journal.settle(entry(1))
+    assert journal.path is not None
+    Drainer(tables, folder_of(path), heard.append).drain(journal.path)
+    assert heard == [[(entry(1), Placed(0, 0))]]
+
+
+def test_files_of_others_are_left_alone_but_for_journals(path: str, tables: AccountTables) -> None:
+    folder = folder_of(path)
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    (folder / "strange.log").write_text("what is this?\n")
+    drainer = Drainer(tables, folder)
+    drainer.drain_orphans(NOON)
+    assert drainer.drained == Drained(damaged=1, journals=1)
+    assert [found.name for found in folder.iterdir()] == ["notes.txt"]

@@ -1,0 +1,287 @@
+"""The thread of a worker that drains: through locks, full disks and its own end."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.accounts.drain import drain_all
+from dragoman.accounts.drain_thread import Drain
+from dragoman.accounts.entry import OPEN
+from dragoman.accounts.folder import ask_to_rotate, folder_of, journals_in
+from dragoman.accounts.journal import Journal
+from dragoman.store.account_tables import open_account_tables
+from dragoman.store.migrations import STEPS
+from dragoman.store.records import Records
+from tests.accounts.agreement import sums_and_rows
+from tests.accounts.invented import NOON, entry
+
+# Long enough for anything, on any machine; nothing waits for it that goes well.
+_LONG = 30.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "state.db")
+
+
+class Worker:
+    """A journal and its drain; what the operator is told."""
+
+    def __init__(self, path: str, days: float = 36500, most: int = 1 << 24) -> None:
+        self.path = path
+        self.journal = Journal(folder_of(path), most=most)
+        self.told: list[str] = []
+        self.drain = Drain(
+            path,
+            self.journal,
+            days=days,
+            tend=self._tend,
+            tell=lambda level, words: self.told.append(f"{level}: {words}"),
+            every=0.01,
+        )
+        self._lock = threading.Lock()
+
+    def _tend(self, rotate: bool) -> None:
+        # In place of the loop, which is where a journal is used in a worker.
+        with self._lock:
+            if rotate:
+                self.journal.rotate()
+            self.journal.tend()
+
+    def settle(self, number: int) -> None:
+        with self._lock:
+            self.journal.settle(entry(number))
+
+
+@contextmanager
+def running(path: str, days: float = 36500, most: int = 1 << 24) -> Iterator[Worker]:
+    worker = Worker(path, days, most)
+    worker.drain.start()
+    try:
+        yield worker
+    finally:
+        worker.journal.close()
+        assert worker.drain.stop(_LONG)
+
+
+def until(true: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    end = time.monotonic() + _LONG
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        waiting.wait(0.005)
+
+
+def count(path: str) -> int:
+    with closing(open_account_tables(path, read_only=True)) as tables:
+        return tables.records.count()
+
+
+def test_what_is_written_is_in_the_tables_soon_and_at_the_end_nothing_is_left(path: str) -> None:
+    with running(path) as worker:
+        worker.settle(1)
+        until(lambda: worker.drain.rows == 1)
+        until(lambda: worker.drain.backlog == 0)
+        worker.settle(2)
+        worker.settle(3)
+    assert worker.drain.rows == 3
+    assert count(path) == 3
+    assert journals_in(folder_of(path)) == []
+    assert worker.told == []
+
+
+def test_without_an_exchange_no_file_is_made(path: str) -> None:
+    with running(path) as worker:
+        assert worker.drain.backlog == 0
+    assert not Path(path).exists()
+    assert journals_in(folder_of(path)) == []
+
+
+def test_orphans_are_drained_and_removed_and_those_of_others_left_alone(path: str) -> None:
+    gone, other = Journal(folder_of(path)), Journal(folder_of(path))
+    gone.open(entry(1, outcome=OPEN))
+    gone.close()
+    other.settle(entry(2))
+    with running(path) as worker:
+        until(lambda: worker.drain.rows == 1)
+    assert journals_in(folder_of(path)) == [other.path]
+    assert drain_all(path, now=NOON).rows == 1
+
+
+def test_pitfall_430_438_a_lock_of_hours_costs_disk_and_no_memory(path: str) -> None:
+    """Everything waits in the journal: what is kept in memory of an exchange ends with it."""
+    with closing(open_account_tables(path)):
+        pass
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, running(path, most=200_000) as worker:
+        other.execute("BEGIN IMMEDIATE")
+        for number in range(1000):
+            worker.settle(number)
+            assert worker.journal.open_count == 0
+        until(lambda: worker.drain.errors > 0)
+        assert worker.drain.backlog > 10_000
+        assert len(worker.journal._waiting) == 0
+        assert len(worker.told) == 1
+        assert "cannot be moved: database is locked" in worker.told[0]
+        other.execute("ROLLBACK")
+        until(lambda: worker.drain.rows == 1000)
+    assert worker.told[1:] == [f"info: what exchanges came to is written to {path} again"]
+    assert count(path) == 1000
+
+
+def test_a_file_that_is_full_is_tried_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    add, full = Records.add, threading.Event()
+    full.set()
+
+    def limited(self: Records, rows: list[tuple[object, ...]]) -> None:
+        add(self, rows)
+        if full.is_set():
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Records, "add", limited)
+    with running(path) as worker:
+        worker.settle(1)
+        until(lambda: worker.drain.problem == "database or disk is full")
+        assert count(path) == 0
+        full.clear()
+        until(lambda: worker.drain.rows == 1)
+        until(lambda: not worker.drain.problem)
+    assert count(path) == 1
+
+
+def test_what_nobody_thought_of_does_not_end_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = threading.Event()
+    broken.set()
+    add = Records.add
+
+    def strange(self: Records, rows: list[tuple[object, ...]]) -> None:
+        if broken.is_set():
+            raise ZeroDivisionError
+        add(self, rows)
+
+    monkeypatch.setattr(Records, "add", strange)
+    with running(path) as worker:
+        worker.settle(1)
+        until(lambda: worker.drain.problem == "ZeroDivisionError")
+        broken.clear()
+        until(lambda: worker.drain.rows == 1)
+
+
+def test_a_file_of_a_newer_version_is_told_in_one_sentence_and_left_as_it_is(path: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+    with running(path) as worker:
+        worker.settle(1)
+        until(lambda: bool(worker.drain.problem))
+        assert "written by a newer version" in worker.told[0]
+        assert "\n" not in worker.told[0]
+    assert len(journals_in(folder_of(path))) == 1
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+
+
+def test_a_file_that_was_replaced_is_opened_again(path: str) -> None:
+    with running(path) as worker:
+        worker.settle(1)
+        until(lambda: worker.drain.rows == 1)
+        for name in ("", "-wal", "-shm"):
+            Path(path + name).unlink(missing_ok=True)
+        worker.settle(2)
+        until(lambda: worker.drain.rows >= 2)
+    # The journal still had the first one, too: the new file knows nothing of it.
+    assert count(path) == 2
+
+
+def test_whoever_asks_has_a_new_journal_and_the_old_one_is_gone(path: str) -> None:
+    with running(path) as worker:
+        worker.settle(1)
+        old = worker.journal.path
+        assert old is not None
+        ask_to_rotate(folder_of(path), time.time_ns() // 1000)
+        until(lambda: not old.exists())
+        assert worker.journal.path != old
+        assert count(path) == 1
+        worker.settle(2)
+    assert count(path) == 2
+
+
+def test_a_journal_that_somebody_removed_is_told_and_followed_by_another(path: str) -> None:
+    with running(path) as worker:
+        old = worker.journal.path
+        assert old is not None
+        old.unlink()
+        until(lambda: worker.journal.path != old)
+        worker.settle(1)
+    assert count(path) == 1
+    assert "was removed" in worker.told[0]
+
+
+def test_a_journal_without_room_is_tended(path: str) -> None:
+    with running(path) as worker:
+        with worker._lock:
+            worker.journal._wait(b"a line that waits\n")
+            worker.journal.problem = "no space left on device"
+        until(lambda: not worker.journal.problem)
+
+
+def test_lines_that_cannot_be_read_are_told(path: str) -> None:
+    folder = folder_of(path)
+    folder.mkdir()
+    (folder / "strange.log").write_text("what is this?\n")
+    with running(path) as worker:
+        until(lambda: worker.drain.damaged == 1)
+    assert worker.told == [f"warn: 1 lines of journals in {folder} could not be read"]
+
+
+def test_pitfall_434_435_662_old_rows_go_in_small_steps_and_sums_stay(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Journal(folder_of(path))
+    for number in range(1200):
+        old.settle(entry(number, time=NOON - 10**13 + number))
+    old.settle(entry(5000, time=time.time_ns() // 1000))
+    old.close()
+    drain_all(path, now=NOON)
+    before = sums_and_rows(path)[:2]
+    steps: list[int] = []
+    remove = Records.remove_before
+
+    def counted(self: Records, time: int, most: int) -> int:
+        steps.append(most)
+        return remove(self, time, most)
+
+    monkeypatch.setattr(Records, "remove_before", counted)
+    with running(path, days=30) as worker:
+        until(lambda: worker.drain.removed == 1200)
+    assert count(path) == 1
+    assert sums_and_rows(path)[:2] == before
+    assert len(steps) > 2
+    assert max(steps) <= 1000
+
+
+def test_it_ends_in_its_time_also_where_the_file_is_locked(path: str) -> None:
+    with closing(open_account_tables(path)):
+        pass
+    worker = Worker(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        worker.settle(1)
+        worker.drain.start()
+        worker.journal.close()
+        assert not worker.drain.stop(0.0)
+        other.execute("ROLLBACK")
+        assert worker.drain.stop(_LONG)
+    assert drain_all(path, now=NOON).rows + worker.drain.rows == 1
+    assert count(path) == 1
+
+
+def test_one_that_never_began_has_ended(path: str) -> None:
+    worker = Worker(path)
+    assert worker.drain.stop(0.0)
+    worker.journal.close()

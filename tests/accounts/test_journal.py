@@ -1,0 +1,190 @@
+"""The journal of a worker: one write for each line, and a line that could not be written ends none but itself."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from dragoman.accounts.entry import OPEN
+from dragoman.accounts.folder import journals_in
+from dragoman.accounts.journal import Journal
+from dragoman.accounts.journal_reader import read_before, read_piece, read_story
+from tests.accounts.invented import NOON, entry
+
+
+class Disk:
+    """Writes, until it has no room: then in part, or not at all."""
+
+    def __init__(self) -> None:
+        self.room: int | None = None
+        self.writes: list[bytes] = []
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        self.writes.append(data)
+        if self.room is not None:
+            if not self.room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            data = data[: self.room]
+            self.room -= len(data)
+        return os.write(descriptor, data)
+
+
+def ids(path: Path | None) -> list[str]:
+    assert path is not None
+    with path.open("rb") as file:
+        return [found.id[-2:] for found in read_piece(file.fileno(), 0).entries]
+
+
+def test_each_line_is_one_write_and_the_file_its_users_alone(tmp_path: Path) -> None:
+    disk = Disk()
+    journal = Journal(tmp_path / "state.db.records", write=disk.write)
+    assert journal.is_bare
+    assert journal.settle(entry(1))
+    assert len(disk.writes) == 2
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in disk.writes)
+    assert journal.path is not None
+    assert journal.path.read_bytes() == b"".join(disk.writes)
+    assert journal.size == journal.path.stat().st_size
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+    assert journal.path.parent.stat().st_mode & 0o777 == 0o700
+    assert not journal.is_bare
+    assert ids(journal.path) == ["01"]
+
+
+def test_its_worker_holds_its_lock_until_it_lets_go(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.settle(entry(1))
+    assert journal.path is not None
+    with journal.path.open("rb") as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        journal.close()
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_one_without_a_line_goes_with_its_worker(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert len(journals_in(tmp_path)) == 1
+    journal.close()
+    assert journals_in(tmp_path) == []
+
+
+def test_pitfall_660_a_full_one_is_followed_by_another_that_begins_with_what_is_open(tmp_path: Path) -> None:
+    retired: list[int] = []
+
+    def retire(descriptor: int) -> None:
+        retired.append(descriptor)
+        os.close(descriptor)
+
+    journal = Journal(tmp_path, most=3000, retire=retire, clock=lambda: NOON * 1000)
+    journal.open(entry(99, outcome=OPEN))
+    for number in range(12):
+        assert journal.settle(entry(number))
+    files = journals_in(tmp_path)
+    assert len(files) == len(retired) + 1 > 2
+    assert [found for file in files for found in ids(file)] == [f"{number:02d}" for number in range(12)]
+    names = [file.name for file in files]
+    before: list[str | None] = []
+    for file in files:
+        with file.open("rb") as opened:
+            before.append(read_before(opened.fileno()))
+            assert [found.id for found in read_story(opened.fileno()).unsettled] == [entry(99).id]
+    assert before == ["", *names[:-1]]
+    assert journal.open_count == 1
+    journal.settle(entry(99))
+    assert journal.open_count == 0
+
+
+def test_names_ascend_and_are_never_used_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, clock=lambda: NOON * 1000)
+    seen = [journal.path]
+    for _ in range(5):
+        journal.rotate()
+        seen.append(journal.path)
+        assert journal.path is not None
+    assert len(set(seen)) == 6
+    assert sorted(map(str, seen)) == list(map(str, seen))
+
+
+def test_pitfall_661_a_line_without_room_waits_and_nothing_before_it_is_lost(tmp_path: Path) -> None:
+    disk = Disk()
+    journal = Journal(tmp_path, write=disk.write)
+    journal.settle(entry(1))
+    disk.room = 10
+    assert not journal.settle(entry(2))
+    assert not journal.settle(entry(3))
+    journal.open(entry(4, outcome=OPEN))
+    assert journal.problem == "no space left on device"
+    assert ids(journal.path) == ["01"]
+    disk.room = None
+    assert journal.settle(entry(5))
+    assert journal.problem == ""
+    assert journal.lost == 0
+    assert ids(journal.path) == ["01", "02", "03", "05"]
+    assert journal.path is not None
+    assert journal.size == journal.path.stat().st_size
+
+
+def test_an_opening_line_in_part_does_not_spoil_the_next_one(tmp_path: Path) -> None:
+    disk = Disk()
+    journal = Journal(tmp_path, write=disk.write)
+    disk.room = 7
+    journal.open(entry(1, outcome=OPEN))
+    disk.room = None
+    assert journal.settle(entry(1))
+    assert ids(journal.path) == ["01"]
+
+
+def test_what_waits_has_a_bound_and_what_is_beyond_it_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.accounts.journal._MOST_WAITING", 2000)
+    disk = Disk()
+    journal = Journal(tmp_path, write=disk.write)
+    disk.room = 0
+    for number in range(20):
+        journal.settle(entry(number))
+    lost = journal.lost
+    assert 0 < lost < 20
+    disk.room = None
+    assert journal.tend()
+    assert len(ids(journal.path)) == 20 - lost
+
+
+def test_another_that_cannot_be_begun_leaves_the_present_one(tmp_path: Path) -> None:
+    disk = Disk()
+    journal = Journal(tmp_path, write=disk.write)
+    journal.settle(entry(1))
+    path = journal.path
+    disk.room = 5
+    journal.rotate()
+    assert journal.path == path
+    assert journals_in(tmp_path) == [path]
+    disk.room = None
+    journal.settle(entry(2))
+    assert ids(path) == ["01", "02"]
+
+
+def test_a_folder_that_cannot_be_made_is_told_and_tried_again(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_text("no folder")
+    now = [NOON * 1000]
+    journal = Journal(place, clock=lambda: now[0])
+    assert journal.problem
+    assert journal.descriptor == -1
+    journal.open(entry(1, outcome=OPEN))
+    assert not journal.settle(entry(1))
+    place.unlink()
+    # Not at every line.
+    assert not journal.settle(entry(2))
+    now[0] += 2_000_000_000
+    assert journal.settle(entry(3))
+    assert ids(journal.path) == ["01", "02", "03"]
+    journal.close()
+    journal.rotate()
+    assert not journal.settle(entry(4))
+    assert journal.descriptor == -1
