@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from dragoman.accounts.entry import Money, Tokens
 from dragoman.model.response import Usage
 from dragoman.translate import LossLine
 
@@ -27,6 +28,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
     key: int = -1
     # Whether the provider may have worked for it, though nothing of that was heard.
     maybe_billed: bool = False
+    # The usage as it is accounted for, whether it was counted here for want of one, and what it cost.
+    tokens: Tokens | None = None
+    estimated: bool = False
+    money: Money | None = None
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -70,6 +75,15 @@ class Record(Struct, frozen=True, kw_only=True):
     why: str = ""
     # What to do about what went wrong, for the operator.
     advice: str = ""
+    # Of all attempts together: what they took (None if nobody said and nothing was counted), whether any of it was
+    # counted here, and what it cost.
+    tokens: Tokens | None = None
+    estimated: bool = False
+    money: Money | None = None
+    # Why the answer ended, which model it says it is from, and what it calls itself.
+    stop: str = ""
+    answered_by: str = ""
+    response_id: str = ""
 
     @property
     def upstream_id(self) -> str:
