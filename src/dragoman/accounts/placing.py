@@ -1,18 +1,21 @@
-"""Placing: which session and thread an exchange belongs to; until there are rules, to none."""
+"""Placing: which session and thread an exchange belongs to, found or begun while its line is drained (decision 33)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from dragoman.accounts.entry import Entry
 from dragoman.store.speakers import Speakers
 
 
-class Placed(NamedTuple):
-    """Numbers of a session and a thread, 0 for none."""
+class Placed(Struct, frozen=True):
+    """Where an exchange belongs, by the numbers of the tables; 0 is nowhere."""
 
     session: int = 0
     thread: int = 0
+
+
+NOWHERE = Placed()
 
 
 class Placer:
@@ -23,4 +26,4 @@ class Placer:
 
     def place(self, entry: Entry) -> Placed:
         """Where an exchange belongs."""
-        return Placed()
+        return NOWHERE

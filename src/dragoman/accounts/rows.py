@@ -173,8 +173,8 @@ class Batch:
     def add(self, entry: Entry, placed: Placed) -> None:
         """Take one more."""
         unpriced = is_unpriced(entry)
-        session, thread = placed
-        self.rows.append(_row(entry, session, thread, unpriced))
+        thread = placed.thread
+        self.rows.append(_row(entry, placed.session, thread, unpriced))
         measures = _measures(entry, unpriced)
         quarter = entry.time // QUARTER
         key = (quarter, entry.key, entry.client, entry.provider, entry.model)

@@ -42,6 +42,13 @@ class Facts(Struct, frozen=True, array_like=True, omit_defaults=True):
     # Of the answer: its first call, its id.
     answer_call: str = ""
     answer_id: str = ""
+    # Which program it is, by the name that it has here; "" if that is not known.
+    client: str = ""
+    # Digests of what the user said first, and of the prompts that the latest answer gave to other agents; ids of the
+    # sessions that results of its tools name.
+    asks: str = ""
+    prompts: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
 
 
 NOTHING = Facts()

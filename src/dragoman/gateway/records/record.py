@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.model.response import Usage
+from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.translate import LossLine
 
 
@@ -84,6 +85,8 @@ class Record(Struct, frozen=True, kw_only=True):
     stop: str = ""
     answered_by: str = ""
     response_id: str = ""
+    # What it shows of who is speaking.
+    facts: Facts = NOTHING
 
     @property
     def upstream_id(self) -> str:
