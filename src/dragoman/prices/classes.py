@@ -26,7 +26,7 @@ _ANYWHERE = frozenset({"", "global", "not_available"})
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
 
 
-class Tokens(Struct, frozen=True, kw_only=True):
+class Tokens(Struct, frozen=True):
     """Disjoint counts; `thinking` alone is of the output, since most pay no price of its own for it."""
 
     input: int = 0
@@ -43,8 +43,10 @@ class Tokens(Struct, frozen=True, kw_only=True):
     @property
     def total_input(self) -> int:
         """All input, cached or not: thresholds are compared with this."""
-        written = sum(count for name, count in self.others.items() if name.startswith(_WRITTEN))
-        return self.input + self.cache_read + self.cache_write + self.cache_write_1h + written
+        told = self.input + self.cache_read + self.cache_write + self.cache_write_1h
+        if not self.others:
+            return told
+        return told + sum(count for name, count in self.others.items() if name.startswith(_WRITTEN))
 
 
 _WRITTEN = "cache_write"
@@ -59,25 +61,23 @@ class Run(Struct, frozen=True, kw_only=True):
 
 def tokens_of(usage: Usage) -> Tokens:
     """The classes of an answer's totals."""
-    fields = usage.extras.fields if usage.extras is not None else {}
-    read, written = usage.cache_read or 0, usage.cache_write or 0
+    read, written, output = usage.cache_read or 0, usage.cache_write or 0, usage.output
     plain = usage.input - read - written
     if plain < 0:
         # A server that counts what is cached beside its total.
         plain = usage.input
+    thinking, searches, extras = usage.thinking or 0, usage.web_searches or 0, usage.extras
+    if thinking > output:
+        thinking = output
+    if extras is None or _TELLING.isdisjoint(extras.fields):
+        # As nearly all are, and each is counted while others wait.
+        return Tokens(plain, read, written, 0, output, thinking, searches)
+    fields = extras.fields
     hour, written, others = _lifetimes(fields, written)
-    others |= {f"input_{kind}": count for kind, count in _counts(fields, _INPUT_DETAILS)}
-    others |= {f"output_{kind}": count for kind, count in _counts(fields, _OUTPUT_DETAILS)}
-    return Tokens(
-        input=plain,
-        cache_read=read,
-        cache_write=written,
-        cache_write_1h=hour,
-        output=usage.output,
-        thinking=min(usage.thinking or 0, usage.output),
-        searches=usage.web_searches or 0,
-        others=others,
-    )
+    if not _DETAILS.isdisjoint(fields):
+        others |= {f"input_{kind}": count for kind, count in _counts(fields, _INPUT_DETAILS)}
+        others |= {f"output_{kind}": count for kind, count in _counts(fields, _OUTPUT_DETAILS)}
+    return Tokens(plain, read, written, hour, output, thinking, searches, others=others)
 
 
 # Where half an hour is what is usual, the book's price of written tokens is the price of this:
@@ -85,6 +85,9 @@ def tokens_of(usage: Usage) -> Tokens:
 _USUAL_LIFETIME = "ttl_30m_tokens"
 _INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
 _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
+_DETAILS = frozenset({*_INPUT_DETAILS, *_OUTPUT_DETAILS})
+# Members that tell more of classes than the totals do.
+_TELLING = _DETAILS | {"cache_creation"}
 
 
 def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, int]]:
@@ -92,10 +95,10 @@ def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, in
 
     The parts are of the total, and never beside it: only where there is no total they are all there is.
     """
-    match fields.get("cache_creation"):
-        case dict(split):
-            hour = _count(split, "ephemeral_1h_input_tokens")
-            return hour, max(written - hour, _count(split, "ephemeral_5m_input_tokens")), {}
+    split = fields.get("cache_creation")
+    if isinstance(split, dict):
+        hour = _count(split, "ephemeral_1h_input_tokens")
+        return hour, max(written - hour, _count(split, "ephemeral_5m_input_tokens")), {}
     others: dict[str, int] = {}
     for key in _INPUT_DETAILS:
         match fields.get(key):
@@ -119,7 +122,8 @@ def _counts(fields: JsonObject, places: tuple[str, ...]) -> Iterator[tuple[str, 
 
 def _count(fields: JsonObject, name: str) -> int:
     value = fields.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    # `bool` is another type.
+    return value if type(value) is int and value > 0 else 0
 
 
 def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
@@ -128,19 +132,29 @@ def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
     What the answer says counts, and not what was asked for, but for providers that do not tell the truth.
     """
     word = usage.service_tier or ""
-    if label in _ASKED_COUNTS and asked:
+    if asked and label in _ASKED_COUNTS:
         word = asked
     fields = usage.extras.fields if usage.extras is not None else {}
+    if word in _STANDARD_WORDS and "speed" not in fields and "inference_geo" not in fields:
+        return STANDARD
     words = [_SAME.get(word, word)] if word not in _STANDARD_WORDS else []
     # Both have a price of their own.
-    words += [f"speed-{speed}" for speed in _texts(fields.get("speed")) if speed not in _STANDARD_WORDS]
-    words += [f"geo-{place}" for place in _texts(fields.get("inference_geo")) if place not in _ANYWHERE]
+    speed, place = fields.get("speed"), fields.get("inference_geo")
+    if isinstance(speed, str) and speed not in _STANDARD_WORDS:
+        words.append(f"speed-{speed}")
+    if isinstance(place, str) and place not in _ANYWHERE:
+        words.append(f"geo-{place}")
     return "+".join(words)
 
 
 def _texts(value: JsonValue) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+
+
+def has_runs(usage: Usage) -> bool:
+    """Whether an answer tells of turns of its own, or of what ran beside it."""
+    return usage.extras is not None and "iterations" in usage.extras.fields
 
 
 def runs_of(usage: Usage) -> Iterator[Run]:

@@ -13,23 +13,25 @@ from msgspec import Struct
 
 from dragoman.model.response import Usage
 from dragoman.prices.book import ModelFacts
-from dragoman.prices.classes import STANDARD, Tokens, runs_of, server_of, tier_of, tokens_of
+from dragoman.prices.classes import STANDARD, Tokens, has_runs, runs_of, server_of, tier_of, tokens_of
 from dragoman.prices.table import Ladder
 
 _PICO = 1000
 _NEVER_DEARER = frozenset({"flex", "batch"})
+# The classes, in the order of the rates.
+CLASSES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "thinking", "search", "request")
 # What is known of another model of the same provider.
 Find: TypeAlias = Callable[[str], ModelFacts | None]
 
 
-class Cost(Struct, frozen=True, kw_only=True):
-    """Nano-dollars by class; None where tokens were used whose price is not known."""
+class Cost(Struct, frozen=True):
+    """Nano-dollars by class, in the order of the rates; None where tokens were used whose price is not known."""
 
     input: int | None = 0
+    output: int | None = 0
     cache_read: int | None = 0
     cache_write: int | None = 0
     cache_write_1h: int | None = 0
-    output: int | None = 0
     thinking: int | None = 0
     search: int | None = 0
     request: int | None = 0
@@ -66,10 +68,12 @@ def cost_of(
 
     `find` knows other models of the same provider, for what they did for this answer.
     """
+    tier = tier_of(usage) if tier is None else tier
+    if not has_runs(usage):
+        return price(facts, tokens_of(usage), tier)
     server = server_of(usage)
     if server:
         facts = find(server)
-    tier = tier_of(usage) if tier is None else tier
     cost = price(facts, tokens_of(usage), tier)
     for run in runs_of(usage):
         cost = _sum(cost, price(find(run.model) if run.model else facts, run.tokens, tier))
@@ -97,21 +101,24 @@ def price(facts: ModelFacts | None, tokens: Tokens, tier: str) -> Cost:
     ladder: Ladder | None = facts.standard if tier == STANDARD else facts.tiers.get(tier)
     if ladder is None:
         return _unpriced(facts, tier, f"tier {tier}")
-    rates = ladder.rates_for(tokens.total_input)
+    rates = ladder.rates_for(tokens.total_input) if ladder.steps else ladder.base
     thinking = tokens.thinking if rates.thinking is not None else 0
-    amounts = {
-        "input": _amount(tokens.input, rates.input),
-        "output": _amount(tokens.output - thinking, rates.output),
-        "cache_read": _amount(tokens.cache_read, rates.cache_read),
-        "cache_write": _amount(tokens.cache_write, rates.cache_write),
-        "cache_write_1h": _amount(tokens.cache_write_1h, rates.cache_write_1h),
-        "thinking": _amount(thinking, rates.thinking),
-        "search": _amount(tokens.searches, rates.search),
-        "request": _amount(tokens.requests, rates.request or 0),
-    }
-    missing = [name for name, amount in amounts.items() if amount is None]
-    missing += [name for name, count in tokens.others.items() if count and _is_apart(name, facts)]
-    return Cost(**amounts, entry=facts.entry or facts.override, tier=tier, unpriced=tuple(missing))
+    # Most have no more than input, output and what a cache had, and each call takes its time.
+    amounts = (
+        _amount(tokens.input, rates.input),
+        _amount(tokens.output - thinking, rates.output),
+        _amount(tokens.cache_read, rates.cache_read) if tokens.cache_read else 0,
+        _amount(tokens.cache_write, rates.cache_write) if tokens.cache_write else 0,
+        _amount(tokens.cache_write_1h, rates.cache_write_1h) if tokens.cache_write_1h else 0,
+        _amount(thinking, rates.thinking) if thinking else 0,
+        _amount(tokens.searches, rates.search) if tokens.searches else 0,
+        _amount(tokens.requests, rates.request) if rates.request else 0,
+    )
+    missing: tuple[str, ...] = ()
+    if None in amounts or tokens.others:
+        missing = tuple(name for name, amount in zip(CLASSES, amounts, strict=True) if amount is None)
+        missing += tuple(name for name, count in tokens.others.items() if count and _is_apart(name, facts))
+    return Cost(*amounts, facts.entry or facts.override, tier, missing)
 
 
 def _is_apart(name: str, facts: ModelFacts) -> bool:
