@@ -242,7 +242,8 @@ def test_item_13_a_whole_answer_cut_inside_a_pair_is_not_lost(
 
 @pytest.mark.parametrize("source", NAMES)
 def test_item_13_a_relayed_answer_cut_inside_a_pair_is_passed_on(source: str) -> None:
-    usage, failure = relayed_answer(json.dumps(WHOLE[source]).encode(), codec_of(source))
+    judged = relayed_answer(json.dumps(WHOLE[source]).encode(), codec_of(source))
+    usage, failure = judged.usage, judged.failure
     assert failure is None
     assert (usage is not None) == ("usage" in WHOLE[source])
 

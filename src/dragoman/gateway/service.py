@@ -20,6 +20,7 @@ from dragoman.gateway.kept_checks import KeptChecks
 from dragoman.gateway.kept_lists import KeptLists
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.costs import Costs
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.record import Record
@@ -94,6 +95,7 @@ class Service:
         # Prices and windows; nothing is read before somebody asks.
         self.book = book_of(settings, lambda words: log.event("warn", words))
         self.mint = system_mint()
+        self.costs = Costs(self.book, self.mint.now)
         self.client: Client = Client(
             connect_timeout=settings.timeouts.connect,
             connections=settings.limits.connections,

@@ -5,6 +5,7 @@
     book        which entry a model of a provider is, and what holds of it now
     classes     the disjoint classes of tokens that a usage comes to
     cost        what they cost: the one function for records, budgets and routing
+    said        what a provider itself says that an answer cost
     money       amounts as dollars in text
     changes     in what one book differs from another
 

@@ -19,7 +19,7 @@ _STANDARD_WORDS = frozenset({"", "auto", "default", "standard", "standard_only",
 _SAME = {"fast": "priority"}
 # Where an answer says nothing true of its tier: what was asked for counts.
 # The backend of Codex answers `default` to those who asked for `priority`.
-_ASKED_COUNTS = frozenset({"codex"})
+ASKED_COUNTS = frozenset({"codex"})
 # Places that cost what others do.
 _ANYWHERE = frozenset({"", "global", "not_available"})
 # Kinds of tokens within others, as they are counted in the details of a total.
@@ -132,7 +132,7 @@ def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
     What the answer says counts, and not what was asked for, but for providers that do not tell the truth.
     """
     word = usage.service_tier or ""
-    if asked and label in _ASKED_COUNTS:
+    if asked and label in ASKED_COUNTS:
         word = asked
     fields = usage.extras.fields if usage.extras is not None else {}
     if word in _STANDARD_WORDS and "speed" not in fields and "inference_geo" not in fields:

@@ -182,7 +182,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     plain_end: Callable[[bytes, int], int]
     decode_response: Callable[[JsonObject, Asked, Ledger], Response | Failure]
     encode_response: Callable[[Response, Asked, Mint, Ledger], JsonObject]
-    # The member `usage` of a whole answer of this wire, read alone; what is no count is none.
+    # The counts of a whole answer of this wire, of which nothing else is read than the members that tell them and the
+    # tier; what is no count is none.
     usage_of: Callable[[JsonObject], Usage | None]
     # What a request has in it, looked at in its bytes without reading all of it.
     signs_of: Callable[[bytes], Signs]

@@ -112,5 +112,24 @@ def summed(before: Usage | None, more: Usage) -> Usage:
     )
 
 
+def beyond(before: Usage | None, total: Usage) -> Usage:
+    """What the last of several calls took, of which all that came before it took so much."""
+    if before is None:
+        return total
+    return replace(
+        total,
+        input=max(total.input - before.input, 0),
+        output=max(total.output - before.output, 0),
+        cache_read=_less(total.cache_read, before.cache_read),
+        cache_write=_less(total.cache_write, before.cache_write),
+        thinking=_less(total.thinking, before.thinking),
+        web_searches=_less(total.web_searches, before.web_searches),
+    )
+
+
+def _less(total: int | None, before: int | None) -> int | None:
+    return total if total is None or before is None else max(total - before, 0)
+
+
 def _added(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else one + other

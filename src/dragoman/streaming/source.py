@@ -13,10 +13,11 @@ from dragoman.model.events import (
     Heartbeat,
     PartGrew,
     Started,
+    Stopped,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.model.response import Usage
+from dragoman.model.response import Stop, Usage
 from dragoman.protocols.codec import StreamDecoder
 from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
@@ -48,6 +49,8 @@ class Source:
         "over",
         "pauses",
         "spoken",
+        "started",
+        "stop",
         "usage",
     )
 
@@ -70,6 +73,9 @@ class Source:
         self.spoken = self.answered = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
+        # What the answer calls itself, and why it ended, once that is told.
+        self.started: Started | None = None
+        self.stop: Stop | None = None
 
     def renew(self) -> None:
         """Expect another stream of the same answer."""
@@ -170,6 +176,10 @@ class Source:
                 continue
             if isinstance(event, UsageReported):
                 self.usage = event.usage
+            elif kind is Started:
+                self.started = event  # type: ignore[assignment]  # as its type says
+            elif kind is Stopped:
+                self.stop = event.stop  # type: ignore[union-attr]  # the same
             elif isinstance(event, Failed):
                 self.failure = bounded(event.failure)
                 self.over = True

@@ -11,12 +11,13 @@ from dragoman.errors import WireError
 from dragoman.model.events import (
     Event,
     Failed,
+    Started,
 )
 from dragoman.model.failure import Failure
 from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.response import Usage
+from dragoman.model.response import Stop, Usage
 from dragoman.protocols.codec import Asked, Codec, Mint
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.pauses import PauseStage
@@ -207,6 +208,16 @@ class StreamTranslator:
     def usage(self) -> Usage | None:
         """The latest token counts."""
         return self._source.usage
+
+    @property
+    def started(self) -> Started | None:
+        """What the answer calls itself and its model, once it has begun."""
+        return self._source.started
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the answer ended, once its provider has said that; its counts are final then."""
+        return self._source.stop
 
     @property
     def status(self) -> int:

@@ -34,7 +34,8 @@ ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
 def test_the_counts_of_an_answer_are_read(protocol: str) -> None:
     said: dict[str, object] = {"id": "x", "error": None, "status": "completed", ANSWERS[protocol]: []}
     raw = json.dumps({**said, "usage": USAGES[protocol]}).encode()
-    usage, failure = relayed_answer(raw, codec_of(protocol))
+    judged = relayed_answer(raw, codec_of(protocol))
+    usage, failure = judged.usage, judged.failure
     assert failure is None
     assert usage is not None
     assert (usage.input, usage.output) == (5, 7)
@@ -52,7 +53,8 @@ ODD_USAGES = {
 @pytest.mark.parametrize("case", ODD_USAGES)
 def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: str) -> None:
     raw = b'{"id":"x","%b":[],"usage":%b}' % (ANSWERS[protocol].encode(), ODD_USAGES[case])
-    assert relayed_answer(raw, codec_of(protocol)) == (None, None)
+    judged = relayed_answer(raw, codec_of(protocol))
+    assert (judged.usage, judged.failure) == (None, None)
 
 
 # An error under status 200, and what it is (O2).
@@ -68,7 +70,8 @@ ERRORS = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_pitfall_184_an_error_in_spite_of_its_status_is_one(case: str, protocol: str) -> None:
     error, status = ERRORS[case]
-    usage, failure = relayed_answer(json.dumps({"type": "error", "error": error}).encode(), codec_of(protocol))
+    judged = relayed_answer(json.dumps({"type": "error", "error": error}).encode(), codec_of(protocol))
+    usage, failure = judged.usage, judged.failure
     assert usage is None
     assert failure is not None
     assert failure.status == status
@@ -79,7 +82,8 @@ def test_pitfall_184_an_error_in_spite_of_its_status_is_one(case: str, protocol:
 def test_an_empty_error_beside_an_answer_is_none(error: str) -> None:
     choice = '{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hi"}}'
     raw = f'{{"id":"x","error":{error},"choices":[{choice}],"usage":{{"prompt_tokens":5,"completion_tokens":7}}}}'
-    usage, failure = relayed_answer(raw.encode(), codec_of(CHAT))
+    judged = relayed_answer(raw.encode(), codec_of(CHAT))
+    usage, failure = judged.usage, judged.failure
     assert failure is None
     assert usage is not None
     assert usage.input == 5
@@ -101,12 +105,13 @@ FAILED = b'{"id":"resp_1","status":"failed","error":{"code":"server_error","mess
 
 
 def test_a_failed_response_is_an_answer_of_its_own_protocol() -> None:
-    assert relayed_answer(FAILED, codec_of(RESPONSES)) == (None, None)
+    judged = relayed_answer(FAILED, codec_of(RESPONSES))
+    assert (judged.usage, judged.failure) == (None, None)
 
 
 @pytest.mark.parametrize("protocol", [MESSAGES, CHAT])
 def test_no_other_protocol_has_failed_answers(protocol: str) -> None:
-    _, failure = relayed_answer(FAILED, codec_of(protocol))
+    failure = relayed_answer(FAILED, codec_of(protocol)).failure
     assert failure is not None
     assert failure.kind is not FailureKind.OTHER or failure.status >= 400
 
@@ -201,14 +206,14 @@ APART = {
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_cached_tokens_that_a_server_counts_apart_are_in_the_total_on_the_relay_too(protocol: str) -> None:
     raw = json.dumps({"id": "x", ANSWERS[protocol]: [], "usage": APART[protocol]}).encode()
-    usage, _ = relayed_answer(raw, codec_of(protocol))
+    usage = relayed_answer(raw, codec_of(protocol)).usage
     assert usage is not None
     assert (usage.input, usage.cache_read, usage.output) == (95, 90, 2)
 
 
 def test_cache_hits_by_another_name_are_counted_on_the_relay_too() -> None:
     counts = {"prompt_tokens": 95, "completion_tokens": 2, "prompt_cache_hit_tokens": 90}
-    usage, _ = relayed_answer(json.dumps({"choices": [], "usage": counts}).encode(), codec_of(CHAT))
+    usage = relayed_answer(json.dumps({"choices": [], "usage": counts}).encode(), codec_of(CHAT)).usage
     assert usage is not None
     assert (usage.input, usage.cache_read) == (95, 90)
 

@@ -45,7 +45,7 @@ class SameModel:
         order = tuple(sorted(targets, key=lambda target: not service.traffic.is_good(target)))
         self.course = Course(order, service.settings.routing, traffic=service.traffic)
         self.course.several = True
-        self._calls = Calls(service, account)
+        self._calls = Calls(service, account, conversation=False)
         self._errors: dict[Attempt, DragomanError] = {}
         self._has_rested = False
 

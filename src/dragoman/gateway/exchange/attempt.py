@@ -26,6 +26,7 @@ from dragoman.routing.kinds import kind_of
 from dragoman.routing.outcomes import Kind
 from dragoman.routing.rests import Rest
 from dragoman.routing.target import Target
+from dragoman.rules.pauses import beyond
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.rules.retry_delays import delay_of
 from dragoman.streaming import StreamTranslator
@@ -57,6 +58,17 @@ class ErrorAnswer(Struct, frozen=True):
     status: int
     headers: HeaderList
     body: bytes
+
+
+class Seen(Struct, frozen=True):
+    """What an answer calls itself, which model it names, and why it ended."""
+
+    id: str = ""
+    model: str = ""
+    stop: str = ""
+
+
+UNSEEN = Seen()
 
 
 class Missed(Struct, frozen=True, kw_only=True):
@@ -131,6 +143,11 @@ class Attempt:
         self.earlier: list[bytes] = []
         self.losses: Sequence[LossLine] = ()
         self.usage: Usage | None = None
+        # What the calls told that paused before it; and what was counted here, where nothing was told.
+        self.before: Usage | None = None
+        self.estimate: Usage | None = None
+        # Of a whole answer: what it calls itself, which model it names, and why it ended.
+        self.seen = UNSEEN
         # When the first content came.
         self.first = 0.0
         # What was said, where that is to be kept: of a stream what gathers it.
@@ -187,6 +204,20 @@ class Attempt:
     def cost(self) -> Usage | None:
         """What it says that it cost so far."""
         return self.translator.usage if self.is_heard and self.translator.usage is not None else self.usage
+
+    @property
+    def own_cost(self) -> Usage | None:
+        """What its last call says that it cost, without those that paused before."""
+        cost = self.cost
+        return cost if cost is None or self.before is None else beyond(self.before, cost)
+
+    @property
+    def answer_named(self) -> Seen:
+        """What the answer calls itself, which model it names, and why it ended, as far as that was told."""
+        if not self.is_heard or self.translator.started is None:
+            return self.seen
+        started, stop = self.translator.started, self.translator.stop
+        return Seen(started.id, started.model, "" if stop is None else stop.native or stop.reason.value)
 
     @property
     def turn(self) -> Response | None:

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.costs import UNREPORTED
 from dragoman.gateway.service import Service
+from dragoman.model.response import Usage
+from dragoman.prices.classes import ASKED_COUNTS
 from dragoman.routing.outcomes import Kind, maybe_billed
+from dragoman.wire.members import OBJECT
+
+_TEXT = msgspec.json.Decoder(str)
+
+
+def asked_tier(body: bytes) -> str:
+    """The tier that a request asks for."""
+    try:
+        return _TEXT.decode(OBJECT.decode(body).get("service_tier", b'""'))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ""
 
 
 class Calls:
     """Counts calls, and has them in the record as they end."""
 
-    __slots__ = ("_account", "_charged", "_is_queued", "_runs", "_service", "count", "started")
+    __slots__ = ("_account", "_charged", "_conversation", "_is_queued", "_runs", "_service", "count", "started")
 
-    def __init__(self, service: Service, account: Account) -> None:
+    def __init__(self, service: Service, account: Account, *, conversation: bool = True) -> None:
         self._service = service
+        # Whether whoever answers has worked for it.
+        self._conversation = conversation
         self._account = account
         self._runs = False
         self._is_queued = False
@@ -50,7 +69,7 @@ class Calls:
         if self._is_queued:
             self._take_back(attempt)
             return attempts
-        target, key, usage = attempt.target, attempt.key, attempt.cost
+        target, key, usage = attempt.target, attempt.key, attempt.own_cost
         self._service.traffic.ended(
             target,
             kind,
@@ -62,6 +81,7 @@ class Calls:
             slowed=attempt.is_slowed,
             permit=attempt.permit,
         )
+        tokens, money = self._spent(attempt, kind, usage)
         provider = target.provider
         # Whatever a provider calls the exchange is logged, but not if it is a secret.
         named = passed_headers.upstream_id(attempt.headers)
@@ -79,8 +99,21 @@ class Calls:
             usage=usage,
             key=provider.keys.index(key) if key in provider.keys else -1,
             maybe_billed=kind is not Kind.ANSWERED and maybe_billed(kind),
+            tokens=tokens,
+            estimated=attempt.estimate is not None,
+            money=money,
         )
         return (*attempts, closed)
+
+    def _spent(self, attempt: Attempt, kind: Kind, usage: Usage | None) -> tuple[Tokens | None, Money | None]:
+        """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
+        counted = attempt.estimate or usage
+        if counted is not None:
+            target, costs = attempt.target, self._service.costs
+            tier = asked_tier(attempt.body) if target.provider.upstream in ASKED_COUNTS else ""
+            return costs.spent(target, counted, attempt.answer_named.model, tier)
+        unknown = self._conversation and (kind is Kind.ANSWERED or maybe_billed(kind))
+        return None, UNREPORTED if unknown else None
 
     def _take_back(self, attempt: Attempt) -> None:
         """Have nothing in the record of a call that was never made."""

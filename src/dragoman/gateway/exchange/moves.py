@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from dragoman.gateway.exchange.attempt import (
+    UNSEEN,
     Attempt,
     Missed,
 )
@@ -31,6 +32,7 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.records import record
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.costs import together
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.kept_turns import is_sealed
 from dragoman.gateway.stored_responses.memory import Look, Memory
@@ -106,7 +108,13 @@ class Moves(ABC):
         """All is known, also what became of the last call."""
         if self._course is not None:
             self._course.give_back()
-        changes["attempts"] = self._ended_calls(kind)
+        attempts = self._ended_calls(kind)
+        changes["attempts"] = attempts
+        if attempts:
+            changes.update(together(attempts))
+            seen = self.attempt.answer_named
+            if seen is not UNSEEN:
+                changes["stop"], changes["answered_by"], changes["response_id"] = seen.stop, seen.model, seen.id
         self._do(Settle(changes))
 
     def _end_call(self, kind: Kind) -> None:

@@ -410,6 +410,7 @@ class RequestMoves(FailureMoves):
             raise BadAnswer("the provider paused in a protocol that knows no pauses")
         body = attempt.prepared.translated.body
         self._end_call(Kind.ANSWERED)
+        attempt.before = attempt.cost
         self._work(State.RESUMING, partial(codec.resume_request, body, blocks), len(body), paid=True)
 
     def _resumed(self, event: Done) -> None:

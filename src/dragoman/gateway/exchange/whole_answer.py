@@ -10,11 +10,12 @@ from msgspec import Raw, Struct
 from dragoman.errors import BadAnswer, DragomanError, WireError
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Codec
 from dragoman.translate import LossLine, as_json, asked_by
-from dragoman.wire.json import decode_object, encode, has_halves, without_halves
+from dragoman.wire.json import decode, decode_object, encode, has_halves, without_halves
 from dragoman.wire.spans import with_member
 from dragoman.wire.sse import comment
 
@@ -36,12 +37,47 @@ class _Outline(Struct):
     detail: Raw = _NULL
     message: Raw = _NULL
     object: Raw = _NULL
+    # What it calls itself, whom it is from, and why it ended.
+    id: Raw = _NULL
+    model: Raw = _NULL
+    stop_reason: Raw = _NULL
+    incomplete_details: Raw = _NULL
+    # What tells beside the counts what it cost.
+    service_tier: Raw = _NULL
+    tool_usage: Raw = _NULL
+    x_groq: Raw = _NULL
+
+
+class _Choice(Struct):
+    finish_reason: str | None = None
+
+
+class _Incomplete(Struct):
+    reason: str | None = None
+
+
+class Relayed(Struct, frozen=True, kw_only=True):
+    """What is known of an answer that is passed on as it is: its counts, or the error that it is."""
+
+    usage: Usage | None = None
+    failure: Failure | None = None
+    id: str = ""
+    model: str = ""
+    stop: str = ""
 
 
 _OUTLINE = msgspec.json.Decoder(_Outline)
 
 
-def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | None]:
+_CHOICES = msgspec.json.Decoder(list[_Choice])
+_INCOMPLETE = msgspec.json.Decoder(_Incomplete)
+_TEXT = msgspec.json.Decoder(str)
+_COUNTED = ("usage", "service_tier", "tool_usage", "x_groq")
+# What is longer is no name.
+_LONGEST_NAME = 512
+
+
+def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
     """The token counts of a relayed answer, or the error that it is in spite of its status (O2).
 
     A body that is no JSON object is no answer: a page of a proxy, half a body.
@@ -62,16 +98,52 @@ def relayed_answer(raw: bytes, codec: Codec) -> tuple[Usage | None, Failure | No
         except DragomanError:
             raise BadAnswer("the provider's answer could not be read") from None
         if isinstance(told, Failure):
-            return None, told
+            return Relayed(failure=told)
     if not failed and _answers_nothing(outline, codec.name, raw):
         raise BadAnswer("the provider's answer is none of its protocol")
-    if outline.usage == _NULL:
-        return None, None
-    # Counts that cannot be read are no reason to fail.
+    return Relayed(
+        usage=_usage_in(outline, codec), id=_text(outline.id), model=_text(outline.model), stop=_stop_in(outline)
+    )
+
+
+def _usage_in(outline: _Outline, codec: Codec) -> Usage | None:
+    """The counts; those that cannot be read are no reason to fail."""
+    if outline.usage == _NULL and outline.x_groq == _NULL:
+        return None
+    said: JsonObject = {}
+    for name in _COUNTED:
+        value = getattr(outline, name)
+        if value != _NULL:
+            try:
+                said[name] = decode(bytes(value))
+            except WireError:
+                continue
     try:
-        return codec.usage_of(decode_object(bytes(outline.usage))), None
+        return codec.usage_of(said)
     except WireError:
-        return None, None
+        return None
+
+
+def _stop_in(outline: _Outline) -> str:
+    """Why an answer ended, in its provider's own word; "" if that cannot be read."""
+    if outline.stop_reason != _NULL:
+        return _text(outline.stop_reason)
+    try:
+        if outline.choices != _NULL:
+            return next((choice.finish_reason or "" for choice in _CHOICES.decode(outline.choices)), "")
+        if outline.incomplete_details != _NULL:
+            return _INCOMPLETE.decode(outline.incomplete_details).reason or ""
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ""
+    return _text(outline.status)
+
+
+def _text(value: Raw) -> str:
+    try:
+        said = _TEXT.decode(value) if len(memoryview(value)) <= _LONGEST_NAME else ""
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+    return said
 
 
 def own_failure(raw: bytes, codec: Codec) -> Failure | None:

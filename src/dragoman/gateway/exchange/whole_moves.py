@@ -10,6 +10,7 @@ from dragoman.gateway.exchange.attempt import (
     LONGEST_ERROR,
     ErrorAnswer,
     Lane,
+    Seen,
 )
 from dragoman.gateway.exchange.failure_moves import EMPTY
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
@@ -20,9 +21,7 @@ from dragoman.gateway.exchange.steps import (
     KeepWhole,
     Name,
 )
-from dragoman.gateway.exchange.whole_answer import own_failure, relayed_answer
-from dragoman.model.failure import Failure
-from dragoman.model.response import Usage
+from dragoman.gateway.exchange.whole_answer import Relayed, own_failure, relayed_answer
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import Kind
 from dragoman.rules.pauses import RESUMES
@@ -57,8 +56,10 @@ class WholeMoves(RequestMoves):
 
     def _judged(self, event: Done) -> None:
         attempt = self.attempt
-        judged: tuple[Usage | None, Failure | None] = event.value  # type: ignore[assignment]  # as it gives them
-        attempt.usage, failure = judged
+        judged = event.value
+        assert isinstance(judged, Relayed)
+        attempt.usage, failure = judged.usage, judged.failure
+        attempt.seen = Seen(judged.id, judged.model, judged.stop)
         if failure is None and self._course is not None and self._course.several:
             own = own_failure(attempt.raw, codec_of(attempt.target.endpoint.protocol))
             if own is not None and self._may_go_on(own):
@@ -92,12 +93,14 @@ class WholeMoves(RequestMoves):
     def _translated(self, event: Done) -> None:
         attempt, answer = self.attempt, event.value
         assert isinstance(answer, TranslatedResponse)
+        attempt.usage, said = answer.usage, answer.answer
+        if said is not None:
+            attempt.seen = Seen(said.id, said.model, said.stop.native or said.stop.reason.value)
         # A relayed pause is the client's own business.
         if answer.resume is not None and not attempt.prepared.relay and len(attempt.earlier) < RESUMES:
             attempt.earlier.append(attempt.raw)
             self._go_on(answer.resume)
             return
-        attempt.usage = answer.usage
         if answer.failure is not None:
             self._account.note(usage=answer.usage)
             self._unsaid(answer.failure)

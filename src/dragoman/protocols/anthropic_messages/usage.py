@@ -169,9 +169,10 @@ def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
 _MOST_MEMBERS = 64
 
 
-def usage_of(usage: JsonObject) -> Usage | None:
+def usage_of(answer: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
+    usage = answer.get("usage")
     try:
-        return decode_usage(Fields(usage))
+        return decode_usage(Fields(usage)) if isinstance(usage, dict) else None
     except WireError:
         return None

@@ -182,9 +182,12 @@ def _report_rest(extras: Extras, ledger: Ledger) -> None:
     drop_extras(Extras(origin=extras.origin, fields=rest), ("usage",), ledger)
 
 
-def usage_of(usage: JsonObject) -> Usage | None:
+def usage_of(answer: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
+    usage, tier = usage_in(answer, None), answer.get("service_tier")
+    if not isinstance(usage, dict):
+        return None
     totals = [total for name in (*_PROMPT, *_COMPLETION) if (total := usage.get(name)) is not None]
     if totals and all(count_of(total) is None for total in totals):
         return None
-    return decode_usage(usage, None, Ledger())
+    return decode_usage(usage, tier if isinstance(tier, str) else None, Ledger())

@@ -158,9 +158,9 @@ def _counts_something(value: JsonValue) -> bool:
     return bool(value)
 
 
-def usage_of(usage: JsonObject) -> Usage | None:
+def usage_of(answer: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
     try:
-        return decode_usage({"usage": usage}, Ledger(), home=False)
+        return decode_usage(answer, Ledger(), home=False)
     except WireError:
         return None

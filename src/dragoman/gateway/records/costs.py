@@ -1,0 +1,190 @@
+"""Costs: what the calls of an exchange took and cost, by the book of one configuration.
+
+Whose price it is: that of the name in the answer, else of its family (without a date), else of the name that was
+asked for; the first that has a price for the tier that was served, and the record says which entry that was. The name
+that was asked for goes first where an operator says what it costs, and at clouds whose names say the region, which
+their answers do not. What has no price has none: it is named beside what is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from dragoman.accounts.entry import Money, Tokens
+from dragoman.gateway.records.record import Attempt
+from dragoman.model.response import Usage
+from dragoman.prices import classes
+from dragoman.prices.book import Book, ModelFacts
+from dragoman.prices.classes import STANDARD, has_runs, runs_of, tier_of, tokens_of
+from dragoman.prices.cost import Cost, cost_of, price
+from dragoman.prices.said import said_of
+from dragoman.providers.model_facts import facts_of
+from dragoman.providers.provider import Provider
+from dragoman.routing.target import Target
+
+# What was used and not reported.
+UNREPORTED = Money(unpriced=("usage",))
+# What is remembered, and how long a name may be for that: some come from outside.
+_MOST_REMEMBERED = 4096
+_LONGEST_NAME = 256
+# More than any call takes, and costs in nano-dollars: a provider may report anything.
+_MOST_TOKENS = 1 << 40
+_DEAREST = 10**15
+_REGIONAL = frozenset({"bedrock", "vertex"})
+# A day, or the like, at the end of a name.
+_find_date = re.compile(r"[-@:](?:20\d{2}-?[01]\d-?[0-3]\d|latest)$").search
+
+
+class Costs:
+    """Prices by one book. `wall` gives seconds since 1970."""
+
+    def __init__(self, book: Book, wall: Callable[[], float]) -> None:
+        self._book = book
+        self._wall = wall
+        # What is known of a target, by its id, the name in the answer and the tier, and until when.
+        self._known: dict[tuple[str, str, str], tuple[ModelFacts | None, float, float]] = {}
+
+    def spent(self, target: Target, usage: Usage, answered_by: str = "", asked_tier: str = "") -> tuple[Tokens, Money]:
+        """What a call took and cost that told its counts; `answered_by` is the model that the answer names."""
+        tier = tier_of(usage, asked_tier, target.provider.upstream)
+        facts = self._facts(target, answered_by, tier)
+        if has_runs(usage):
+            provider, now = target.provider, self._wall()
+            cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._book, provider, model, now))
+            tokens = added([_tokens(tokens_of(usage)), *(_tokens(run.tokens) for run in runs_of(usage))])
+        else:
+            counted = tokens_of(usage)
+            cost = price(facts, counted, tier)
+            tokens = _tokens(counted)
+        money = self._money(cost, said_of(usage))
+        if not 0 <= tokens.input + tokens.output <= _MOST_TOKENS or money.total > _DEAREST or money.total < 0:
+            return Tokens(), Money(unpriced=("counts",), said=money.said)
+        return tokens, money
+
+    def _money(self, cost: Cost, said: int | None) -> Money:
+        return Money(
+            cost.input or 0,
+            cost.output or 0,
+            cost.cache_read or 0,
+            cost.cache_write or 0,
+            cost.cache_write_1h or 0,
+            cost.thinking or 0,
+            cost.search or 0,
+            cost.request or 0,
+            cost.unpriced,
+            self._book.table.version if cost.entry else "",
+            cost.entry,
+            cost.tier,
+            said,
+        )
+
+    def _facts(self, target: Target, answered_by: str, tier: str) -> ModelFacts | None:
+        """What is known of whoever answered, from memory within the time that it holds for."""
+        key, now = (target.id, answered_by, tier), self._wall()
+        known = self._known.get(key)
+        if known is not None and known[1] <= now < known[2]:
+            return known[0]
+        facts, since, until = self._find(target, answered_by, tier, now)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        if len(target.id) + len(answered_by) <= _LONGEST_NAME:
+            self._known[key] = facts, since, until
+        return facts
+
+    def _find(self, target: Target, answered_by: str, tier: str, now: float) -> tuple[ModelFacts | None, float, float]:
+        provider, found = target.provider, [ModelFacts()]
+        since, until = found[0].since, found[0].until
+        for name in self._names(provider, target.model, answered_by[:_LONGEST_NAME]):
+            facts = facts_of(self._book, provider, name, now)
+            if facts is not None:
+                since, until = max(since, facts.since), min(until, facts.until)
+                found.append(facts)
+        priced = [facts for facts in found if facts.standard is not None]
+        fitting = [facts for facts in priced if tier == STANDARD or tier in facts.tiers]
+        chosen = next(iter(fitting or priced or found[1:]), None)
+        return chosen, since, until
+
+    def _names(self, provider: Provider, asked: str, answered_by: str) -> Iterator[str]:
+        """The names by which the price is looked for, in their order, each once."""
+        family = _find_date(answered_by)
+        names = [answered_by, answered_by[: family.start()] if family is not None else "", asked]
+        own = self._has_own_price(provider, asked) and not self._has_own_price(provider, answered_by)
+        if own or provider.transport in _REGIONAL:
+            names.insert(0, asked)
+        yield from dict.fromkeys(name for name in names if name)
+
+    def _has_own_price(self, provider: Provider, model: str) -> bool:
+        override = self._book.override_of(provider.name, model)
+        return override is not None and override[1].has_prices
+
+
+def _tokens(counted: classes.Tokens) -> Tokens:
+    """Disjoint classes as they are accounted for: what caches took is of the input, whatever its lifetime."""
+    written = counted.cache_write + counted.cache_write_1h
+    if counted.others:
+        written += sum(count for name, count in counted.others.items() if name.startswith("cache_write"))
+    return Tokens(
+        counted.input + counted.cache_read + written,
+        counted.cache_read,
+        written,
+        counted.cache_write_1h,
+        counted.output,
+        counted.thinking,
+        counted.searches,
+    )
+
+
+def added(tokens: Iterable[Tokens]) -> Tokens:
+    """Several counts together."""
+    total = Tokens()
+    for each in tokens:
+        total = Tokens(
+            total.input + each.input,
+            total.cache_read + each.cache_read,
+            total.cache_write + each.cache_write,
+            total.cache_write_1h + each.cache_write_1h,
+            total.output + each.output,
+            total.thinking + each.thinking,
+            total.searches + each.searches,
+        )
+    return total
+
+
+def together(attempts: tuple[Attempt, ...]) -> dict[str, object]:
+    """What the calls of an exchange took and cost in all, as its record has it."""
+    spent = [attempt for attempt in attempts if attempt.money is not None or attempt.tokens is not None]
+    if not spent:
+        return {}
+    if len(spent) == 1:
+        one = spent[0]
+        return {"tokens": one.tokens, "estimated": one.estimated, "money": one.money}
+    tokens = [attempt.tokens for attempt in spent if attempt.tokens is not None]
+    return {
+        "tokens": added(tokens) if tokens else None,
+        "estimated": any(attempt.estimated for attempt in spent),
+        "money": _summed([attempt.money for attempt in spent if attempt.money is not None]),
+    }
+
+
+def _summed(moneys: list[Money]) -> Money | None:
+    """Amounts together; where the prices are from is told of the last that had any."""
+    if not moneys:
+        return None
+    last = next((money for money in reversed(moneys) if money.entry), moneys[-1])
+    said = [money.said for money in moneys if money.said is not None]
+    return Money(
+        input=sum(money.input for money in moneys),
+        output=sum(money.output for money in moneys),
+        cache_read=sum(money.cache_read for money in moneys),
+        cache_write=sum(money.cache_write for money in moneys),
+        cache_write_1h=sum(money.cache_write_1h for money in moneys),
+        thinking=sum(money.thinking for money in moneys),
+        search=sum(money.search for money in moneys),
+        request=sum(money.request for money in moneys),
+        unpriced=tuple(dict.fromkeys(name for money in moneys for name in money.unpriced)),
+        version=last.version,
+        entry=last.entry,
+        tier=last.tier,
+        said=sum(said) if said else None,
+    )

@@ -1,0 +1,60 @@
+"""Said: what a provider itself says that an answer cost, beside our own reckoning (pitfall 417)."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.model.response import Usage
+from dragoman.prices.money import NANO
+
+# Where it stands among the counts:
+#   cost                 dollars: https://openrouter.ai/docs/use-cases/usage-accounting; as an object with a total:
+#                        https://docs.perplexity.ai/docs/grounded-llm/openai-compatibility
+#   cost_in_usd_ticks    ten thousand millions of them are a dollar: https://docs.x.ai/developers/cost-tracking
+_COST, _TICKS = "cost", "cost_in_usd_ticks"
+_MEMBERS = frozenset({_COST, _TICKS})
+_TICKS_IN_NANO = 10
+# More than any answer costs, in nano-dollars.
+_MOST = 10**15
+_LONGEST = 40
+
+
+def said_of(usage: Usage) -> int | None:
+    """Nano-dollars; None if nothing is said that can be read."""
+    if usage.extras is None or _MEMBERS.isdisjoint(usage.extras.fields):
+        return None
+    fields = usage.extras.fields
+    ticks = _decimal(fields.get(_TICKS))
+    if ticks is not None:
+        return _nano(ticks / _TICKS_IN_NANO)
+    cost = fields.get(_COST)
+    dollars = _decimal(cost.get("total_cost") if isinstance(cost, dict) else cost)
+    if dollars is None:
+        return None
+    return _nano((dollars + _upstream(fields)) * NANO)
+
+
+def _upstream(fields: JsonObject) -> Decimal:
+    """What another is to be paid with a key of one's own there: then the cost is a fee alone."""
+    details = fields.get("cost_details")
+    if fields.get("is_byok") is not True or not isinstance(details, dict):
+        return Decimal(0)
+    return _decimal(details.get("upstream_inference_cost")) or Decimal(0)
+
+
+def _decimal(value: JsonValue) -> Decimal | None:
+    if isinstance(value, bool):
+        return None
+    text = value.text if isinstance(value, Number) else str(value) if isinstance(value, int | float | str) else ""
+    if not text or len(text) > _LONGEST:
+        return None
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() and found >= 0 else None
+
+
+def _nano(amount: Decimal) -> int | None:
+    return int(amount.to_integral_value()) if amount <= _MOST else None
