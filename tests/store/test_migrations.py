@@ -22,6 +22,7 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         known = {"responses", "items", "conversations", "events", "promises", "turns", "turns_total", "rests"}
         known |= {"records", "sums", "thread_sums", "sessions", "threads", "tips", "journals"}
+        known |= {"long_sums", "quarter_sums"}
         assert tables == known
         migrate(db)
 

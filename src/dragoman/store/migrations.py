@@ -173,6 +173,7 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
         f"CREATE TABLE thread_sums (quarter INTEGER NOT NULL, thread INTEGER NOT NULL, {measures},"
         " PRIMARY KEY (quarter, thread)) WITHOUT ROWID"
     )
+    _add_up_sums(db, measures)
     db.execute(
         """
         CREATE TABLE sessions (
@@ -225,6 +226,35 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
         "CREATE TABLE journals (name TEXT PRIMARY KEY, applied INTEGER NOT NULL, damaged INTEGER NOT NULL)"
         " WITHOUT ROWID"
     )
+
+
+def _add_up_sums(db: sqlite3.Connection, measures: str) -> None:
+    """Sums of sums: of hours, of days, and of everybody in a quarter: a month is not added up from its quarters.
+
+    The file itself keeps them whenever `sums` grows, so that they cannot disagree with it.
+    """
+    # `span` is 4 quarters or 96, `start` the first of them; days are those of UTC.
+    names = ("key", "client", "provider", "model")
+    db.execute(
+        "CREATE TABLE long_sums (span INTEGER NOT NULL, start INTEGER NOT NULL,"
+        f" {', '.join(f'{name} TEXT NOT NULL' for name in names)}, {measures},"
+        f" PRIMARY KEY (span, start, {', '.join(names)})) WITHOUT ROWID"
+    )
+    db.execute(f"CREATE TABLE quarter_sums (quarter INTEGER PRIMARY KEY, {measures})")
+    grown = f"DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in MEASURES)}"
+    for event, added in (("INSERT", "NEW.{0}"), ("UPDATE", "NEW.{0} - OLD.{0}")):
+        values = ", ".join(added.format(name) for name in MEASURES)
+        spans = (
+            f"INSERT INTO long_sums (span, start, {', '.join((*names, *MEASURES))}) VALUES ({span},"
+            f" NEW.quarter / {span} * {span}, {', '.join(f'NEW.{name}' for name in names)}, {values})"
+            f" ON CONFLICT (span, start, {', '.join(names)}) {grown};"
+            for span in (4, 96)
+        )
+        whole = (
+            f"INSERT INTO quarter_sums (quarter, {', '.join(MEASURES)}) VALUES (NEW.quarter, {values})"
+            f" ON CONFLICT (quarter) {grown};"
+        )
+        db.execute(f"CREATE TRIGGER sums_{event.lower()} AFTER {event} ON sums BEGIN {' '.join(spans)} {whole} END")
 
 
 # What is added up, in `sums` and in `thread_sums`; as it was when they were made, like every step.
