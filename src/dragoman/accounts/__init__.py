@@ -1,4 +1,6 @@
 """Accounts: every exchange is written down once, and what they come to is asked here (decision 32).
+period     from when to when, as a person says it, and the days of a zone
+usage      what exchanges came to, in groups that add up to the total
 
 entry             what is known of one exchange, as a line of a journal has it
 folder            where the journals lie

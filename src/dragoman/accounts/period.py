@@ -1,0 +1,163 @@
+"""Period: from when to when, as a person says it, in the zone that days are of.
+
+Sums are kept by quarters of an hour, which begin and end with every day of every zone in use; a period is widened to
+them. The clock is handed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+
+# Seconds of the time that sums are kept by.
+QUARTER = 900
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_AGO = re.compile(r"([0-9]{1,9}) ?([mhdw])")
+_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+ALL, TODAY, YESTERDAY = "all", "today", "yesterday"
+_FORMS = "7d, 24h, 90m, today, yesterday, all, a date (2026-01-31), or a date and time (2026-01-31T14:30)"
+# Times that every zone can tell.
+_EARLIEST, _LATEST = 86400, 253_370_764_800
+
+
+class Zone(Struct, frozen=True, kw_only=True):
+    """Whose days are meant: `rules` are None for those of the machine."""
+
+    name: str
+    rules: tzinfo | None
+
+    def local(self, moment: int) -> datetime:
+        """A moment as clocks show it there, with the distance from UTC."""
+        return datetime.fromtimestamp(moment, self.rules).astimezone(self.rules)
+
+    def moment(self, shown: datetime) -> int:
+        """When clocks show something: the first time if they do so twice, and as if they did not leap over it."""
+        return int(shown.replace(tzinfo=self.rules, fold=0).timestamp())
+
+    def begin(self, day: date) -> int:
+        """When a day begins."""
+        return self.moment(datetime(day.year, day.month, day.day))
+
+
+class Period(Struct, frozen=True, kw_only=True):
+    """From the beginning of a quarter to the end of another, in seconds, and what was asked for, which is within."""
+
+    zone: Zone
+    since: int
+    until: int
+    asked_since: int
+    asked_until: int
+
+    @property
+    def start(self) -> int:
+        """The first quarter."""
+        return self.since // QUARTER
+
+    @property
+    def end(self) -> int:
+        """The quarter behind the last one."""
+        return self.until // QUARTER
+
+    @property
+    def is_widened(self) -> bool:
+        """Whether more is counted than was asked for; up to the present is up to the present."""
+        return (self.since, self.until) != (self.asked_since, self.asked_until)
+
+    def days(self) -> Iterator[tuple[str, int, int]]:
+        """Every day with its first quarter and the one behind its last, as far as they are within."""
+        if self.since >= self.until:
+            return
+        day, start = self.zone.local(self.since).date(), self.start
+        while start < self.end:
+            day += timedelta(days=1)
+            end = min(self.zone.begin(day) // QUARTER, self.end)
+            if end > start:
+                yield (day - timedelta(days=1)).isoformat(), start, end
+                start = end
+
+
+def zone_of(name: str) -> Zone:
+    """The zone of a name (`Europe/Berlin`, `UTC`, `+05:30`); that of the machine for ""."""
+    if not name:
+        return Zone(name="local", rules=None)
+    if name.upper() in ("UTC", "Z"):
+        return Zone(name="UTC", rules=UTC)
+    if fixed := _OFFSET.fullmatch(name):
+        minutes = int(fixed[2]) * 60 + int(fixed[3])
+        if int(fixed[3]) < 60 and minutes < 24 * 60 and minutes % 15 == 0:
+            distance = timedelta(minutes=-minutes if fixed[1] == "-" else minutes)
+            return Zone(name=name, rules=timezone(distance))
+    try:
+        return Zone(name=name, rules=ZoneInfo(name))
+    except (OSError, ValueError, KeyError):
+        # A name that is none, and one that leads out of the folder of zones.
+        raise DragomanError(
+            f"zone: {name!r} is not known on this machine; zones are named as Europe/Berlin, UTC or +05:30"
+        ) from None
+
+
+def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int | None = None) -> Period:
+    """What is meant by two texts; "" is now, and `all` from the `first` moment that is known."""
+    begins = _since(since, zone, now, first)
+    ends = _until(until, zone, now) if until else now
+    if begins > ends:
+        shown = [zone.local(moment).isoformat(" ", "minutes") for moment in (begins, ends)]
+        raise DragomanError(f"since {shown[0]} is after until {shown[1]}")
+    # The present quarter is not over: whatever is in it was before now.
+    return Period(
+        zone=zone,
+        since=begins // QUARTER * QUARTER,
+        until=-(-ends // QUARTER) * QUARTER if until else (ends // QUARTER + 1) * QUARTER,
+        asked_since=begins,
+        asked_until=ends if until else (ends // QUARTER + 1) * QUARTER,
+    )
+
+
+def _since(text: str, zone: Zone, now: int, first: int | None) -> int:
+    if text == ALL:
+        return min(now, now if first is None else first)
+    return _read("--since", text, zone, now, end=False)
+
+
+def _until(text: str, zone: Zone, now: int) -> int:
+    """A day means up to its end."""
+    return _read("--until", text, zone, now, end=True)
+
+
+def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:
+    said = text.strip()
+    try:
+        moment = _moment(said, zone, now, end=end)
+    except (ValueError, OverflowError):
+        # There is no such day, or no calendar goes so far.
+        moment = None
+    if moment is None or not _EARLIEST <= moment < _LATEST:
+        raise DragomanError(f"{option}: {text!r} is no time; it may be {_FORMS}")
+    return moment
+
+
+def _moment(said: str, zone: Zone, now: int, *, end: bool) -> int | None:
+    if ago := _AGO.fullmatch(said):
+        return max(now - int(ago[1]) * _UNITS[ago[2]], _EARLIEST)
+    today = zone.local(now).date()
+    if said in (TODAY, YESTERDAY):
+        day = today if said == TODAY else today - timedelta(days=1)
+        return zone.begin(day + timedelta(days=1) if end else day)
+    if _DAY.fullmatch(said):
+        day = date.fromisoformat(said)
+        return zone.begin(day + timedelta(days=1) if end else day)
+    if told := _TIME.fullmatch(said):
+        shown = datetime.fromisoformat(f"{told[1]}T{told[2]}{told[3] or ':00'}")
+        if told[4]:
+            shown = shown.replace(tzinfo=datetime.fromisoformat(f"2000-01-01T00:00:00{told[4]}").tzinfo)
+            return int(shown.timestamp())
+        return zone.moment(shown)
+    return None
