@@ -8,4 +8,5 @@ journal           one for each worker, and those that follow it; journal_reader 
 drain             moves journals into the tables, exactly once; drain_thread does so in a worker
 rows              what an entry is in the tables of the store
 placing           which session and thread it belongs to
+export            everything that is recorded, as lines of JSON and of CSV
 """

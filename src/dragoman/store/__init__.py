@@ -11,6 +11,7 @@
     rests          targets and keys that are left alone, for after a restart
     account_tables records of exchanges, sums, marks of journals, speakers: a connection of their own
     usage_questions   what exchanges came to, from sums alone
+    exports        rows of exchanges one after the other, however many
     writable       who may not write to a file, and what mends that
     transaction    several writes that are one
     errors         what everybody else sees of SQLite's
