@@ -9,4 +9,5 @@ drain             moves journals into the tables, exactly once; drain_thread doe
 rows              what an entry is in the tables of the store
 placing           which session and thread it belongs to
 export            everything that is recorded, as lines of JSON and of CSV
+forget            somebody's rows go, and sums stay
 """

@@ -10,8 +10,9 @@
     turns          what completes the turns of Chat clients, for an hour
     rests          targets and keys that are left alone, for after a restart
     account_tables records of exchanges, sums, marks of journals, speakers: a connection of their own
-    usage_questions   what exchanges came to, from sums alone
+    usage_questions  what exchanges came to, from sums alone
     exports        rows of exchanges one after the other, however many
+    forgetting     takes rows out of the file for good, a few at a time
     writable       who may not write to a file, and what mends that
     transaction    several writes that are one
     errors         what everybody else sees of SQLite's

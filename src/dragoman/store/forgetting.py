@@ -1,0 +1,123 @@
+"""Forgetting: takes rows of exchanges out of the file, a few at a time, and whoever spoke in them; sums stay."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.store.errors import store_error
+from dragoman.store.transaction import Transaction
+
+# Rows of a session are removed so many at a time; for those of a key so many are looked at.
+_AT_ONCE, _LOOKED_AT = 100, 2000
+
+
+class KnownSession(Struct, frozen=True):
+    """A session by its number, and what it is called."""
+
+    number: int
+    key: str
+    name: str
+
+
+class Amount(Struct, frozen=True, kw_only=True):
+    """How much there is of somebody."""
+
+    rows: int = 0
+    sessions: int = 0
+    threads: int = 0
+    tips: int = 0
+
+
+class Forgetting:
+    """What is asked and done to forget somebody, by a connection that deletes for good."""
+
+    def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE, looked_at: int = _LOOKED_AT) -> None:
+        self._db = db
+        self._at_once = at_once
+        self._looked_at = looked_at
+
+    def knows_key(self, key: str) -> bool:
+        """Whether anything was ever added up under a key."""
+        return bool(self._all("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", key))
+
+    def sessions_of(self, key: str) -> list[KnownSession]:
+        """The sessions of a key."""
+        return [KnownSession(*row) for row in self._all("SELECT id, key, name FROM sessions WHERE key = ?", key)]
+
+    def sessions_named(self, name: str, key: str | None) -> list[KnownSession]:
+        """The sessions that are called so, of one key or of any."""
+        rows = self._all("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", name)
+        return [KnownSession(*row) for row in rows if key is None or row[1] == key]
+
+    def amount_of_key(self, key: str) -> Amount:
+        """How much there is of a key; every row is looked at."""
+        rows = self._all("SELECT count(*) FROM records WHERE key = ?", key)[0][0]
+        return self._amount(rows, "SELECT id FROM sessions WHERE key = ?", key)
+
+    def amount_of_session(self, session: int) -> Amount:
+        """How much there is of a session."""
+        rows = self._all("SELECT count(*) FROM records WHERE session = ?", session)[0][0]
+        return self._amount(rows, "SELECT id FROM sessions WHERE id = ?", session)
+
+    def _amount(self, rows: int, sessions: str, given: str | int) -> Amount:
+        threads = f"SELECT id FROM threads WHERE session IN ({sessions})"
+        return Amount(
+            rows=rows,
+            sessions=self._all(f"SELECT count(*) FROM ({sessions})", given)[0][0],
+            threads=self._all(f"SELECT count(*) FROM ({threads})", given)[0][0],
+            tips=self._all(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", given)[0][0],
+        )
+
+    def remove_rows_of_key(self, key: str, after: int) -> tuple[int, int | None]:
+        """Remove some rows behind a number: how many, and the number to go on from; None if that is all."""
+        last = self._all("SELECT coalesce(max(number), 0) FROM records")[0][0]
+        if after >= last:
+            return 0, None
+        until = after + self._looked_at
+        statement = "DELETE FROM records WHERE number > ? AND number <= ? AND key = ?"
+        return self._change([(statement, (after, until, key))]), until
+
+    def remove_rows_of_session(self, session: int) -> int:
+        """Remove some rows; give how many, 0 if none is left."""
+        statement = (
+            "DELETE FROM records WHERE number IN"
+            " (SELECT number FROM records INDEXED BY records_by_session WHERE session = ? LIMIT ?)"
+        )
+        return self._change([(statement, (session, self._at_once))])
+
+    def remove_session(self, session: int) -> None:
+        """Remove what a session and its threads are called, where their histories ended, and what refers to them."""
+        threads = "(SELECT id FROM threads WHERE session = ?)"
+        self._change(
+            [
+                (f"DELETE FROM tips WHERE thread IN {threads}", (session,)),
+                (f"UPDATE threads SET parent = 0 WHERE session <> ? AND parent IN {threads}", (session, session)),
+                ("DELETE FROM threads WHERE session = ?", (session,)),
+                ("UPDATE sessions SET origin = 0, link = '' WHERE origin = ?", (session,)),
+                ("DELETE FROM sessions WHERE id = ?", (session,)),
+            ]
+        )
+
+    def wipe(self) -> bool:
+        """Write what was removed over in the file itself, and empty the log beside it; False if others are reading."""
+        return not self._all("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+
+    def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:
+        changed = 0
+        try:
+            with Transaction(self._db):
+                for statement, given in statements:
+                    changed += self._db.execute(statement, given).rowcount
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+        return changed
+
+    def _all(self, statement: str, *given: str | int) -> list[Any]:
+        try:
+            return self._db.execute(statement, given).fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error) from None

@@ -1,0 +1,104 @@
+"""What is forgotten goes a few rows at a time, with all that it was called; others keep theirs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.accounts.placing import Placed
+from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.errors import StoreError
+from dragoman.store.forgetting import Amount, Forgetting, KnownSession
+from tests.accounts.filled import fill, speak
+from tests.accounts.invented import entry
+
+
+@pytest.fixture
+def tables() -> Iterator[AccountTables]:
+    with closing(open_account_tables(":memory:")) as tables:
+        rows = [(entry(number, key="alice"), Placed(1, 1 + number % 2)) for number in range(10)]
+        rows += [(entry(number, key="bob"), Placed(2, 3)) for number in range(5)]
+        fill(tables, rows)
+        speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2)])
+        # A session that was forked from another, and a thread that another one's began.
+        tables.connection.execute("UPDATE sessions SET origin = 1, link = 'fork' WHERE id = 2")
+        tables.connection.execute("UPDATE threads SET parent = 2 WHERE id = 3")
+        yield tables
+
+
+def count(tables: AccountTables, table: str) -> int:
+    return int(tables.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def test_it_is_known_how_much_there_is(tables: AccountTables) -> None:
+    forgetting = Forgetting(tables.connection)
+    assert forgetting.amount_of_key("alice") == Amount(rows=10, sessions=1, threads=2, tips=2)
+    assert forgetting.amount_of_session(2) == Amount(rows=5, sessions=1, threads=1, tips=1)
+    assert forgetting.amount_of_key("nobody") == Amount()
+    assert [forgetting.knows_key(key) for key in ("alice", "nobody")] == [True, False]
+
+
+def test_sessions_are_found_by_their_names_and_keys(tables: AccountTables) -> None:
+    forgetting = Forgetting(tables.connection)
+    alices, bobs = KnownSession(1, "alice", "first"), KnownSession(2, "bob", "first")
+    assert forgetting.sessions_named("first", None) == [alices, bobs]
+    assert forgetting.sessions_named("first", "bob") == [bobs]
+    assert forgetting.sessions_named("fir", None) == forgetting.sessions_named("' OR 1=1 --", None) == []
+    assert forgetting.sessions_of("alice") == [alices]
+
+
+def test_rows_of_a_key_go_step_by_step(tables: AccountTables) -> None:
+    forgetting = Forgetting(tables.connection, looked_at=4)
+    removed, at = [], 0
+    while True:
+        some, going_on = forgetting.remove_rows_of_key("alice", at)
+        removed.append(some)
+        if going_on is None:
+            break
+        at = going_on
+    assert removed == [4, 4, 2, 0, 0]
+    assert count(tables, "records") == 5
+
+
+def test_rows_of_a_session_go_step_by_step(tables: AccountTables) -> None:
+    forgetting = Forgetting(tables.connection, at_once=3)
+    assert [forgetting.remove_rows_of_session(2) for _ in range(3)] == [3, 2, 0]
+    assert count(tables, "records") == 10
+
+
+def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables: AccountTables) -> None:
+    Forgetting(tables.connection).remove_session(1)
+    assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [1, 1, 1]
+    assert tables.connection.execute("SELECT origin, link FROM sessions").fetchall() == [(0, "")]
+    assert tables.connection.execute("SELECT parent FROM threads").fetchall() == [(0,)]
+    assert count(tables, "thread_sums") == 3
+
+
+def test_a_file_that_others_read_is_not_wiped_yet(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with closing(open_account_tables(str(file), patience=0.01)) as tables:
+        fill(tables, [(entry(1), Placed())])
+        forgetting = Forgetting(tables.connection)
+        with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM records").fetchone() == (1,)
+            forgetting.remove_rows_of_key("alice", 0)
+            assert forgetting.wipe() is False
+            reader.execute("ROLLBACK")
+            assert forgetting.wipe() is True
+        assert (tmp_path / "state.db-wal").stat().st_size == 0
+
+
+def test_what_sqlite_says_is_an_error_of_the_store(tables: AccountTables) -> None:
+    tables.connection.execute("DROP TABLE tips")
+    forgetting = Forgetting(tables.connection)
+    with pytest.raises(StoreError, match="tips"):
+        forgetting.amount_of_session(1)
+    with pytest.raises(StoreError, match="tips"):
+        forgetting.remove_session(1)
+    # Nothing of it was done.
+    assert count(tables, "threads") == 3
