@@ -10,4 +10,5 @@ rows              what an entry is in the tables of the store
 placing           which session and thread it belongs to
 export            everything that is recorded, as lines of JSON and of CSV
 forget            somebody's rows go, and sums stay
+examination       whether all that was written down is there and agrees
 """

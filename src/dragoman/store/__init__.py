@@ -13,6 +13,7 @@
     usage_questions  what exchanges came to, from sums alone
     exports        rows of exchanges one after the other, however many
     forgetting     takes rows out of the file for good, a few at a time
+    examination    whether its tables agree with each other
     writable       who may not write to a file, and what mends that
     transaction    several writes that are one
     errors         what everybody else sees of SQLite's

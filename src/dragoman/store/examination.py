@@ -1,0 +1,140 @@
+"""Examination: whether a file is whole and its tables agree with each other; nothing of it is changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.store.errors import store_error
+from dragoman.store.migrations import MEASURES
+
+# Tables of exchanges, and of whoever spoke.
+TABLES = ("records", "sums", "thread_sums", "long_sums", "quarter_sums", "sessions", "threads", "tips", "journals")
+_MOST_WORDS = 20
+_NAMES = "key, client, provider, model"
+_ADDED = ", ".join(f"sum({name})" for name in MEASURES)
+_KEPT = ", ".join(MEASURES)
+# What a row adds to its sums, as `accounts/rows.py` has it.
+_TALK = "kind = 'conversation'"
+_COUNTS = f"{_TALK} AND outcome IN ('answered', 'refused', 'failed', 'crashed')"
+_OF_A_ROW = {
+    "requests": _COUNTS,
+    "errors": f"{_COUNTS} AND outcome <> 'answered'",
+    "cancelled": f"{_TALK} AND outcome = 'cancelled'",
+    "others": f"NOT ({_TALK})",
+    **{name: f"coalesce({name}, 0)" for name in MEASURES[4:14]},
+    "took": f"CASE WHEN {_COUNTS} THEN took ELSE 0 END",
+    "first": f"CASE WHEN {_COUNTS} THEN coalesce(first, 0) ELSE 0 END",
+    "firsts": f"{_COUNTS} AND coalesce(first, 0) > 0",
+}
+_QUARTER = 900_000_000
+# What refers to what, and how such rows are called.
+_REFERENCES = {
+    "exchanges of a session that is not there": "records r WHERE session <> 0 AND NOT EXISTS"
+    " (SELECT 1 FROM sessions s WHERE s.id = r.session)",
+    "exchanges of a thread that is not there": "records r WHERE thread <> 0 AND NOT EXISTS"
+    " (SELECT 1 FROM threads t WHERE t.id = r.thread)",
+    "threads of a session that is not there": "threads t WHERE session <> 0 AND NOT EXISTS"
+    " (SELECT 1 FROM sessions s WHERE s.id = t.session)",
+    "threads that one began which is not there": "threads t WHERE parent <> 0 AND NOT EXISTS"
+    " (SELECT 1 FROM threads o WHERE o.id = t.parent)",
+    "sessions that go on from one which is not there": "sessions s WHERE origin <> 0 AND NOT EXISTS"
+    " (SELECT 1 FROM sessions o WHERE o.id = s.origin)",
+    "ends of histories of a thread that is not there": "tips p WHERE NOT EXISTS"
+    " (SELECT 1 FROM threads t WHERE t.id = p.thread)",
+}
+
+
+class Agreement(Struct, frozen=True, kw_only=True):
+    """How rows and sums stand to each other, in groups of a quarter and its names: those whose rows are all there and
+    come to the same, those that do not, and exchanges that are in sums alone, since their rows were removed."""
+
+    whole: int = 0
+    wrong: int = 0
+    without_row: int = 0
+
+
+class Mark(Struct, frozen=True):
+    """How far a journal is in the tables, and how many of its lines were passed over."""
+
+    name: str
+    applied: int
+    damaged: int
+
+
+class Examination:
+    """What is asked of a file to see whether it is whole, by a connection that may only read."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def version(self) -> int:
+        """The version of its tables."""
+        return int(self._all("PRAGMA user_version")[0][0])
+
+    def problems(self) -> list[str]:
+        """What SQLite itself finds wrong."""
+        return [str(row[0]) for row in self._all(f"PRAGMA integrity_check({_MOST_WORDS})") if row[0] != "ok"]
+
+    def counts(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return {table: int(self._all(f"SELECT count(*) FROM {table}")[0][0]) for table in TABLES}
+
+    def marks(self) -> list[Mark]:
+        """How far journals were read."""
+        return [Mark(*row) for row in self._all("SELECT name, applied, damaged FROM journals ORDER BY name")]
+
+    def agreement(self) -> Agreement:
+        """Whether sums are those of their rows, where all rows are there."""
+        measured = ", ".join(f"sum({_OF_A_ROW[name]}) AS {name}" for name in MEASURES)
+        same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
+        rows = self._all(
+            "SELECT count(*), coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
+            f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
+            f" coalesce(r.n > s.requests + s.cancelled + s.others"
+            f" OR (r.n = s.requests + s.cancelled + s.others AND NOT ({same})), 1) AS is_wrong"
+            f" FROM (SELECT time / {_QUARTER} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
+            f" GROUP BY time / {_QUARTER}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))"
+        )
+        added = self._all("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")[0][0]
+        there = self._all("SELECT count(*) FROM records")[0][0]
+        return Agreement(whole=rows[0][1], wrong=rows[0][2], without_row=max(added - there, 0))
+
+    def disagreeing_sums(self) -> Iterator[tuple[str, int]]:
+        """Tables of sums, and in how many places they do not come to the same as `sums`."""
+        by_quarter = f"SELECT quarter, {_ADDED} FROM sums GROUP BY quarter"
+        yield (
+            "thread_sums",
+            self._differences(by_quarter, f"SELECT quarter, {_ADDED} FROM thread_sums GROUP BY quarter"),
+        )
+        yield "quarter_sums", self._differences(by_quarter, f"SELECT quarter, {_KEPT} FROM quarter_sums")
+        for span in (4, 96):
+            start = f"quarter / {span} * {span}"
+            yield (
+                f"long_sums of {span} quarters",
+                self._differences(
+                    f"SELECT {start}, {_NAMES}, {_ADDED} FROM sums GROUP BY {start}, {_NAMES}",
+                    f"SELECT start, {_NAMES}, {_KEPT} FROM long_sums WHERE span = {span}",
+                ),
+            )
+
+    def _differences(self, one: str, other: str) -> int:
+        found = [
+            self._all(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")[0][0]
+            for these, those in ((one, other), (other, one))
+        ]
+        return max(map(int, found))
+
+    def orphans(self) -> Iterator[tuple[str, int]]:
+        """What refers to something that is not there, and how many such rows there are."""
+        for words, where in _REFERENCES.items():
+            yield words, int(self._all(f"SELECT count(*) FROM {where}")[0][0])
+
+    def _all(self, statement: str) -> list[Any]:
+        try:
+            return self._db.execute(statement).fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error) from None

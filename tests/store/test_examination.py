@@ -1,0 +1,94 @@
+"""What does not agree is found, by the table that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.errors import StoreError
+from dragoman.store.examination import TABLES, Agreement, Examination
+from dragoman.store.migrations import STEPS
+from dragoman.store.records import COLUMNS
+from tests.accounts.filled import fill, some_entries, speak
+
+
+@pytest.fixture
+def tables() -> Iterator[AccountTables]:
+    with closing(open_account_tables(":memory:")) as tables:
+        fill(tables, some_entries(1, 300))
+        sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "first")]
+        speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
+        yield tables
+
+
+def wrong(tables: AccountTables) -> tuple[int, list[str], list[str]]:
+    examination = Examination(tables.connection)
+    sums = [table for table, count in examination.disagreeing_sums() if count]
+    orphans = [words for words, count in examination.orphans() if count]
+    return examination.agreement().wrong, sums, orphans
+
+
+def test_what_was_written_by_the_drain_agrees(tables: AccountTables) -> None:
+    examination = Examination(tables.connection)
+    assert examination.problems() == []
+    assert examination.version() == len(STEPS)
+    assert wrong(tables) == (0, [], [])
+    groups = tables.connection.execute("SELECT count(*) FROM sums").fetchone()[0]
+    assert examination.agreement() == Agreement(whole=groups)
+    counts = examination.counts()
+    assert tuple(counts) == TABLES
+    assert (counts["records"], counts["sessions"], counts["threads"]) == (300, 3, 5)
+
+
+def test_rows_that_were_removed_are_no_disagreement(tables: AccountTables) -> None:
+    removed = tables.connection.execute("DELETE FROM records WHERE key = 'alice' OR number % 3 = 0").rowcount
+    assert wrong(tables) == (0, [], [])
+    assert Examination(tables.connection).agreement().without_row == removed
+
+
+# What is done to the file, and what is found.
+BROKEN = {
+    "UPDATE records SET cost = cost + 1 WHERE number = 7": (1, [], []),
+    "UPDATE records SET input = coalesce(input, 0) + 1 WHERE number = 7": (1, [], []),
+    f"INSERT INTO records SELECT 1000, {', '.join(COLUMNS)} FROM records WHERE number = 7": (1, [], []),
+    "UPDATE records SET model = 'another' WHERE number = 7": (1, [], []),
+    "UPDATE quarter_sums SET cost = cost + 1 WHERE quarter = (SELECT min(quarter) FROM quarter_sums)": (
+        0,
+        ["quarter_sums"],
+        [],
+    ),
+    "DELETE FROM long_sums WHERE span = 96": (0, ["long_sums of 96 quarters"], []),
+    "UPDATE long_sums SET losses = losses + 1 WHERE span = 4": (0, ["long_sums of 4 quarters"], []),
+    "DELETE FROM sessions WHERE id = 1": (
+        0,
+        [],
+        ["exchanges of a session that is not there", "threads of a session that is not there"],
+    ),
+    "DELETE FROM threads WHERE id = 4": (
+        0,
+        [],
+        ["exchanges of a thread that is not there", "ends of histories of a thread that is not there"],
+    ),
+    "UPDATE threads SET parent = 77 WHERE id = 4": (0, [], ["threads that one began which is not there"]),
+    "UPDATE sessions SET origin = 77 WHERE id = 1": (0, [], ["sessions that go on from one which is not there"]),
+}
+
+
+@pytest.mark.parametrize("statement", BROKEN)
+def test_what_does_not_agree_is_found(tables: AccountTables, statement: str) -> None:
+    tables.connection.execute(statement)
+    assert wrong(tables) == BROKEN[statement]
+
+
+def test_sums_of_threads_that_say_something_else_are_found(tables: AccountTables) -> None:
+    tables.connection.execute("DELETE FROM thread_sums WHERE thread = 3")
+    assert wrong(tables) == (0, ["thread_sums"], [])
+
+
+def test_what_sqlite_says_is_an_error_of_the_store(tables: AccountTables) -> None:
+    tables.connection.execute("DROP TABLE tips")
+    with pytest.raises(StoreError, match="tips"):
+        Examination(tables.connection).counts()
