@@ -10,6 +10,8 @@
     turns          what completes the turns of Chat clients, for an hour
     rests          targets and keys that are left alone, for after a restart
     account_tables records of exchanges, sums, marks of journals, speakers: a connection of their own
+    record_questions, session_questions
+                   what is asked of records, sessions and threads, to read only
     usage_questions  what exchanges came to, from sums alone
     exports        rows of exchanges one after the other, however many
     forgetting     takes rows out of the file for good, a few at a time

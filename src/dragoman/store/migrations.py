@@ -174,6 +174,8 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
         " PRIMARY KEY (quarter, thread)) WITHOUT ROWID"
     )
     _add_up_sums(db, measures)
+    # What one thread came to in all its time; a row of it is written once for a thread and quarter.
+    db.execute("CREATE INDEX thread_sums_by_thread ON thread_sums (thread)")
     db.execute(
         """
         CREATE TABLE sessions (

@@ -1,0 +1,157 @@
+"""Trees: the threads of a session below those that began them, with what each came to, alone and with its children.
+
+Money belongs to exchanges, and those to threads: what a thread and its children came to is added up here, and stored
+nowhere. So the sum over a tree is what its session came to, whatever its threads say of their parents: one whose parent
+is not there hangs below the session with a mark, and a circle of parents is cut where its first thread began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from dragoman.store.session_questions import Figures, ThreadRow
+
+# Classes whose threads are told as one line for each class, if they began none themselves.
+FOLDED = ("utility", "mcp", "side")
+# Classes that somebody has begun, so that a parent is missing where none is known.
+_BEGUN = frozenset({"subagent"})
+# From here on it is taken for certain where a thread belongs.
+CERTAIN = 90
+# Why a thread hangs below its session: its parent is not there, or is one of its own children.
+MISSING, CUT = "missing", "cut"
+NOTHING = Figures()
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """One thread in a tree, or several of one class; depth 0 is right below the session."""
+
+    depth: int
+    # The last of its siblings.
+    last: bool
+    # One thread, or more for a fold, of which the first to begin stands first.
+    threads: tuple[ThreadRow, ...]
+    own: Figures
+    # With all that was begun by it, at any depth.
+    whole: Figures
+    mark: str = ""
+
+    @property
+    def thread(self) -> ThreadRow:
+        """The thread, or the first of a fold."""
+        return self.threads[0]
+
+    @property
+    def is_fold(self) -> bool:
+        """Whether it stands for several threads."""
+        return len(self.threads) > 1
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether it may belong elsewhere."""
+        return any(thread.sure < CERTAIN for thread in self.threads)
+
+
+class Tree(Struct, frozen=True, kw_only=True):
+    """A session's threads in the order in which they are read, parents before children."""
+
+    nodes: tuple[Node, ...]
+    total: Figures
+    # How many threads were cut out of circles.
+    circles: int = 0
+
+
+def tree_of(rows: Sequence[tuple[ThreadRow, Figures]], *, fold: bool = True) -> Tree:
+    """Hang threads below those that began them, in the order in which they began."""
+    threads = {thread.id: thread for thread, _ in rows}
+    own = {thread.id: figures for thread, figures in rows}
+    parents, marks = _parents(threads)
+    children: dict[int, list[int]] = {}
+    for number, parent in parents.items():
+        children.setdefault(parent, []).append(number)
+    whole = _added_up(own, parents, children)
+    nodes: list[Node] = []
+    # Any depth: nothing here calls itself.
+    waiting = list(reversed(_siblings(threads, children, 0, 0, marks if fold else None)))
+    while waiting:
+        depth, group, last = waiting.pop()
+        first = group[0]
+        nodes.append(
+            Node(
+                depth=depth,
+                last=last,
+                threads=tuple(threads[number] for number in group),
+                own=sum((own[number] for number in group), NOTHING),
+                whole=sum((whole[number] for number in group), NOTHING),
+                mark=marks.get(first, ""),
+            )
+        )
+        if len(group) == 1:
+            waiting += reversed(_siblings(threads, children, first, depth + 1, marks if fold else None))
+    total = sum((figures for _, figures in rows), NOTHING)
+    return Tree(nodes=tuple(nodes), total=total, circles=sum(mark == CUT for mark in marks.values()))
+
+
+def _parents(threads: Mapping[int, ThreadRow]) -> tuple[dict[int, int], dict[int, str]]:
+    """The parent of each thread, 0 for the session itself, and why that is not the one that it says."""
+    parents: dict[int, int] = {}
+    marks: dict[int, str] = {}
+    for number, thread in threads.items():
+        parents[number] = thread.parent if thread.parent in threads else 0
+        if not parents[number] and (thread.parent or thread.kind in _BEGUN):
+            marks[number] = MISSING
+    # Whatever leads to the session is sound; what is met again on one way is a circle.
+    sound = {0}
+    for number in threads:
+        way: list[int] = []
+        met: set[int] = set()
+        at = number
+        while at not in sound and at not in met:
+            way.append(at)
+            met.add(at)
+            at = parents[at]
+        if at not in sound:
+            circle = way[way.index(at) :]
+            first = min(circle, key=lambda each: (threads[each].started, each))
+            parents[first], marks[first] = 0, CUT
+        sound |= met
+    return parents, marks
+
+
+def _added_up(
+    own: Mapping[int, Figures], parents: Mapping[int, int], children: Mapping[int, Sequence[int]]
+) -> dict[int, Figures]:
+    """What each thread and all below it came to: from the leaves up."""
+    whole = dict(own)
+    left = {number: len(children.get(number, ())) for number in own}
+    ready = [number for number, count in left.items() if not count]
+    while ready:
+        number = ready.pop()
+        parent = parents[number]
+        if parent:
+            whole[parent] += whole[number]
+            left[parent] -= 1
+            if not left[parent]:
+                ready.append(parent)
+    return whole
+
+
+def _siblings(
+    threads: Mapping[int, ThreadRow],
+    children: Mapping[int, Sequence[int]],
+    parent: int,
+    depth: int,
+    marks: Mapping[int, str] | None,
+) -> list[tuple[int, list[int], bool]]:
+    """What stands below a thread, in order: single ones, then those of folded classes together."""
+    single: list[list[int]] = []
+    folds: dict[str, list[int]] = {}
+    for number in sorted(children.get(parent, ()), key=lambda each: (threads[each].started, each)):
+        kind = threads[number].kind
+        if marks is not None and kind in FOLDED and number not in children and number not in marks:
+            folds.setdefault(kind, []).append(number)
+        else:
+            single.append([number])
+    groups = single + [folds[kind] for kind in FOLDED if kind in folds]
+    return [(depth, group, at == len(groups) - 1) for at, group in enumerate(groups)]

@@ -1,0 +1,162 @@
+"""Record questions: which exchanges there were, and one of them by its id.
+
+Lists go along an index and end after as many rows as were asked for: on time, or on a session and time. Only an id that
+says nothing of its time is looked for among all rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from dragoman.store.errors import store_error
+
+# Outcomes of exchanges that went wrong.
+WRONG = ("refused", "failed", "crashed")
+_LATEST_TIME = (1 << 63) - 1
+
+
+class RecordRow(Struct, frozen=True):
+    """One row of records, column by column; what is None is not known."""
+
+    number: int
+    id: str
+    time: int
+    kind: str
+    outcome: str
+    key: str
+    client: str
+    program: str
+    address: str
+    launch: str
+    session: int
+    thread: int
+    dialect: str
+    path: str
+    stream: int
+    asked: str
+    provider: str
+    model: str
+    served: str
+    answered_by: str
+    route: str
+    policy: str
+    reason: str
+    status: int
+    failure: str
+    stop: str
+    first: int | None
+    took: int
+    input: int | None
+    cache_read: int | None
+    cache_write: int | None
+    cache_write_1h: int | None
+    output: int | None
+    thinking: int | None
+    searches: int | None
+    estimated: int
+    cost: int
+    unpriced: int
+    said_cost: int | None
+    price: str
+    losses: int
+    upstream_id: str
+    response_id: str
+    details: bytes
+
+
+_COLUMNS = ", ".join(RecordRow.__struct_fields__)
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which exchanges are asked for: times are microseconds, and None is any."""
+
+    since: int = 0
+    key: str | None = None
+    # As it was asked for or served, with its provider or without; `*` stands for anything.
+    model: str | None = None
+    errors: bool = False
+    session: int | None = None
+    thread: int | None = None
+
+
+class RecordQuestions:
+    """What is asked of records, by a connection that only reads."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def latest(self, wanted: Wanted, most: int) -> list[RecordRow]:
+        """The latest ones, the newest first."""
+        index = "records_by_time" if wanted.session is None else "records_by_session"
+        where, given = _filter(wanted)
+        return self._rows(
+            f"FROM records INDEXED BY {index} WHERE {' AND '.join(where)} ORDER BY time DESC, number DESC LIMIT ?",
+            [*given, most],
+        )
+
+    def after(self, number: int, wanted: Wanted, most: int) -> list[RecordRow]:
+        """Those that were written down behind one, in that order."""
+        where, given = _filter(wanted)
+        # By their numbers, whatever else is asked of them: there are few.
+        where = ["number > ?", *(f"+{each}" if each[0] != "(" else each for each in where)]
+        return self._rows(f"FROM records WHERE {' AND '.join(where)} ORDER BY number LIMIT ?", [number, *given, most])
+
+    def newest(self) -> int:
+        """The number of the one that was written down last; 0 if there is none."""
+        try:
+            return int(self._db.execute("SELECT coalesce(max(number), 0) FROM records").fetchone()[0])
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def between(self, text: str, low: int, high: int, most: int) -> list[RecordRow]:
+        """Those of a time whose id begins so."""
+        return self._rows(
+            "FROM records INDEXED BY records_by_time WHERE time BETWEEN ? AND ? AND substr(id, 1, ?) = ?"
+            " ORDER BY time LIMIT ?",
+            [low, high, len(text), text, most],
+        )
+
+    def anywhere(self, text: str, most: int) -> list[RecordRow]:
+        """Those that anybody calls so: we, the provider, or the client by the answer's id. All rows are looked at."""
+        return self._rows(
+            "FROM records WHERE id = ?1 OR upstream_id = ?1 OR response_id = ?1 ORDER BY number DESC LIMIT ?2",
+            [text, most],
+        )
+
+    def _rows(self, rest: str, given: Sequence[object]) -> list[RecordRow]:
+        try:
+            return [RecordRow(*row) for row in self._db.execute(f"SELECT {_COLUMNS} {rest}", given)]
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+
+def _filter(wanted: Wanted) -> tuple[list[str], list[object]]:
+    """What is asked of a row, and the values for it."""
+    where: list[str] = []
+    given: list[object] = []
+    if wanted.session is not None:
+        where.append("session = ?")
+        given.append(wanted.session)
+    where.append("time BETWEEN ? AND ?")
+    given += (wanted.since, _LATEST_TIME)
+    if wanted.thread is not None:
+        where.append("thread = ?")
+        given.append(wanted.thread)
+    if wanted.key is not None:
+        where.append("key = ?")
+        given.append(wanted.key)
+    if wanted.model is not None:
+        where.append("(asked GLOB ? OR model GLOB ? OR provider || '/' || model GLOB ? OR answered_by GLOB ?)")
+        given += [_pattern(wanted.model)] * 4
+    if wanted.errors:
+        where.append(f"outcome IN ({', '.join('?' * len(WRONG))})")
+        given += WRONG
+    return where, given
+
+
+def _pattern(text: str) -> str:
+    """A name as a pattern, in which nothing but `*` means something else."""
+    return "".join(f"[{letter}]" if letter in "[?" else letter for letter in text)

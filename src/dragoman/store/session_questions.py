@@ -1,0 +1,238 @@
+"""Session questions: which sessions there were, their threads, and what each of those came to.
+
+Money and tokens belong to exchanges; here they are read from the sums of threads, which outlive the rows. Nothing in
+here looks at all records: sessions are found by when they were last heard of or by name, and the last exchange of a
+thread by its session and time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.store.errors import store_error
+from dragoman.store.migrations import MEASURES
+
+# So many sessions are asked about in one question.
+_AT_ONCE = 500
+_SUMS = ", ".join(f"coalesce(sum(s.{name}), 0)" for name in MEASURES)
+_JOINED = (
+    " FROM threads t INDEXED BY threads_by_session LEFT JOIN thread_sums s INDEXED BY thread_sums_by_thread"
+    " ON s.thread = t.id"
+)
+# Beyond every name that begins like another.
+_BEYOND = "\U0010ffff"
+
+
+class Figures(Struct, frozen=True):
+    """What exchanges come to, as sums have it: `input` includes what caches had and took, `output` what was thought."""
+
+    requests: int = 0
+    errors: int = 0
+    cancelled: int = 0
+    others: int = 0
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    thinking: int = 0
+    searches: int = 0
+    estimated: int = 0
+    cost: int = 0
+    unpriced: int = 0
+    losses: int = 0
+    took: int = 0
+    first: int = 0
+    firsts: int = 0
+
+    def __add__(self, other: Figures) -> Figures:
+        mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return Figures(*map(int.__add__, mine, theirs))
+
+
+class SessionRow(Struct, frozen=True):
+    """One row of sessions."""
+
+    id: int
+    key: str
+    name: str
+    client: str
+    origin: int
+    link: str
+    started: int
+    last: int
+
+
+class ThreadRow(Struct, frozen=True):
+    """One row of threads, but for its facts."""
+
+    id: int
+    session: int
+    name: str
+    kind: str
+    label: str
+    model: str
+    parent: int
+    rule: str
+    sure: int
+    rules: int
+    windows: int
+    started: int
+    last: int
+
+
+class LastExchange(Struct, frozen=True):
+    """How the last exchange of a thread went; times are microseconds."""
+
+    thread: int
+    time: int
+    took: int
+    outcome: str
+    stop: str
+
+
+class ClassSums(Struct, frozen=True):
+    """What the threads of one class in a session came to, and how many there are."""
+
+    session: int
+    kind: str
+    threads: int
+    figures: Figures
+
+
+_SESSION = ", ".join(SessionRow.__struct_fields__)
+_THREAD = ", ".join("t.class" if name == "kind" else f"t.{name}" for name in ThreadRow.__struct_fields__)
+_THREAD_FIELDS = len(ThreadRow.__struct_fields__)
+_LAST = (
+    "SELECT thread, time, took, outcome, stop FROM records INDEXED BY records_by_session WHERE session = ?"
+    " AND time <= ? AND thread = ? AND kind = 'conversation' ORDER BY time DESC, number DESC LIMIT 1"
+)
+
+
+class SessionQuestions:
+    """What is asked of sessions and threads, by a connection that only reads."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def newest(self, since: int, key: str | None, most: int) -> list[SessionRow]:
+        """Those that were heard of since a time, the latest first."""
+        named = "" if key is None else " AND key = ?"
+        return [
+            SessionRow(*row)
+            for row in self._all(
+                f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_last WHERE last >= ?{named}"
+                " ORDER BY last DESC, id DESC LIMIT ?",
+                [since, *([] if key is None else [key]), most],
+            )
+        ]
+
+    def named(self, text: str, key: str | None, most: int) -> list[SessionRow]:
+        """Those that are called so, under any key or under one; if none is, those whose names begin so."""
+        keys = [key] if key is not None else self._keys()
+        found = self._between(keys, text, text, most)
+        return found or self._between(keys, text, text + _BEYOND, most)
+
+    def of(self, numbers: Iterable[int]) -> dict[int, SessionRow]:
+        """Sessions by their numbers, as far as there are such."""
+        found: dict[int, SessionRow] = {}
+        for some in _pieces(sorted(set(numbers))):
+            for row in self._all(f"SELECT {_SESSION} FROM sessions WHERE id IN ({_marks(some)})", some):
+                found[row[0]] = SessionRow(*row)
+        return found
+
+    def threads(self, session: int) -> list[tuple[ThreadRow, Figures]]:
+        """The threads of a session with what each came to, in the order in which they began."""
+        rows = self._all(
+            f"SELECT {_THREAD}, {_SUMS}{_JOINED} WHERE t.session = ? GROUP BY t.id ORDER BY t.started, t.id", [session]
+        )
+        return [(ThreadRow(*row[:_THREAD_FIELDS]), Figures(*row[_THREAD_FIELDS:])) for row in rows]
+
+    def thread_rows(self, numbers: Iterable[int]) -> dict[int, ThreadRow]:
+        """Threads by their numbers, as far as there are such."""
+        found: dict[int, ThreadRow] = {}
+        for some in _pieces(sorted(set(numbers))):
+            for row in self._all(f"SELECT {_THREAD} FROM threads t WHERE t.id IN ({_marks(some)})", some):
+                found[row[0]] = ThreadRow(*row)
+        return found
+
+    def by_class(self, sessions: Sequence[int]) -> list[ClassSums]:
+        """What the threads of sessions came to, by class."""
+        return [
+            ClassSums(row[0], row[1], row[2], Figures(*row[3:]))
+            for some in _pieces(sessions)
+            for row in self._all(
+                f"SELECT t.session, t.class, count(DISTINCT t.id), {_SUMS}{_JOINED} WHERE t.session IN ({_marks(some)})"
+                " GROUP BY t.session, t.class",
+                some,
+            )
+        ]
+
+    def without_session(self, quarter: int) -> Figures:
+        """What belongs to no session, since a quarter of an hour."""
+        row = self._all(
+            f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
+            [quarter],
+        )[0]
+        return Figures(*row)
+
+    def last_exchanges(self, threads: Iterable[ThreadRow]) -> dict[int, LastExchange]:
+        """The last exchange of each thread, as far as its row is still there."""
+        found: dict[int, LastExchange] = {}
+        for thread in threads:
+            for row in self._all(_LAST, [thread.session, thread.last, thread.id]):
+                found[thread.id] = LastExchange(*row)
+        return found
+
+    def speaking(self, sessions: Sequence[int]) -> list[ThreadRow]:
+        """Of each session the thread that a person talks to, which was heard of last; any if it has none such."""
+        found: dict[int, ThreadRow] = {}
+        for some in _pieces(sessions):
+            for row in self._all(
+                f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session WHERE t.session IN ({_marks(some)})"
+                " ORDER BY t.class = 'main', t.last, t.id",
+                some,
+            ):
+                found[row[1]] = ThreadRow(*row)
+        return list(found.values())
+
+    def _keys(self) -> list[str]:
+        """The keys that have sessions, by leaping along the index."""
+        rows = self._all(
+            "WITH RECURSIVE k (key) AS (SELECT min(key) FROM sessions UNION ALL"
+            " SELECT (SELECT min(key) FROM sessions WHERE key > k.key) FROM k WHERE k.key IS NOT NULL)"
+            " SELECT key FROM k WHERE key IS NOT NULL",
+            [],
+        )
+        return [row[0] for row in rows]
+
+    def _between(self, keys: Sequence[str], low: str, high: str, most: int) -> list[SessionRow]:
+        found: list[SessionRow] = []
+        for key in keys:
+            rows = self._all(
+                f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_name"
+                " WHERE key = ? AND name BETWEEN ? AND ? ORDER BY name LIMIT ?",
+                [key, low, high, most - len(found)],
+            )
+            found += [SessionRow(*row) for row in rows]
+            if len(found) >= most:
+                break
+        return found
+
+    def _all(self, statement: str, given: Sequence[object]) -> list[Any]:
+        try:
+            return self._db.execute(statement, given).fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+
+def _pieces(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
+    return (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE))
+
+
+def _marks(numbers: Sequence[int]) -> str:
+    return ", ".join("?" * len(numbers))

@@ -1,0 +1,148 @@
+"""Exchanges are listed along an index, whatever is asked of them, and found by id."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.store.account_tables import open_account_tables
+from dragoman.store.errors import StoreError
+from dragoman.store.record_questions import RecordQuestions, Wanted
+from tests.accounts.kept_sessions import filling
+from tests.accounts.invented import NOON, entry
+
+SECOND = 1_000_000
+ALL = Wanted()
+LISTS = {
+    "all": ALL,
+    "of a time": Wanted(since=NOON),
+    "of a key": Wanted(key="bob"),
+    "of a model": Wanted(model="small"),
+    "that failed": Wanted(errors=True),
+    "of everything": Wanted(since=NOON, key="alice", model="anthropic/lar*", errors=True),
+}
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Iterator[RecordQuestions]:
+    with filling(tmp_path / "state.db") as file:
+        file.exchanges(entry(number, time=NOON + number * SECOND) for number in range(1, 4))
+        file.exchanges([entry(4, time=NOON + 4 * SECOND, key="bob", model="small")], 7, 70)
+        file.exchanges([entry(5, time=NOON + 5 * SECOND, outcome="failed", status=502)], 7, 71)
+        file.exchanges([replace(entry(6, time=NOON), upstream_id="theirs", response_id="msg_1")], 8, 80)
+    tables = open_account_tables(str(tmp_path / "state.db"), read_only=True)
+    yield RecordQuestions(tables.connection)
+    tables.close()
+
+
+def numbers(questions: RecordQuestions, wanted: Wanted, most: int = 50) -> list[int]:
+    """Which of the exchanges above are told, by their ids."""
+    return [int(row.id.removeprefix("req_")) for row in questions.latest(wanted, most)]
+
+
+def test_the_latest_come_first_and_no_more_than_were_asked_for(questions: RecordQuestions) -> None:
+    assert numbers(questions, ALL) == [5, 4, 3, 2, 1, 6]
+    assert numbers(questions, ALL, 2) == [5, 4]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Wanted(since=NOON + 3 * SECOND), [5, 4, 3]),
+        (Wanted(key="bob"), [4]),
+        (Wanted(key="b*"), []),
+        (Wanted(model="small"), [4]),
+        (Wanted(model="anthropic/small"), [4]),
+        (Wanted(model="sm*"), [4]),
+        (Wanted(model="sm?ll"), []),
+        (Wanted(model="[s]mall"), []),
+        (Wanted(model="small' OR '1' = '1"), []),
+        (Wanted(errors=True), [5]),
+        (Wanted(session=7), [5, 4]),
+        (Wanted(session=7, thread=70), [4]),
+    ],
+)
+def test_what_is_asked_of_them_is_what_they_have(questions: RecordQuestions, wanted: Wanted, found: list[int]) -> None:
+    assert numbers(questions, wanted) == found
+    behind = questions.after(0, wanted, 50)
+    assert sorted(int(row.id.removeprefix("req_")) for row in behind) == sorted(found)
+
+
+def test_those_behind_one_are_told_in_the_order_in_which_they_were_written_down(questions: RecordQuestions) -> None:
+    assert questions.newest() == 6
+    assert [row.number for row in questions.after(4, ALL, 50)] == [5, 6]
+    assert [row.number for row in questions.after(0, ALL, 2)] == [1, 2]
+
+
+def test_an_exchange_is_found_by_its_time_and_the_beginning_of_its_id(questions: RecordQuestions) -> None:
+    name = f"req_{3:024d}"
+    assert [row.id for row in questions.between(name, NOON, NOON + 9 * SECOND, 2)] == [name]
+    assert questions.between(name, NOON, NOON, 2) == []
+    assert len(questions.between("req_0", NOON, NOON + 9 * SECOND, 3)) == 3
+
+
+@pytest.mark.parametrize("text", [f"req_{6:024d}", "theirs", "msg_1"])
+def test_an_exchange_is_found_by_what_anybody_calls_it(questions: RecordQuestions, text: str) -> None:
+    assert [row.upstream_id for row in questions.anywhere(text, 2)] == ["theirs"]
+    assert questions.anywhere(text[:3], 2) == []
+
+
+def test_a_row_has_all_that_an_entry_says(questions: RecordQuestions) -> None:
+    (row,) = questions.latest(Wanted(model="small"), 1)
+    assert (row.input, row.cache_read, row.output, row.thinking, row.cost) == (100, 60, 20, 5, 1500)
+    assert (row.session, row.thread, row.key, row.outcome, row.took) == (7, 70, "bob", "answered", 3000)
+
+
+def test_nothing_is_found_in_an_empty_file_and_an_error_is_one_of_the_store(tmp_path: Path) -> None:
+    with filling(tmp_path / "state.db"):
+        pass
+    tables = open_account_tables(str(tmp_path / "state.db"), read_only=True)
+    questions = RecordQuestions(tables.connection)
+    assert (questions.newest(), questions.latest(ALL, 5), questions.anywhere("x", 5)) == (0, [], [])
+    tables.close()
+    with pytest.raises(StoreError):
+        questions.latest(ALL, 5)
+    with pytest.raises(StoreError):
+        questions.newest()
+
+
+class Explained(sqlite3.Connection):
+    """Says of every question how it would be answered, and whether that looks at each row of a large table."""
+
+    plans: list[str]
+
+    def execute(self, statement: str, given: object = (), /) -> sqlite3.Cursor:
+        if statement.startswith(("SELECT", "WITH")):
+            plan = super().execute(f"EXPLAIN QUERY PLAN {statement}", given)  # type: ignore[arg-type]
+            self.plans += [row[3] for row in plan]
+        return super().execute(statement, given)  # type: ignore[arg-type]
+
+
+def explained(path: Path) -> Explained:
+    """A file whose questions are listened to."""
+    db = sqlite3.connect(path, factory=Explained)
+    db.plans = []
+    return db
+
+
+@pytest.mark.parametrize("wanted", LISTS.values(), ids=list(LISTS))
+def test_lists_never_look_at_all_rows_nor_sort_them(tmp_path: Path, wanted: Wanted) -> None:
+    with filling(tmp_path / "state.db"):
+        pass
+    db = explained(tmp_path / "state.db")
+    questions = RecordQuestions(db)
+    for asked in (wanted, replace(wanted, session=7), replace(wanted, session=7, thread=70)):
+        questions.latest(asked, 50)
+        questions.after(3, asked, 50)
+    questions.between("req_0", 1, 2, 5)
+    assert [plan for plan in db.plans if plan.startswith("SCAN") or "TEMP B-TREE" in plan] == []
+    assert any("records_by_time (time>" in plan for plan in db.plans)
+    assert any("records_by_session (session=? AND time>" in plan for plan in db.plans)
+    db.plans.clear()
+    questions.anywhere("x", 1)
+    assert [plan.split()[0] for plan in db.plans] == ["SCAN"]
+    db.close()

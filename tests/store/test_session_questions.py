@@ -1,0 +1,150 @@
+"""Sessions are listed by when they were last heard of, found by name, and come to what their threads come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.store.account_tables import open_account_tables
+from dragoman.store.errors import StoreError
+from dragoman.store.migrations import MEASURES
+from dragoman.store.session_questions import Figures, SessionQuestions
+from tests.accounts.kept_sessions import filling
+from tests.accounts.invented import NOON, entry
+from tests.store.test_record_questions import explained
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "state.db"
+    with filling(file) as filled:
+        filled.session(1, "5f0c-a", started=NOON, last=NOON + HOUR)
+        filled.session(2, "5f0c-b", started=NOON, last=NOON + 2 * HOUR, origin=1, link="continues")
+        filled.session(3, "5f0c-a", key="bob", started=NOON, last=NOON)
+        filled.thread(10, 1, started=NOON, last=NOON + HOUR)
+        filled.thread(11, 1, "subagent", parent=10, label="Explore", started=NOON + SECOND, last=NOON + 30 * SECOND)
+        filled.thread(12, 1, "utility", started=NOON, last=NOON)
+        filled.thread(20, 2, "utility", started=NOON, last=NOON + HOUR)
+        # Two quarters of an hour have sums of their own.
+        filled.exchanges([entry(1, time=NOON), entry(2, time=NOON + HOUR, outcome="failed", status=502)], 1, 10)
+        filled.exchanges([entry(3, time=NOON + 30 * SECOND)], 1, 11)
+        filled.exchanges([entry(4, time=NOON), entry(5, time=NOON + HOUR, kind="count")])
+    return file
+
+
+@pytest.fixture
+def questions(path: Path) -> Iterator[SessionQuestions]:
+    tables = open_account_tables(str(path), read_only=True)
+    yield SessionQuestions(tables.connection)
+    tables.close()
+
+
+def test_figures_are_the_measures_of_the_tables() -> None:
+    assert Figures.__struct_fields__ == MEASURES
+    assert Figures(requests=1, cost=5) + Figures(cost=7, firsts=1) == Figures(requests=1, cost=12, firsts=1)
+
+
+def test_sessions_are_listed_by_when_they_were_last_heard_of(questions: SessionQuestions) -> None:
+    assert [row.id for row in questions.newest(0, None, 50)] == [2, 1, 3]
+    assert [row.id for row in questions.newest(NOON + 1, None, 50)] == [2, 1]
+    assert [row.id for row in questions.newest(0, "bob", 50)] == [3]
+    assert [row.id for row in questions.newest(0, None, 1)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "found"),
+    [
+        ("5f0c-b", None, [2]),
+        ("5f0c", None, [1, 2, 3]),
+        ("5f0c-a", None, [1, 3]),
+        ("5f0c-a", "bob", [3]),
+        ("5f0c", "alice", [1, 2]),
+        ("5F0C", None, []),
+        ("%", None, []),
+        ("' OR 1 --", None, []),
+    ],
+)
+def test_a_session_is_found_by_its_name_or_how_that_begins(
+    questions: SessionQuestions, text: str, key: str | None, found: list[int]
+) -> None:
+    assert [row.id for row in questions.named(text, key, 9)] == found
+
+
+def test_no_more_are_found_than_were_asked_for(questions: SessionQuestions) -> None:
+    assert len(questions.named("5f0c", None, 2)) == 2
+
+
+def test_threads_come_with_what_they_came_to_in_all_their_time(questions: SessionQuestions) -> None:
+    found = questions.threads(1)
+    assert [(thread.id, thread.kind, thread.parent) for thread, _ in found] == [
+        (10, "main", 0),
+        (12, "utility", 0),
+        (11, "subagent", 10),
+    ]
+    assert [(figures.requests, figures.errors, figures.cost) for _, figures in found] == [
+        (2, 1, 3000),
+        (0, 0, 0),
+        (1, 0, 1500),
+    ]
+    assert questions.threads(99) == []
+
+
+def test_what_sessions_came_to_by_class_is_the_sum_of_their_threads(questions: SessionQuestions) -> None:
+    found = {(each.session, each.kind): each for each in questions.by_class([1, 2, 3])}
+    assert {name: (each.threads, each.figures.cost) for name, each in found.items()} == {
+        (1, "main"): (1, 3000),
+        (1, "subagent"): (1, 1500),
+        (1, "utility"): (1, 0),
+        (2, "utility"): (1, 0),
+    }
+    assert questions.by_class([]) == []
+
+
+def test_what_belongs_to_no_session_is_counted_since_a_quarter(questions: SessionQuestions) -> None:
+    quarter = NOON // 900_000_000
+    assert (questions.without_session(quarter).requests, questions.without_session(quarter).others) == (1, 1)
+    assert (questions.without_session(quarter + 1).requests, questions.without_session(quarter + 1).others) == (0, 1)
+
+
+def test_the_last_exchange_of_each_thread_is_found(questions: SessionQuestions) -> None:
+    threads = [thread for thread, _ in questions.threads(1)]
+    found = questions.last_exchanges(threads)
+    assert {number: (last.time, last.outcome) for number, last in found.items()} == {
+        10: (NOON + HOUR, "failed"),
+        11: (NOON + 30 * SECOND, "answered"),
+    }
+
+
+def test_a_session_speaks_by_its_main_thread_or_by_any(questions: SessionQuestions) -> None:
+    assert {row.session: row.id for row in questions.speaking([1, 2, 3])} == {1: 10, 2: 20}
+
+
+def test_sessions_and_threads_are_found_by_number(questions: SessionQuestions) -> None:
+    assert {number: row.link for number, row in questions.of([2, 1, 77]).items()} == {1: "", 2: "continues"}
+    assert {number: row.label for number, row in questions.thread_rows([11, 78]).items()} == {11: "Explore"}
+
+
+def test_no_question_looks_at_all_records_or_sums(path: Path) -> None:
+    db = explained(path)
+    questions = SessionQuestions(db)
+    questions.newest(0, None, 50)
+    questions.newest(0, "bob", 50)
+    questions.named("5f", None, 9)
+    questions.by_class([1, 2, 3])
+    questions.without_session(0)
+    questions.last_exchanges([thread for thread, _ in questions.threads(1)])
+    questions.speaking([1, 2])
+    questions.of([1])
+    questions.thread_rows([10])
+    # The keys that were found by leaping are few.
+    assert [plan for plan in db.plans if plan.startswith("SCAN") and plan != "SCAN k"] == []
+    assert any("records_by_session (session=? AND time<?)" in plan for plan in db.plans)
+    assert any("thread_sums_by_thread (thread=?)" in plan for plan in db.plans)
+    db.close()
+    with pytest.raises(StoreError):
+        questions.newest(0, None, 1)
