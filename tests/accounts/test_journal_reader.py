@@ -6,10 +6,11 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.accounts.entry import OPEN
 from dragoman.accounts.journal import Journal
-from dragoman.accounts.journal_reader import Piece, read_before, read_piece, read_story
+from dragoman.accounts.journal_reader import Piece, read_before, read_news, read_piece, read_story
 from tests.accounts.invented import entry
 
 
@@ -136,3 +137,43 @@ def test_without_its_first_line_nobody_knows_what_it_follows(tmp_path: Path, tex
     path.write_bytes(text)
     with path.open("rb") as file:
         assert read_before(file.fileno()) is None
+
+
+def test_news_are_what_was_opened_and_not_settled_since(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.path is not None
+    for number in (1, 2, 3):
+        journal.open(replace(entry(number), outcome=OPEN))
+    journal.settle(entry(2))
+    with journal.path.open("rb") as file:
+        news = read_news(file.fileno(), 0)
+        assert (list(news.opened), news.settled) == ([entry(1).id, entry(3).id], [])
+        assert news.opened[entry(1).id].outcome == OPEN
+        assert read_news(file.fileno(), news.end) == (news.end, {}, [])
+        journal.settle(entry(1))
+        assert read_news(file.fileno(), news.end).settled == [entry(1).id]
+    journal.close()
+
+
+def test_news_begin_with_what_was_carried_over_and_end_before_a_torn_line(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.open(replace(entry(1), outcome=OPEN))
+    journal.open(replace(entry(2), outcome=OPEN))
+    journal.rotate()
+    assert journal.path is not None
+    journal.settle(entry(1))
+    whole = journal.path.read_bytes()
+    journal.close()
+    for torn in (whole, whole + b"0123", whole + line(b'["open",{}]'), whole + line(b"[]")):
+        (tmp_path / "torn").write_bytes(torn)
+        with (tmp_path / "torn").open("rb") as file:
+            news = read_news(file.fileno(), 0)
+            assert (list(news.opened), news.settled) == ([entry(2).id], [entry(1).id])
+
+
+def test_news_are_read_however_long_a_line_is(tmp_path: Path) -> None:
+    path = tmp_path / "long.log"
+    path.write_bytes(line(b'["open",["' + b"x" * 600_000 + b'",1]]') + line(b'["exchange",["req_2",1]]'))
+    with path.open("rb") as file:
+        news = read_news(file.fileno(), 0)
+    assert (len(news.opened), news.settled, news.end) == (1, ["req_2"], path.stat().st_size)

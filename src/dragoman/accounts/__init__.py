@@ -1,6 +1,9 @@
 """Accounts: every exchange is written down once, and what they come to is asked here (decision 32).
 trees      the threads of a session below those that began them, with what each came to
 standing   what a thread is doing, by one function from facts
+sessions   those that there were, and one of them with its tree
+exchanges  those that were written down, and one of them with all that is known of it
+live       what is open now, and what the last minute came to
 period     from when to when, as a person says it, and the days of a zone
 usage      what exchanges came to, in groups that add up to the total
 

@@ -131,3 +131,58 @@ def _is_right(line: bytes) -> bool:
         return int(line[:8], 16) == crc32(memoryview(line)[9:])
     except ValueError:
         return False
+
+
+class News(NamedTuple):
+    """What was written behind a place, up to another: what was opened and not settled there, and ids that were settled
+    and not opened there, but before or in the journal before."""
+
+    end: int
+    opened: dict[str, Entry]
+    settled: list[str]
+
+
+def read_news(descriptor: int, start: int) -> News:
+    """Read on from a place of a journal that is being written; nothing of it is kept that was settled meanwhile."""
+    size = _PIECE
+    while True:
+        data = os.pread(descriptor, size, start)
+        lines: dict[str, bytes] = {}
+        carried: dict[str, Entry] = {}
+        settled: list[str] = []
+        end = start
+        for line, at in _lines(data, start):
+            if not _is_right(line):
+                continue
+            end = at
+            if line.startswith(_OPEN, 9):
+                lines[_id_in(line, 17)] = line
+            elif line.startswith(_EXCHANGE, 9):
+                name = _id_in(line, 21)
+                if lines.pop(name, None) is None:
+                    carried.pop(name, None)
+                    settled.append(name)
+            elif line.startswith(_BEGUN, 9):
+                carried.update((entry.id, entry) for entry in _carried(line))
+        if len(data) == size and end == start:
+            size *= 4
+            continue
+        for name, line in lines.items():
+            try:
+                carried[name] = _decode_entry(memoryview(line)[17:-1])
+            except (msgspec.ValidationError, msgspec.DecodeError):
+                # It was written by a release that says things otherwise.
+                continue
+        return News(end, carried, settled)
+
+
+def _id_in(line: bytes, at: int) -> str:
+    """The id of the entry that begins at a place; ids are made here, and have nothing that JSON escapes."""
+    return line[at + 2 : line.find(b'"', at + 2)].decode("ascii", "replace")
+
+
+def _carried(line: bytes) -> tuple[Entry, ...]:
+    try:
+        return _decode_begun(memoryview(line)[9:])[3]
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return ()

@@ -4,7 +4,7 @@
 | --- | --- |
 | an exchange that is open since less than a minute | streaming |
 | one that is open for longer | silent: a stream is open, and nothing was heard of it |
-| an answer that asked for tools | tools: they run, or their results never came |
+| an answer that asked for tools | tools, in the minute after it; later, their results are due |
 | an answer that ended its turn | waiting for a person, or done where no person talks to it |
 | an answer that broke, a refusal, a crash | failed |
 | a client that went | left |
@@ -76,7 +76,7 @@ def in_words(standing: Standing, now: int) -> str:
     age = now - standing.since
     words = standing.state
     if words == TOOLS:
-        words = "tools running" if age < PRESENT else "tools asked"
+        words = "tools" if age < PRESENT else "tools due"
     return f"{words} {in_short(age)}"
 
 

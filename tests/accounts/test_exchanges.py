@@ -1,0 +1,145 @@
+"""Exchanges that were written down, with all that is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.entry import Call, Lost, Money, Tokens
+from dragoman.accounts.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
+from dragoman.errors import DragomanError
+from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.record_questions import Wanted
+from tests.accounts.invented import NOON, entry
+from tests.accounts.kept_sessions import filling
+
+SECOND = 1_000_000
+TOKENS = Tokens(100, 60, 10, 4, 21, 5, 1)
+MONEY = Money(1000, 500, 60, 30, 7, 0, 10_000_000, 0, ("thinking",), "2026-10-30", "anthropic/large", "priority", 999)
+CALLS = (
+    Call("ollama", "qwen3", "openai-chat", "unreachable", 0, 100, 0, 5000),
+    Call(
+        "anthropic",
+        "large",
+        "anthropic-messages",
+        "answered",
+        200,
+        6000,
+        1000,
+        3000,
+        "theirs",
+        1,
+        True,
+        TOKENS,
+        True,
+        MONEY,
+    ),
+)
+WHOLE = replace(
+    entry(3, time=NOON + 3 * SECOND, tokens=TOKENS, money=MONEY),
+    calls=CALLS,
+    losses=(Lost("top_k", "dropped", "sampling.top_k"),),
+    stream=True,
+    upstream_id="theirs",
+    response_id="msg_1",
+    stop="end",
+    trace="00-abc",
+)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[AccountTables]:
+    with filling(tmp_path / "state.db") as file:
+        file.session(1, "5f0c", started=NOON, last=NOON)
+        file.thread(10, 1, label="Explore", rule="agent-prompt", sure=60)
+        file.exchanges([entry(1, time=NOON), entry(2, time=NOON + SECOND, tokens=None, money=None)])
+        file.exchanges([WHOLE], 1, 10)
+        file.exchanges([replace(entry(4, time=NOON), response_id="twice"), replace(entry(5), response_id="twice")])
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+        yield opened
+
+
+def test_a_list_ends_with_the_latest(tables: AccountTables) -> None:
+    assert [int(each.row.id[4:]) for each in latest(tables, Wanted(), 2)] == [2, 3]
+    assert [int(each.row.id[4:]) for each in after(tables, 3, Wanted(), 9)] == [4, 5]
+    assert newest(tables) == 5
+
+
+@pytest.mark.parametrize("text", [WHOLE.id, "theirs", "msg_1"])
+def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: AccountTables, text: str) -> None:
+    found = find(tables, text)
+    assert (found.row.id, found.details.calls[1].upstream_id) == (WHOLE.id, "theirs")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nobody", "there is no exchange 'nobody'"),
+        ("", "there is no exchange ''"),
+        ("' OR 1 --", "there is no exchange"),
+        ("twice", f"'twice' means several exchanges: {entry(5).id}, {entry(4).id}"),
+    ],
+)
+def test_what_means_none_or_several_is_told_in_a_sentence(tables: AccountTables, text: str, words: str) -> None:
+    with pytest.raises(DragomanError) as told:
+        find(tables, text)
+    assert str(told.value).startswith(words)
+
+
+def test_all_that_is_known_is_told_to_programs(tables: AccountTables) -> None:
+    told = as_json(find(tables, WHOLE.id))
+    assert {name: told[name] for name in ("id", "time", "ended", "outcome", "stop", "trace", "upstream_id")} == {
+        "id": WHOLE.id,
+        "time": "2027-01-15T08:00:03.000000Z",
+        "ended": "2027-01-15T08:00:03.003000Z",
+        "outcome": "answered",
+        "stop": "end",
+        "trace": "00-abc",
+        "upstream_id": "theirs",
+    }
+    assert told["session"] == {"id": "5f0c", "key": "alice", "client": "claude-code"}
+    assert isinstance(told["thread"], dict)
+    assert (told["thread"]["number"], told["thread"]["rule"], told["thread"]["sure"]) == (10, "agent-prompt", 60)
+    assert told["losses"] == [{"feature": "top_k", "fate": "dropped", "place": "sampling.top_k"}]
+    attempts = told["attempts"]
+    assert isinstance(attempts, list)
+    outcomes = [
+        (each["outcome"], each["upstream_id"], each["cost_nano_usd"]) for each in attempts if isinstance(each, dict)
+    ]
+    assert outcomes == [("unreachable", "", None), ("answered", "theirs", MONEY.total)]
+
+
+def test_pitfall_555_fresh_read_and_written_tokens_are_the_input(tables: AccountTables) -> None:
+    told = as_json(find(tables, WHOLE.id))
+    names = ("fresh_tokens", "cache_read_tokens", "cache_write_tokens", "input_tokens", "output_tokens")
+    fresh, read, written, whole, output = (told[name] for name in names)
+    assert (fresh, read, written, whole, output) == (30, 60, 10, 100, 21)
+    assert fresh_of(Tokens(5, 60, 0)) == 0
+
+
+def test_pitfall_553_the_tokens_of_an_exchange_are_its_last_usage_once(tables: AccountTables) -> None:
+    found = find(tables, WHOLE.id)
+    assert found.tokens == TOKENS
+    assert as_json(found)["cost_nano_usd"] == MONEY.total == found.row.cost
+
+
+def test_what_nobody_said_is_null_and_no_number(tables: AccountTables) -> None:
+    told = as_json(find(tables, entry(2).id))
+    assert {told[name] for name in ("input_tokens", "output_tokens", "cost", "session", "thread")} == {None}
+    assert told["unpriced"] is True
+
+
+def test_pitfall_571_speed_leaves_out_what_passed_before_the_first_content(tables: AccountTables) -> None:
+    assert speed_of(21, 1_000_000, 3_000_000) == 10.0
+    assert [speed_of(*given) for given in ((1, 1, 9), (21, 0, 9), (21, 9, 9))] == [None] * 3
+    # Twenty more in two milliseconds; nothing is said of what came at once.
+    assert find(tables, WHOLE.id).speed == 10_000.0
+    assert find(tables, entry(1).id).speed is None
+
+
+def test_times_are_told_to_the_microsecond() -> None:
+    assert instant(NOON + 1) == "2027-01-15T08:00:00.000001Z"

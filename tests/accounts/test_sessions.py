@@ -1,0 +1,128 @@
+"""Sessions as lines, and one with its tree: both come to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.sessions import find, listing, session_standing, whole
+from dragoman.accounts.standing import Standing
+from dragoman.errors import DragomanError
+from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.session_questions import Figures
+from tests.accounts.invented import NOON, entry
+from tests.accounts.kept_sessions import filling
+
+SECOND, HOUR = 1_000_000, 3_600_000_000
+NOW = NOON + HOUR
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[AccountTables]:
+    with filling(tmp_path / "state.db") as file:
+        file.session(1, "5f0c-a", started=NOON, last=NOW - SECOND)
+        file.session(2, "5f0c-b", started=NOON, last=NOW - 2 * SECOND, origin=1, link="continues", client="codex")
+        file.session(3, "5f0c-a", key="bob", started=NOON, last=NOON)
+        file.thread(10, 1, started=NOON, last=NOW - 5 * SECOND)
+        file.thread(11, 1, "subagent", parent=10, started=NOON, last=NOW - SECOND)
+        file.thread(12, 1, "utility", parent=10, started=NOON, last=NOON)
+        file.thread(13, 1, "utility", parent=10, started=NOON, last=NOON)
+        file.thread(20, 2, started=NOON, last=NOW - 2 * SECOND)
+        file.exchanges([replace(entry(1, time=NOON), stop="end")], 1, 10)
+        file.exchanges([replace(entry(2, time=NOW - 5 * SECOND), stop="tool_call")], 1, 10)
+        file.exchanges([replace(entry(3, time=NOW - SECOND), stop="end")], 1, 11)
+        file.exchanges([entry(4, time=NOON, money=None)], 1, 12)
+        file.exchanges([entry(5, time=NOON)], 1, 13)
+        file.exchanges([entry(6, time=NOW - 2 * SECOND, outcome="failed", status=502)], 2, 20)
+        file.exchanges([entry(7, time=NOON + 1)])
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+        yield opened
+
+
+def test_pitfall_511_the_list_has_a_line_for_each_session_and_its_agents_as_a_count(tables: AccountTables) -> None:
+    found = listing(tables, NOON + 1, None, 50, {}, NOW)
+    assert [(line.session.name, line.threads, line.agents) for line in found.lines] == [
+        ("5f0c-a", 4, 1),
+        ("5f0c-b", 1, 0),
+    ]
+    assert not found.more
+    assert listing(tables, 0, None, 1, {}, NOW).more
+    assert [line.session.id for line in listing(tables, 0, "bob", 50, {}, NOW).lines] == [3]
+
+
+def test_pitfall_512_threads_that_share_a_sessions_id_stay_apart(tables: AccountTables) -> None:
+    found = whole(tables, find(tables, "5f0c-a", "alice"), {}, NOW, fold=False)
+    told = [(node.thread.id, node.own.requests, node.own.cost) for node in found.tree.nodes]
+    assert told == [(10, 2, 3000), (11, 1, 1500), (12, 1, 0), (13, 1, 1500)]
+
+
+def test_pitfall_550_551_a_session_comes_to_what_its_tree_does_and_all_to_what_was_exchanged(
+    tables: AccountTables,
+) -> None:
+    found = listing(tables, 0, None, 50, {}, NOW)
+    for line in found.lines:
+        tree = whole(tables, line.session, {}, NOW).tree
+        assert tree.total == line.figures
+        assert sum((node.whole for node in tree.nodes if not node.depth), Figures()) == line.figures
+    total = sum((line.figures for line in found.lines), found.without)
+    assert (total.requests, total.errors, total.cost, total.unpriced) == (7, 1, 9000, 1)
+
+
+def test_what_belongs_to_no_session_is_told_beside_them(tables: AccountTables) -> None:
+    assert listing(tables, NOON, None, 50, {}, NOW).without.requests == 1
+    assert listing(tables, NOW, None, 50, {}, NOW).without.requests == 0
+    # Nobody's are nobody's, whoever is asked for.
+    assert listing(tables, NOON, "alice", 50, {}, NOW).without == Figures()
+
+
+def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(tables: AccountTables) -> None:
+    lines = listing(tables, 0, None, 50, {}, NOW).lines
+    assert [line.standing.state for line in lines] == ["tools", "failed", "unknown"]
+    lines = listing(tables, 0, None, 50, {2: NOW - SECOND}, NOW).lines
+    assert lines[1].standing == Standing("streaming", NOW - SECOND)
+    found = whole(tables, lines[0].session, {}, NOW)
+    assert {number: standing.state for number, standing in found.standings.items()} == {
+        10: "tools",
+        11: "done",
+        12: "done",
+        13: "done",
+    }
+    assert found.standing.state == "tools"
+    assert whole(tables, lines[0].session, {11: NOW}, NOW).standing == Standing("streaming", NOW)
+    assert session_standing([], {}) == Standing("unknown")
+
+
+def test_what_a_session_goes_on_from_is_found(tables: AccountTables) -> None:
+    found = whole(tables, find(tables, "5f0c-b"), {}, NOW)
+    assert found.origin is not None
+    assert (found.session.link, found.origin.name) == ("continues", "5f0c-a")
+
+
+def test_pitfall_570_wall_time_goes_from_the_first_to_the_last_and_is_not_a_sum(tables: AccountTables) -> None:
+    found = whole(tables, find(tables, "5f0c-a", "alice"), {}, NOW)
+    assert found.ended == NOW - SECOND + 3000
+    assert found.tree.total.took == 5 * 3000
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        ("nobody", None, "there is no session 'nobody'"),
+        ("", None, "there is no session ''"),
+        ("5f0c-b", "bob", "there is no session '5f0c-b'"),
+        ("5f0c-a", None, "2 keys have a session '5f0c-a': say whose with --key (alice, bob)"),
+        ("5f0c", None, "'5f0c' is the beginning of several sessions: 5f0c-a, 5f0c-b, 5f0c-a"),
+    ],
+)
+def test_what_means_none_or_several_is_told_in_a_sentence(
+    tables: AccountTables, text: str, key: str | None, words: str
+) -> None:
+    with pytest.raises(DragomanError) as told:
+        find(tables, text, key)
+    assert str(told.value).startswith(words)
+    assert find(tables, "5f0c-b").id == 2
+    assert find(tables, "5f0c-a", "bob").id == 3
