@@ -1,0 +1,97 @@
+"""Trace context: W3C's `traceparent` and `tracestate` as clients send them, read strictly, and the ids of spans.
+
+https://www.w3.org/TR/trace-context-2/. Ids follow from that of the exchange and the number of the call: whoever calls a
+provider, and whoever tells a collector of it later, agree on them without a word (decision 35).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import blake2b
+
+PARENT, STATE = b"traceparent", b"tracestate"
+# Sampled, and that the trace's id is random; all other flags are reserved, and handed on as zero.
+_SAMPLED, _FLAGS = 1, 3
+# Later versions may be longer than ours, which has 55 characters; none is a letter.
+_LONGEST_PARENT = 256
+_is_parent = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?").fullmatch
+_NO_TRACE, _NO_SPAN = b"0" * 32, b"0" * 16
+# How much of a state is handed on: so many bytes of so many members, of which those beyond a size go first.
+_LONGEST_STATE = 512
+_MOST_MEMBERS = 32
+_LARGE_MEMBER = 128
+# Longer ones than anybody may send are not looked at.
+_MOST_STATE = 8192
+_member = re.compile(rb"([a-z0-9][a-z0-9_*/@-]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]").fullmatch
+
+
+def said(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
+    """Which trace a request belongs to, and the state beside it; "" where none is said, or none that may be used."""
+    parents: list[bytes] = []
+    states: list[bytes] = []
+    for name, value in headers:
+        if name == PARENT:
+            parents.append(value)
+        elif name == STATE:
+            states.append(value)
+    # Of several nobody knows which one is meant.
+    parent = read_parent(parents[0]) if len(parents) == 1 else ""
+    return (parent, read_state(b",".join(states))) if parent else ("", "")
+
+
+def read_parent(value: bytes) -> str:
+    """A `traceparent` in the version that is known here, whatever later one it was said in; "" if it is none."""
+    found = _is_parent(value) if len(value) <= _LONGEST_PARENT else None
+    if found is None:
+        return ""
+    version, trace, span, flags, rest = found.groups()
+    if version == b"ff" or trace == _NO_TRACE or span == _NO_SPAN or (version == b"00" and rest is not None):
+        return ""
+    return _written(trace.decode(), span.decode(), int(flags, 16) & _FLAGS)
+
+
+def read_state(value: bytes) -> str:
+    """A `tracestate` as far as it is handed on; "" if anything is wrong with it."""
+    if not value or len(value) > _MOST_STATE:
+        return ""
+    members = [member for part in value.split(b",") if (member := part.strip(b" \t"))]
+    keys = [found[1] for member in members if (found := _member(member))]
+    if len(keys) < len(members) or len(set(keys)) < len(keys) or len(keys) > _MOST_MEMBERS:
+        return ""
+    length = sum(map(len, members)) + len(members) - 1
+    for large in (True, False):
+        for at in range(len(members) - 1, -1, -1):
+            if length > _LONGEST_STATE and (len(members[at]) > _LARGE_MEMBER or not large):
+                length -= len(members.pop(at)) + 1
+    return b",".join(members).decode()
+
+
+def trace_id_of(exchange: str, parent: str) -> str:
+    """The trace that an exchange belongs to: its client's, else one of its own."""
+    return parent[3:35] if parent else blake2b(exchange.encode(), digest_size=16).hexdigest()
+
+
+def span_id_of(exchange: str, call: int | None = None) -> str:
+    """The id of an exchange's span, or of one of its calls', which are counted from 0."""
+    named = exchange if call is None else f"{exchange}/{call}"
+    return blake2b(named.encode(), digest_size=8).hexdigest()
+
+
+def is_sampled(exchange: str, parent: str, share: float) -> bool:
+    """Whether spans are made of an exchange: as its client says, else of a share of all, as the trace's id decides."""
+    if parent:
+        return bool(int(parent[-2:], 16) & _SAMPLED)
+    return int(trace_id_of(exchange, "")[16:], 16) < round(share * 2**64)
+
+
+def parent_of_call(exchange: str, parent: str, call: int, share: float) -> str:
+    """What a provider is told: the call's own span, or the client's where nothing is told of this one."""
+    if is_sampled(exchange, parent, share):
+        flags = int(parent[-2:], 16) if parent else _SAMPLED
+        return _written(trace_id_of(exchange, parent), span_id_of(exchange, call), flags)
+    return parent or _written(trace_id_of(exchange, ""), span_id_of(exchange, call), 0)
+
+
+def _written(trace: str, span: str, flags: int) -> str:
+    return f"00-{trace}-{span}-{flags:02x}"
