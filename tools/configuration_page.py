@@ -181,6 +181,12 @@ header_count = 128
 path = "/var/lib/dragoman/state.db"
 days = 7
 """,
+    "telemetry": """[telemetry]
+endpoint = "https://collector.example.org"
+headers = { authorization = "$COLLECTOR_AUTHORIZATION" }
+sample = 0.1
+attributes = { "deployment.environment.name" = "production" }
+""",
 }
 
 SECTIONS = (
@@ -195,6 +201,7 @@ SECTIONS = (
     Section("[routing]", settings.Routing, file_schema.ROUTING, EXAMPLES["routing"]),
     Section("[limits]", settings.Limits, file_schema.LIMITS, EXAMPLES["limits"]),
     Section("[storage]", settings.Storage, file_schema.STORAGE, EXAMPLES["storage"]),
+    Section("[telemetry]", settings.Telemetry, file_schema.TELEMETRY, EXAMPLES["telemetry"]),
 )
 
 

@@ -199,3 +199,28 @@ def test_a_window_that_nobody_knows_is_no_error(capfd: pytest.CaptureFixture[str
     put(PRICED.partition('"mine-*"')[0])
     assert main(["check"]) == 0
     assert capfd.readouterr().err == ""
+
+
+COLLECTOR = '[telemetry]\nendpoint = "http://127.0.0.1:4318"\nsample = 0.1\n'
+
+
+def test_a_collector_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    put(FILE + COLLECTOR)
+    assert main(["check"]) == 0
+    captured = capfd.readouterr()
+    assert "telemetry\t0.1 of all exchanges to http://127.0.0.1:4318" in captured.out.splitlines()
+    assert captured.err == ""
+
+
+def test_a_collector_without_the_extra_is_an_error_with_the_remedy(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    put(FILE + COLLECTOR)
+    assert main(["check"]) == 1
+    captured = capfd.readouterr()
+    assert captured.err == (
+        "dragoman: dragoman.toml:13: telemetry.endpoint: "
+        "sending spans needs OpenTelemetry's SDK, which is not installed (install dragoman from its clone with that extra: '.[otel]' in place of .)\n"
+    )
+    assert "telemetry" not in captured.out

@@ -20,6 +20,7 @@ TABLES: list[tuple[type[Struct], Mapping[str, Kind[object]]]] = [
     (settings.Routing, file_schema.ROUTING),
     (settings.Limits, file_schema.LIMITS),
     (settings.Storage, file_schema.STORAGE),
+    (settings.Telemetry, file_schema.TELEMETRY),
     (file_schema.ProviderTable, file_schema.PROVIDER),
     (file_schema.RowTable, file_schema.ROW),
     (file_schema.LineTable, file_schema.LINE),

@@ -30,6 +30,10 @@ api_key = "{SECRET}"
 
 [keys.me]
 key = "{SECRET}"
+
+[telemetry]
+endpoint = "http://127.0.0.1:4318"
+headers = {{ authorization = "{SECRET}" }}
 """
 
 
@@ -55,6 +59,8 @@ def test_pitfall_633_every_setting_that_is_not_default_is_told_with_its_source(t
         "providers.box.api_key (x.toml:13)",
         'models."mine-*" (x.toml:16)',
         "keys.me (x.toml:18)",
+        "telemetry.endpoint (x.toml:22)",
+        "telemetry.headers (x.toml:23)",
         "providers.openai (the variable OPENAI_API_KEY)",
     ]
 

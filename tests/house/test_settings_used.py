@@ -26,6 +26,7 @@ CALLED = {
     "[routing]": ("routing",),
     "[limits]": ("limits",),
     "[storage]": ("storage",),
+    "[telemetry]": ("telemetry",),
 }
 # What the reading itself uses up: it goes into other members.
 USED_UP = {

@@ -120,6 +120,8 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     yield "address", f"http://{host}:{server.port}" + (" strict" if server.strict else "")
     none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
     yield "keys", str(len(settings.keys) or none)
+    if settings.telemetry.endpoint:
+        yield "telemetry", f"{settings.telemetry.sample:.4g} of all exchanges to {settings.telemetry.endpoint}"
     for provider in settings.listed():
         yield "providers", provider.name, _describe(provider)
     for name, each in settings.absent.items():

@@ -32,8 +32,21 @@ def describe(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> 
         *_keys(values),
         *(f"leads the model {dotted((name,))} to {_target(to)}" for name, to in _table(values, "models").items()),
         *(f"reads ${name} from the environment" for name in sorted(set(_variables(values)))),
+        *_telemetry(values),
         *_providers(values, catalogue),
     ]
+
+
+def _telemetry(values: Mapping[str, object]) -> Iterator[str]:
+    table = _table(values, "telemetry")
+    for member, value in table.items():
+        if member not in ("endpoint", "headers"):
+            yield f"sets {dotted(('telemetry', member))} = {value}"
+    if "endpoint" in table:
+        yield f"tells {table['endpoint']} of every exchange, but for what is said in it"
+    for header, text in _table(table, "headers").items():
+        source = f", with {text}" if isinstance(text, str) and not is_literal(text) else ""
+        yield f"sends it the header {dotted((header,))}{source}"
 
 
 def _providers(values: Mapping[str, object], catalogue: Mapping[str, Listing]) -> Iterator[str]:

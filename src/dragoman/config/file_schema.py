@@ -11,6 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from dragoman.config import values
+from dragoman.config.environment import is_literal
 from dragoman.config.tables import meant
 from dragoman.config.values import Kind
 from dragoman.errors import ConfigError
@@ -216,6 +217,27 @@ def _when(value: object) -> dict[str, object]:
     return value
 
 
+def read_collector(value: object) -> str:
+    """The address of a collector."""
+    try:
+        return values.read_url(value)
+    except ConfigError as error:
+        # Credentials are sent in a header, here as elsewhere.
+        raise values.unfit(error.problem, "put them into headers" if "credentials" in error.problem else "") from None
+
+
+def _collector(value: object) -> str:
+    """The same as it is written: what the environment holds is looked at later."""
+    text = values.read_text(value)
+    return read_collector(text) if is_literal(text) else text
+
+
+def _attributes(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise values.mismatch(value, "a table of names and texts")
+    return {name: values.read_text(text) for name, text in value.items()}
+
+
 _SWITCH = Kind(words="true or false", example="true", read=values.read_switch)
 _PROTOCOL = Kind(words="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
 
@@ -293,6 +315,18 @@ STORAGE: dict[str, Kind[object]] = {
     "background": _count(64, 10000),
 }
 
+TELEMETRY: dict[str, Kind[object]] = {
+    "endpoint": Kind(words="address", example='"http://127.0.0.1:4318"', read=_collector),
+    "headers": Kind(
+        words="table of texts", example='{ authorization = "$COLLECTOR_AUTHORIZATION" }', read=values.read_headers
+    ),
+    "sample": Kind(words="number, 0 to 1", example="0.1", read=values.read_share),
+    "service": Kind(words="text", example='"gateway-1"', read=values.read_text),
+    "attributes": Kind(
+        words="table of texts", example='{ "deployment.environment.name" = "production" }', read=_attributes
+    ),
+}
+
 PROVIDER: dict[str, Kind[object]] = {
     "protocol": Kind(
         words=f"{_choice(*PROTOCOL_NAMES).words}, or a list of them", example='"openai-chat"', read=_protocols
@@ -364,4 +398,4 @@ KEY: dict[str, Kind[object]] = {
     "concurrency": _count(16, 100_000),
 }
 
-SECTIONS = ("server", "providers", "models", "prices", "keys", "timeouts", "routing", "limits", "storage")
+SECTIONS = ("server", "providers", "models", "prices", "keys", "timeouts", "routing", "limits", "storage", "telemetry")

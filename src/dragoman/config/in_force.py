@@ -1,7 +1,7 @@
 """In force: every setting that is not as it is by default, and where it is from.
 
 Values of `[server]`, `[timeouts]`, `[routing]`, `[limits]` and `[storage]` are shown, since none of them is secret. Of
-everything else the name alone is told: tables of providers and keys may hold secrets.
+everything else the name alone is told: tables of providers, keys and telemetry may hold secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dragoman.config.settings import Limits, Routing, Server, Settings, Storage,
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.providers.catalogue import Listing
 
-_NAMED = ("providers", "models", "prices", "keys")
+_NAMED = ("providers", "models", "prices", "keys", "telemetry")
 
 
 class InForce(Struct, frozen=True, kw_only=True):

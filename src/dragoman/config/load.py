@@ -21,6 +21,7 @@ from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_lines
 from dragoman.config.settings import Limits, Missing, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
+from dragoman.config.telemetry import read_telemetry, sends_in_clear
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust import check_trust
 from dragoman.config.values import is_loopback
@@ -52,6 +53,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     routing = _section(root, "routing").fill(Routing, file_schema.ROUTING)
     limits = _section(root, "limits").fill(Limits, file_schema.LIMITS)
     storage = _section(root, "storage").fill(Storage, file_schema.STORAGE)
+    telemetry = read_telemetry(root.table("telemetry"), environ)
     section = root.table("providers")
     tables = section.tables()
     read = _providers(tables, server, environ, catalogue)
@@ -66,7 +68,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
     absent = {**read.absent, **models.absent}
     prices = read_overrides(root.table("prices"))
     keys, short = read_keys(own, environ)
-    missing = (*read.missing, *models.absent.values())
+    missing = (*read.missing, *models.absent.values(), *telemetry.missing)
     problems.add_missing(missing)
     problems.settle()
     settings = Settings(
@@ -88,6 +90,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
         routing=routing,
         limits=limits,
         storage=msgspec.structs.replace(storage, path=_kept_in(storage.path, file, environ)),
+        telemetry=telemetry.telemetry,
     )
     told = (*read.warnings, *map(str, missing), *_warnings(settings, tables, short), *_exposed(file, root))
     return msgspec.structs.replace(settings, warnings=told)
@@ -201,6 +204,8 @@ def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str,
     for name, table in tables.items():
         if table.values.get("insecure") is True:
             yield f"providers.{dotted((name,))} may send its key in clear text (insecure = true)"
+    if sends_in_clear(settings.telemetry):
+        yield "telemetry.endpoint gets its headers in clear text: use https://"
     storage = settings.storage
     if storage.keep and settings.server.workers > 1 and storage.path in ("", _MEMORY):
         yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
@@ -224,12 +229,15 @@ def _holds_secrets(root: Table) -> bool:
         if _literal(table.values.get("key")):
             return True
     for table in root.table("providers").tables().values():
-        headers = table.values.get("headers")
-        if _literal(table.values.get("api_key")) or (
-            isinstance(headers, dict) and has_credentials(headers) and _literal(list(headers.values()))
-        ):
+        if _literal(table.values.get("api_key")) or _has_secret_header(table):
             return True
-    return False
+    return _has_secret_header(root.table("telemetry"))
+
+
+def _has_secret_header(table: Table) -> bool:
+    """Whether a table's headers hold a key that is written down."""
+    headers = table.values.get("headers")
+    return isinstance(headers, dict) and has_credentials(headers) and _literal(list(headers.values()))
 
 
 def _literal(value: object) -> bool:

@@ -175,6 +175,28 @@ class Storage(Struct, frozen=True, kw_only=True):
     background: int = 64
 
 
+class Telemetry(Struct, frozen=True, kw_only=True):
+    """Where exchanges are told to: a collector of OpenTelemetry gets a span for each, by OTLP over HTTP, with models,
+    tokens, costs and times, and nothing that was said. It needs the extra `otel`, and what is told are the records
+    (`[storage]`)."""
+
+    # The collector; `/v1/traces` is added to an address that does not end in it. `$NAME` reads the environment. Left
+    # out, nobody is told anything.
+    endpoint: str = ""
+    # Sent with every call to it; `$NAME` reads the environment.
+    headers: dict[str, str] = {}
+    # The share of exchanges that is told, of those whose client does not say by `traceparent` whether it is.
+    sample: float = 1.0
+    # What this gateway is called there.
+    service: str = "dragoman"
+    # What else tells it from others, by the names of OpenTelemetry's conventions.
+    attributes: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        # Headers must not reach a log.
+        return f"Telemetry(endpoint={self.endpoint!r}, headers={len(self.headers)})"
+
+
 class Missing(Struct, frozen=True, kw_only=True):
     """Something that the file relies on and that is not there: the setting's key and line, and what to do."""
 
@@ -227,6 +249,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     routing: Routing = Routing()
     limits: Limits = Limits()
     storage: Storage = Storage()
+    telemetry: Telemetry = Telemetry()
     # What works but should be known, in sentences without secrets.
     warnings: tuple[str, ...] = ()
 

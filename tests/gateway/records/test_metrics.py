@@ -342,3 +342,15 @@ def test_a_model_whose_name_may_not_be_told_is_one_of_others() -> None:
     assert total(found, "dragoman_requests_total", model="open") == 1
     assert total(found, "dragoman_requests_total", model=OTHER) == 2
     assert total(found, "dragoman_requests_total", model="secret") == 0
+
+
+def test_what_a_collector_was_told_is_counted_over_all_workers() -> None:
+    one, other = Metrics(), Metrics()
+    assert b"telemetry" not in render([one.snapshot(), other.snapshot()])
+    one.count_told("sent", 3)
+    one.count_told("sent", 2)
+    other.count_told("sent", 1)
+    other.count_told("dropped", 7)
+    lines = render([one.snapshot(), other.snapshot()]).decode().splitlines()
+    assert 'dragoman_telemetry_total{result="sent"} 6' in lines
+    assert 'dragoman_telemetry_total{result="dropped"} 7' in lines

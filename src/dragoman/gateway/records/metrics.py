@@ -80,6 +80,8 @@ class Snapshot(Struct):
     # (provider, result), and what each check found last and when.
     checks: list[tuple[str, str, int]] = []
     checked: dict[str, tuple[str, float]] = {}
+    # Exchanges that a collector was to be told of, by what became of that.
+    told: dict[str, int] = {}
 
 
 class Metrics:
@@ -92,6 +94,7 @@ class Metrics:
         self._attempts: dict[tuple[str, str], int] = {}
         self._checks: dict[tuple[str, str], int] = {}
         self._checked: dict[str, tuple[str, float]] = {}
+        self._told: dict[str, int] = {}
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
         # What launches came to: no counters, but of this process, and gathered as they are.
@@ -140,6 +143,10 @@ class Metrics:
         self._checks[provider, result] = self._checks.get((provider, result), 0) + 1
         self._checked[provider] = (result, now)
 
+    def count_told(self, result: str, number: int) -> None:
+        """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
+        self._told[result] = self._told.get(result, 0) + number
+
     def _new_cell(self, key: tuple[str, str, str, str, int]) -> Cell:
         client, provider, dialect, model, status = key
         if len(self._cells) >= _CELLS_LIMIT:
@@ -165,6 +172,7 @@ class Metrics:
             resting=self.resting(),
             checks=[(*key, count) for key, count in self._checks.items()],
             checked=dict(self._checked),
+            told=dict(self._told),
         )
 
     def _labelled(self, levels: Mapping[str, Level]) -> tuple[dict[str, Level], dict[Level, int]]:
@@ -235,6 +243,11 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
         _family(lines, "checks_total", "counter", "Checks of providers whose targets rested, by what they found.")
     for (provider, result), count in checks.items():
         lines.append(f'dragoman_checks_total{{provider="{_escaped(provider)}",result="{result}"}} {count}')
+    told = _summed([snapshot.told.items() for snapshot in snapshots], 1)
+    if told:
+        _family(lines, "telemetry_total", "counter", "Exchanges for the collector, by what became of telling it.")
+    for (result,), count in told.items():
+        lines.append(f'dragoman_telemetry_total{{result="{result}"}} {count}')
     _family(lines, "in_flight", "gauge", "Exchanges under way.")
     lines.append(f"dragoman_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
     _loads(lines, snapshots)

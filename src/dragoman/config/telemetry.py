@@ -1,0 +1,85 @@
+"""`[telemetry]`: where spans of exchanges go; what it lacks leaves it out, and everything else is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.config import file_schema
+from dragoman.config.environment import Unset, header_value, resolved
+from dragoman.config.settings import Missing, Telemetry
+from dragoman.config.tables import Table
+from dragoman.config.toml_lines import dotted
+from dragoman.config.values import is_loopback
+from dragoman.errors import ConfigError
+
+_LEFT_OUT = "telemetry"
+
+
+class ReadTelemetry(Struct, frozen=True, kw_only=True):
+    """What is sent to whom, or nothing to nobody for want of something."""
+
+    telemetry: Telemetry = Telemetry()
+    missing: tuple[Missing, ...] = ()
+
+
+def read_telemetry(table: Table, environ: Mapping[str, str]) -> ReadTelemetry:
+    """The table, with what it names in the environment; what is wrong with it is noted there."""
+    table.refuse_others(file_schema.TELEMETRY)
+    told = table.fill(Telemetry, file_schema.TELEMETRY)
+    if not told.endpoint:
+        if table.values and not table.has("endpoint"):
+            table.complain("endpoint", "is missing", 'name the collector, for example "http://127.0.0.1:4318"')
+        return ReadTelemetry()
+    missing: list[Missing] = []
+    endpoint = ""
+    try:
+        endpoint = file_schema.read_collector(resolved(told.endpoint, environ))
+    except Unset as unset:
+        missing.append(_missing(table, "endpoint", unset.problem, unset.remedy, unset.variable))
+    except ConfigError as error:
+        table.complain("endpoint", error.problem, error.remedy or "name an address, with http:// or https://")
+    headers = dict(_headers(table, told, environ, missing))
+    # For those who have a collector alone.
+    from dragoman.accounts.telemetry import is_installed
+
+    if not is_installed():
+        problem = "sending spans needs OpenTelemetry's SDK, which is not installed"
+        remedy = "install dragoman from its clone with that extra: '.[otel]' in place of ."
+        missing.append(_missing(table, "endpoint", problem, remedy))
+    if missing or not endpoint:
+        return ReadTelemetry(missing=tuple(missing))
+    return ReadTelemetry(telemetry=replace(told, endpoint=endpoint, headers=headers))
+
+
+def _headers(
+    table: Table, told: Telemetry, environ: Mapping[str, str], missing: list[Missing]
+) -> Iterator[tuple[str, str]]:
+    for name, text in told.headers.items():
+        try:
+            yield name, header_value(text, environ)
+        except Unset as unset:
+            missing.append(_missing(table, "headers", unset.problem, unset.remedy, unset.variable))
+        except ConfigError as error:
+            table.complain("headers", f"{name} {error.problem}", error.remedy)
+
+
+def _missing(table: Table, key: str, problem: str, remedy: str, variable: str = "") -> Missing:
+    path = (*table.path, key)
+    return Missing(
+        left_out=_LEFT_OUT,
+        key=dotted(path),
+        problem=problem,
+        remedy=remedy,
+        variable=variable,
+        line=table.problems.line_of(path),
+    )
+
+
+def sends_in_clear(telemetry: Telemetry) -> bool:
+    """Whether headers, which may be secret, can be read by everybody on the way."""
+    host = urlsplit(telemetry.endpoint).hostname or ""
+    return bool(telemetry.headers) and telemetry.endpoint.startswith("http://") and not is_loopback(host)

@@ -1,0 +1,120 @@
+"""Collector: whom this gateway tells of its exchanges, by the configuration as it is now (decision 35).
+
+Nothing is begun before `follow`, which a worker calls after it was forked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from urllib.parse import urlsplit
+
+from dragoman.accounts import genai_names
+from dragoman.accounts.entry import Entry
+from dragoman.accounts.spans import Place
+from dragoman.accounts.telemetry import Collector, Telemetry
+from dragoman.config.settings import Settings
+from dragoman.gateway.service import Service
+from dragoman.providers.provider import Provider
+
+# How long the end may wait for a collector, in seconds (pitfall 437).
+LAST_MOMENTS = 2.0
+_PORTS = {"http": 80, "https": 443}
+
+
+class ToldCollector:
+    """The collector of the present service; another one takes its place when the configuration names another."""
+
+    def __init__(self, service: Callable[[], Service]) -> None:
+        self._service = service
+        self._loop = asyncio.get_running_loop()
+        self._collector: Collector | None = None
+        self._telemetry: Telemetry | None = None
+        self._closing: set[asyncio.Future[None]] = set()
+
+    def follow(self) -> None:
+        """Tell whom the configuration names; whom it no longer names hears what waits for him."""
+        collector = collector_of(self._service().settings)
+        if collector == self._collector:
+            return
+        former, self._telemetry = self._telemetry, None
+        self._collector = collector
+        if former is not None:
+            self._end(former)
+        if collector is not None:
+            count = self._service().metrics.count_told
+            self._telemetry = Telemetry(collector, self._places, self._warn, count)
+            self._telemetry.start()
+
+    def tell(self, entries: Sequence[Entry]) -> None:
+        """Leave exchanges to be told, from any thread."""
+        telemetry = self._telemetry
+        if telemetry is not None:
+            telemetry.export(entries)
+
+    async def close(self) -> None:
+        """Tell what waits, for two seconds at most; whoever does not wait for that leaves nothing behind that does."""
+        telemetry, self._telemetry = self._telemetry, None
+        if telemetry is not None:
+            self._end(telemetry)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _end(self, telemetry: Telemetry) -> None:
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self._closing.add(ended)
+        ended.add_done_callback(self._closing.discard)
+
+        def end() -> None:
+            telemetry.close(LAST_MOMENTS)
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(ended.cancel)
+
+        # Unlike those of the loop's own pool it is not waited for at the end of the process.
+        threading.Thread(target=end, name="telemetry-end", daemon=True).start()
+
+    def _places(self) -> dict[str, Place]:
+        return places_of(self._service().settings)
+
+    def _warn(self, words: str) -> None:
+        # At the very end there is nobody left to be told.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(partial(self._service().log.event, "warn", words))
+
+
+def collector_of(settings: Settings) -> Collector | None:
+    """Whom a configuration names; None for nobody."""
+    telemetry = settings.telemetry
+    if not telemetry.endpoint:
+        return None
+    return Collector(
+        endpoint=telemetry.endpoint,
+        headers=telemetry.headers,
+        share=telemetry.sample,
+        service=telemetry.service,
+        attributes=telemetry.attributes,
+    )
+
+
+def places_of(settings: Settings) -> dict[str, Place]:
+    """Who the providers of a configuration are to others, and where."""
+    return {name: _place(provider) for name, provider in settings.callable.items()}
+
+
+def _place(provider: Provider) -> Place:
+    known = genai_names.PROVIDERS
+    # A second one of its kind, or another's models behind a cloud, is the cloud's.
+    named = known.get(provider.transport) or known.get(provider.upstream) or provider.upstream
+    if provider.transport == "echo":
+        return Place(provider=named, inside=True)
+    url = provider.endpoints[0].base_url
+    for option, value in provider.options.items():
+        url = url.replace(f"{{{option}}}", value)
+    parts = urlsplit(url)
+    # Some clouds' addresses are made when they are called.
+    if not parts.hostname or "{" in parts.netloc:
+        return Place(provider=named)
+    return Place(provider=named, address=parts.hostname, port=parts.port or _PORTS[parts.scheme])

@@ -1,0 +1,133 @@
+"""Whom a gateway tells of its exchanges: as the configuration says at each moment, and never for long at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.spans import Place
+from dragoman.config.settings import Settings, Telemetry
+from dragoman.gateway.records import collector as collector_module
+from dragoman.gateway.records.collector import ToldCollector, collector_of, places_of
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.metrics import Metrics
+from dragoman.gateway.service import Service
+from dragoman.providers.provider import Endpoint, Provider
+from tests.accounts.collector import PATIENCE, collecting
+from tests.accounts.told_exchanges import FAILED_OVER, WHOLE
+from tests.gateway.harness import CHAT, MESSAGES, settings_for
+
+
+def at(*addresses: str, **fields: object) -> Provider:
+    endpoints = tuple(Endpoint(protocol=CHAT, base_url=address) for address in addresses)
+    made = Provider(name="mine", endpoints=endpoints)
+    return replace(made, **fields)
+
+
+@pytest.mark.parametrize(
+    ("provider", "place"),
+    [
+        (at("https://api.example.org/v1"), Place(provider="mine", address="api.example.org", port=443)),
+        (at("http://127.0.0.1:8000/v1"), Place(provider="mine", address="127.0.0.1", port=8000)),
+        (at("http://[::1]/v1"), Place(provider="mine", address="::1", port=80)),
+        (at("https://x.example.org", label="mistral"), Place(provider="mistral_ai", address="x.example.org", port=443)),
+        (at("https://api.openai.com/v1", label="openai"), Place(provider="openai", address="api.openai.com", port=443)),
+        (
+            at("https://rt.{region}.example.org", transport="bedrock", options={"region": "eu-1"}),
+            Place(provider="aws.bedrock", address="rt.eu-1.example.org", port=443),
+        ),
+        (at("https://{resource}.example.org", transport="azure"), Place(provider="azure.ai.openai")),
+        (at("", transport="vertex"), Place(provider="gcp.vertex_ai")),
+        (at("echo:", transport="echo"), Place(provider="mine", inside=True)),
+    ],
+    ids=lambda value: value.endpoints[0].base_url or "made later" if isinstance(value, Provider) else "",
+)
+def test_a_provider_is_called_as_the_conventions_do_and_where_it_is(provider: Provider, place: Place) -> None:
+    assert places_of(Settings(providers={"mine": provider})) == {"mine": place}
+
+
+def test_servers_of_this_machine_have_a_place_too() -> None:
+    local = at("http://127.0.0.1:11434/v1", name="ollama")
+    assert set(places_of(Settings(local={"ollama": local}))) == {"ollama"}
+
+
+def test_without_an_address_there_is_no_collector() -> None:
+    assert collector_of(Settings()) is None
+    made = collector_of(Settings(telemetry=Telemetry(endpoint="http://a", headers={"x": "y"}, sample=0.5, service="s")))
+    assert made is not None
+    assert (made.endpoint, made.headers, made.share, made.service) == ("http://a", {"x": "y"}, 0.5, "s")
+
+
+class Gateway:
+    """A service as it is now, and what was logged."""
+
+    def __init__(self) -> None:
+        self.log = io.StringIO()
+        self.service = self.made("")
+        self.told = ToldCollector(lambda: self.service)
+
+    def made(self, endpoint: str) -> Service:
+        settings = replace(settings_for(1, protocols=(MESSAGES, CHAT)), telemetry=Telemetry(endpoint=endpoint))
+        return Service(settings, Metrics(), Log(self.log, json=True))
+
+    def follow(self, endpoint: str) -> None:
+        former, self.service = self.service, self.made(endpoint)
+        self.service.metrics = former.metrics
+        self.told.follow()
+
+
+def test_the_collector_of_the_moment_is_told() -> None:
+    with collecting() as first, collecting() as second:
+
+        async def run() -> str:
+            gateway = Gateway()
+            gateway.told.follow()
+            # Nobody is named yet.
+            gateway.told.tell([WHOLE])
+            gateway.follow(first.address)
+            gateway.told.tell([WHOLE])
+            # The same one goes on.
+            gateway.follow(first.address)
+            gateway.follow(second.address)
+            gateway.told.tell([FAILED_OVER])
+            await gateway.told.close()
+            gateway.told.tell([WHOLE])
+            told = gateway.service.metrics.snapshot().told
+            await gateway.service.close()
+            assert told == {"sent": 2}
+            return gateway.log.getvalue()
+
+        assert asyncio.run(run()) == ""
+    assert (len(first.spans()), len(second.spans())) == (2, 4)
+
+
+def test_pitfall_437_the_end_is_not_held_up_by_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector_module, "LAST_MOMENTS", 0.1)
+    free, asked = threading.Event(), threading.Event()
+
+    def answer() -> int:
+        asked.set()
+        free.wait(PATIENCE)
+        return 200
+
+    with collecting(answer) as server:
+
+        async def run() -> None:
+            gateway = Gateway()
+            gateway.follow(server.address)
+            gateway.told.tell([WHOLE])
+            await asyncio.to_thread(asked.wait, PATIENCE)
+            gateway.told.tell([FAILED_OVER])
+            await gateway.told.close()
+            await asyncio.sleep(0)
+            assert gateway.service.metrics.snapshot().told == {"dropped": 1}
+            assert "not all were taken before the end" in gateway.log.getvalue()
+            await gateway.service.close()
+
+        asyncio.run(run())
+        assert not free.is_set()
+        free.set()
