@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
+from dragoman.accounts.trace_context import PARENT, said
 from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy
 from dragoman.gateway.access.client_address import client_address
@@ -232,6 +233,8 @@ class App:
     def _account(self, request: Request, api_path: ApiPath, key: str = "", launch: str = "") -> Account:
         """The account of a request that begins."""
         service = self.service
+        traced = request.header(PARENT) is not None
+        trace, state = said(request.headers) if traced else ("", "")
         return service.account(
             Record(
                 id=service.new_id(),
@@ -243,6 +246,8 @@ class App:
                 program=_program(request),
                 key=key,
                 launch=launch,
+                trace=trace,
+                trace_state=state,
             )
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.exchange.passed_headers import limits_of, relayed, returned, safe, upstream_id, written
+from dragoman.gateway.exchange.passed_headers import limits_of, relayed, returned, safe, traced, upstream_id, written
+from dragoman.gateway.records.record import Record
 from dragoman.http.flight import HeaderList
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
@@ -324,3 +325,21 @@ def test_text_from_outside_becomes_a_legal_value(case: str) -> None:
 @pytest.mark.parametrize("letter", ["x", "é", "\U0001f600"])
 def test_text_from_outside_is_cut_before_it_is_looked_at(letter: str) -> None:
     assert len(safe(letter * 10_000_000)) < 4000
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_without_a_trace_and_a_collector_headers_stay_the_very_same() -> None:
+    headers: HeaderList = [(b"accept", b"*/*")]
+    assert traced(headers, Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0), None) is headers
+
+
+def test_a_trace_goes_on_beside_what_a_call_says() -> None:
+    headers: HeaderList = [(b"accept", b"*/*")]
+    record = Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0, trace=TRACE, trace_state="a=1")
+    assert traced(headers, record, None) == [*headers, (b"traceparent", TRACE.encode()), (b"tracestate", b"a=1")]
+    (_, parent), _ = traced([], record, 1.0)
+    assert parent.startswith(TRACE[:36].encode())
+    assert parent != TRACE.encode()
+    assert headers == [(b"accept", b"*/*")]

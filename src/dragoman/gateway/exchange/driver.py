@@ -17,6 +17,7 @@ from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unc
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.machine import Machine
+from dragoman.gateway.exchange.passed_headers import traced
 from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import (
     Abort,
@@ -220,7 +221,7 @@ class Driver(StoreActs):
                 model=target.model,
                 stream=prepared.streams,
                 body=command.body,
-                headers=prepared.headers,
+                headers=traced(prepared.headers, self._account.record, service.told_share),
                 key=command.key,
                 query=prepared.query,
             )

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from dragoman.gateway.exchange import passed_headers
 from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.time_limits import TimeLimits
@@ -39,7 +41,8 @@ async def _called(
     service: Service, account: Account, target: Target, order: Order, noted: bool
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
     time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
-    flight = await service.open(order)
+    headers = passed_headers.traced(order.headers, account.record, service.told_share)
+    flight = await service.open(order if headers is order.headers else replace(order, headers=headers))
     try:
         time_limits.follow(flight)
         started = service.clock()

@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 
+from dragoman.accounts.trace_context import PARENT, STATE, parent_of_call
 from dragoman.gateway.paths import MESSAGES
+from dragoman.gateway.records.record import Record
 from dragoman.http.flight import HeaderList
 from dragoman.routing.target import Target
 
@@ -79,6 +81,24 @@ def _told_apart(value: bytes, target: Target, owner: bytes) -> bytes:
     for part in (owner, target.provider.name.encode(), target.endpoint.base_url.encode(), value):
         digest.update(b"%d:%b" % (len(part), part))
     return digest.hexdigest().encode()
+
+
+def traced(headers: HeaderList, record: Record, share: float | None) -> HeaderList:
+    """The same with the trace that the next call belongs to; `share` of all exchanges is told, None if nobody is.
+
+    Who is told of exchanges is told of this call, and the provider names it as the parent of what it does; else the
+    client's own trace goes on as it came (decision 35).
+    """
+    if share is not None:
+        parent = parent_of_call(record.id, record.trace, len(record.attempts), share)
+    elif record.trace:
+        parent = record.trace
+    else:
+        return headers
+    told = [*headers, (PARENT, parent.encode())]
+    if record.trace_state:
+        told.append((STATE, record.trace_state.encode()))
+    return told
 
 
 def written(headers: Mapping[str, str]) -> HeaderList:

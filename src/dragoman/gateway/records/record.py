@@ -87,6 +87,9 @@ class Record(Struct, frozen=True, kw_only=True):
     response_id: str = ""
     # What it shows of who is speaking.
     facts: Facts = NOTHING
+    # The client's `traceparent` and `tracestate`, where it sent any that may be used.
+    trace: str = ""
+    trace_state: str = ""
 
     @property
     def upstream_id(self) -> str:
