@@ -221,6 +221,7 @@ def test_a_collector_without_the_extra_is_an_error_with_the_remedy(
     captured = capfd.readouterr()
     assert captured.err == (
         "dragoman: dragoman.toml:13: telemetry.endpoint: "
-        "sending spans needs OpenTelemetry's SDK, which is not installed (install dragoman from its clone with that extra: '.[otel]' in place of .)\n"
+        "sending spans needs OpenTelemetry's SDK, which is not installed "
+        "(install dragoman from its clone with that extra: '.[otel]' in place of .)\n"
     )
     assert "telemetry" not in captured.out

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.errors import StoreError
 from dragoman.store.record_questions import RecordQuestions, Wanted
-from tests.accounts.kept_sessions import filling
 from tests.accounts.invented import NOON, entry
+from tests.accounts.kept_sessions import filling
 
 SECOND = 1_000_000
 ALL = Wanted()

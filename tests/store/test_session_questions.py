@@ -11,8 +11,8 @@ from dragoman.store.account_tables import open_account_tables
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
 from dragoman.store.session_questions import Figures, SessionQuestions
-from tests.accounts.kept_sessions import filling
 from tests.accounts.invented import NOON, entry
+from tests.accounts.kept_sessions import filling
 from tests.store.test_record_questions import explained
 
 SECOND = 1_000_000
