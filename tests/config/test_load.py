@@ -399,7 +399,22 @@ def test_credentials_are_not_those_of_the_folder_that_one_happens_to_be_in(
 )
 def test_workers_that_share_no_file_are_warned_of(tmp_path: Path, more: str, warned: bool) -> None:
     settings = settings_of(tmp_path, f"[server]\n{more}\n")
-    assert any("storage.path" in warning for warning in settings.warnings) is warned
+    assert any("each of the workers" in warning for warning in settings.warnings) is warned
+
+
+def test_records_without_a_file_are_warned_of(tmp_path: Path) -> None:
+    """In memory nothing is written down, which somebody may not expect; who says that it is meant hears nothing."""
+    kept = settings_of(tmp_path, "[storage]\npath = ':memory:'\n")
+    assert any("nothing is written down of exchanges" in warning for warning in kept.warnings)
+    meant = settings_of(tmp_path, "[storage]\npath = ':memory:'\nrecords = false\n")
+    assert not any("storage.path" in warning for warning in meant.warnings)
+
+
+def test_a_time_zone_is_one_that_is_known(tmp_path: Path) -> None:
+    assert settings_of(tmp_path, '[storage]\nzone = "Asia/Kolkata"\n').storage.zone == "Asia/Kolkata"
+    for name in ("Asia/Nowhere", "../etc/passwd", "Asia"):
+        with pytest.raises(ConfigError, match=r"storage\.zone: expected the name of a time zone"):
+            settings_of(tmp_path, f'[storage]\nzone = "{name}"\n')
 
 
 @pytest.mark.parametrize(

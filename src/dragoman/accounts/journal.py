@@ -131,8 +131,11 @@ class Journal:
             return False
         if self._descriptor < 0 and not self._begin():
             return False
-        while self._waiting or self._torn:
-            line = (b"\n" if self._torn else b"") + (self._waiting[0] if self._waiting else b"")
+        while self._waiting or self._torn or self.problem:
+            # Where nothing waits, an empty line shows whether there is room again.
+            line = self._waiting[0] if self._waiting else b""
+            if self._torn or not line:
+                line = b"\n" + line
             try:
                 written = self._write(self._descriptor, line)
             except OSError as error:
@@ -144,9 +147,9 @@ class Journal:
                 self.problem = "a line could be written in part alone"
                 return False
             self._torn = False
+            self.problem = ""
             if self._waiting:
                 self._waiting_bytes -= len(self._waiting.popleft())
-        self.problem = ""
         if self.size > self._most:
             self.rotate()
         return True

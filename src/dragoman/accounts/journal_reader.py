@@ -57,7 +57,10 @@ def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over
             if not lines % _BREATH_AFTER:
                 time.sleep(_BREATH)
             if not _is_right(line):
-                wrong, wrong_end = wrong + 1, at
+                if line:
+                    wrong, wrong_end = wrong + 1, at
+                elif not wrong:
+                    end = at
                 continue
             damaged, wrong, end = damaged + wrong, 0, at
             try:

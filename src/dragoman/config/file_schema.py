@@ -313,6 +313,12 @@ STORAGE: dict[str, Kind[object]] = {
     "path": Kind(words="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_text),
     "days": _count(30, 3650),
     "background": _count(64, 10000),
+    "records": Kind(words="true or false", example="false", read=values.read_switch),
+    "record_days": _count(400, 36500),
+    "durability": _choice("process", "machine"),
+    "when_full": _choice("answer", "refuse"),
+    "addresses": _choice("network", "full", "off"),
+    "zone": Kind(words="name of a time zone", example='"Europe/Berlin"', read=values.read_zone),
 }
 
 TELEMETRY: dict[str, Kind[object]] = {

@@ -207,6 +207,8 @@ def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str,
     if sends_in_clear(settings.telemetry):
         yield "telemetry.endpoint gets its headers in clear text: use https://"
     storage = settings.storage
+    if storage.records and storage.path == _MEMORY:
+        yield "storage.path names no file, so that nothing is written down of exchanges (records = false if so meant)"
     if storage.keep and settings.server.workers > 1 and storage.path in ("", _MEMORY):
         yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
 

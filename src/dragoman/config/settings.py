@@ -173,6 +173,23 @@ class Storage(Struct, frozen=True, kw_only=True):
     days: int = 30
     # How many responses may run in the background at once, in each process.
     background: int = 64
+    # Whether every exchange is written down: who asked what of whom, what it took and what it cost, but nothing of what
+    # was said. It lies in the same file, and until it is there in journals in a folder beside it (`state.db.records`).
+    # In memory nothing is written down.
+    records: bool = True
+    # How many days the rows of exchanges are kept; what they come to is kept for ever. A thousand exchanges take about
+    # a megabyte.
+    record_days: int = 400
+    # What a client waits for before it hears the end of its answer: `process`, that nothing is lost if the gateway is
+    # killed; `machine`, also if the machine fails, which takes a write to the disk.
+    durability: str = "process"
+    # What is done while exchanges cannot be written down, as on a full disk: `answer`, and say so in `/readyz` and the
+    # log, or `refuse`.
+    when_full: str = "answer"
+    # How much of a client's address is written down: its `network` (/24, of IPv6 /48), the `full` one, or `off`.
+    addresses: str = "network"
+    # The time zone that days begin in where exchanges are added up by day, as `Europe/Berlin`; left out, the machine's.
+    zone: str = ""
 
 
 class Telemetry(Struct, frozen=True, kw_only=True):

@@ -87,6 +87,18 @@ def read_texts(value: object) -> tuple[str, ...]:
     return tuple(read_text(item) for item in value)
 
 
+def read_zone(value: object) -> str:
+    """The name of a time zone that this machine knows."""
+    from zoneinfo import ZoneInfo
+
+    name = read_text(value)
+    try:
+        ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        raise unfit(f"expected the name of a time zone, found {shown(name)}") from None
+    return name
+
+
 def read_switch(value: object) -> bool:
     """Yes or no."""
     if not isinstance(value, bool):

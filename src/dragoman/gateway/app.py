@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec.structs import replace
 
+from dragoman.accounts.entry import CONVERSATION, COUNT, LIST, OTHER
 from dragoman.accounts.trace_context import PARENT, said
 from dragoman.config.settings import Key
-from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy
+from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.access.key_calls import KeyPlace
 from dragoman.gateway.advice import Advice, Called, of_error
@@ -23,6 +25,7 @@ from dragoman.gateway.endpoints.launches import LAUNCHES, told_of
 from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.names import tell_names
 from dragoman.gateway.endpoints.other_paths import pass_on
+from dragoman.gateway.endpoints.readiness import readiness
 from dragoman.gateway.endpoints.route import explain_route
 from dragoman.gateway.endpoints.status import check_near, clear, status_of
 from dragoman.gateway.exchange import reply_parts as replies
@@ -59,6 +62,21 @@ _LONGEST_PROGRAM = 120
 # What a model works for: it takes a place among the exchanges of its key.
 _WORKING_KINDS = frozenset({Kind.CONVERSATION, Kind.COUNT, Kind.COMPACT, Kind.OTHER})
 _OPEN_KINDS = frozenset({Kind.HOME, Kind.HELLO, Kind.HEALTH, Kind.READY})
+# What the accounts call an exchange; what is not here is none of theirs.
+_ACCOUNTED: dict[Kind, str] = {
+    Kind.CONVERSATION: CONVERSATION,
+    Kind.COMPACT: CONVERSATION,
+    Kind.COUNT: COUNT,
+    Kind.MODELS: LIST,
+    Kind.MODEL: LIST,
+    Kind.NAMES: LIST,
+    Kind.STORED: OTHER,
+    Kind.CONVERSATIONS: OTHER,
+    Kind.OTHER: OTHER,
+}
+# How long whoever is refused for want of room in the accounts is to wait, in seconds.
+_FULL_FOR = 10
+_NOT_WRITTEN = "the gateway has no room to write down what is asked of it"
 
 
 class App:
@@ -113,10 +131,15 @@ class App:
             self._refuse(request, api_path, error)
             return
         launch = launch_name(request.header(LAUNCH))
-        account = self._account(request, api_path, key.name if key is not None else "", launch)
+        account = service.account(self._record(request, api_path, key.name if key is not None else "", launch))
+        if service.accounting.waits:
+            account.on_settled = partial(self._hold, service, request)
         place: KeyPlace | None = None
         service.metrics.in_flight += 1
         try:
+            if service.accounting.refuses and _makes_work(request, api_path):
+                self._tell(service, request, account, Overloaded(_NOT_WRITTEN, waited=0.0, retry_after=_FULL_FOR))
+                return
             if key is not None and key.concurrency is not None and _makes_work(request, api_path):
                 try:
                     place = service.key_calls.take(key, service.settings.server.workers)
@@ -145,6 +168,14 @@ class App:
             if place is not None:
                 place.release()
             account.settle()
+            if request.held is not None:
+                await request.held
+
+    def _hold(self, service: Service, request: Request) -> None:
+        """Tell the client nothing more until what was written down is on the disk."""
+        synced = service.accounting.synced()
+        if synced is not None:
+            request.hold(synced)
 
     async def _aside(
         self, service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None
@@ -214,13 +245,14 @@ class App:
         api_path = api_path_of(path) if path else None
         protocol, rest = (api_path.protocol, api_path.rest) if api_path is not None else ("", "")
         account = service.account(
-            Record(id=service.new_id(), dialect=protocol, path=rest, started=service.clock(), time=time.time())
+            Record(id=service.new_id(), dialect=protocol, path=rest, started=service.clock(), time=time.time(), kind="")
         )
         return [JSON, replies.id_header(protocol, account.record.id)], _refused(account, ClientError(status, message))
 
     def _refuse(self, request: Request, api_path: ApiPath, error: ClientError) -> None:
-        service, account = self.service, self._account(request, api_path)
-        record = account.record
+        service = self.service
+        record = self._record(request, api_path)
+        account = service.account_of_stranger(record)
         headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
         if error.status == 405:
             headers.append((b"allow", ", ".join(api_path.methods).encode()))
@@ -230,25 +262,24 @@ class App:
         body = _refused(account, error)
         request.respond(account.record.status, headers, body)
 
-    def _account(self, request: Request, api_path: ApiPath, key: str = "", launch: str = "") -> Account:
-        """The account of a request that begins."""
+    def _record(self, request: Request, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
+        """The record of a request that begins."""
         service = self.service
         traced = request.header(PARENT) is not None
         trace, state = said(request.headers) if traced else ("", "")
-        return service.account(
-            Record(
-                id=service.new_id(),
-                dialect=_dialect(request, api_path),
-                path=api_path.rest,
-                started=service.clock(),
-                time=time.time(),
-                address=client_address(request, service.proxies),
-                program=_program(request),
-                key=key,
-                launch=launch,
-                trace=trace,
-                trace_state=state,
-            )
+        return Record(
+            id=service.new_id(),
+            dialect=_dialect(request, api_path),
+            path=api_path.rest,
+            started=service.clock(),
+            time=time.time(),
+            kind=_ACCOUNTED.get(api_path.kind, ""),
+            address=client_address(request, service.proxies),
+            program=_program(request),
+            key=key,
+            launch=launch,
+            trace=trace,
+            trace_state=state,
         )
 
     async def _home(self, request: Request) -> None:
@@ -261,13 +292,17 @@ class App:
         request.respond(200, [_TEXT], b"ok\n")
 
     async def _ready(self, request: Request) -> None:
-        if self._is_ready():
-            request.respond(200, [_TEXT], b"ready\n")
+        status, words = readiness(self.service.accounting, verbose=request.query == "verbose")
+        if not self._is_stopping():
+            request.respond(status, [_TEXT], words)
         else:
             request.respond(503, [_TEXT], b"draining\n")
 
     def _is_ready(self) -> bool:
-        return not (self.lame_duck or self.service.draining)
+        return not self._is_stopping() and not self.service.accounting.refuses
+
+    def _is_stopping(self) -> bool:
+        return self.lame_duck or self.service.draining
 
     async def _metrics(self, request: Request) -> None:
         request.respond(200, [_METRICS], render(await self._snapshots()))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from dragoman.accounts.ids import new_id
 from dragoman.config.prices import book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import Unconfigured, Unconnected
@@ -20,6 +22,7 @@ from dragoman.gateway.kept_checks import KeptChecks
 from dragoman.gateway.kept_lists import KeptLists
 from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.accounting import Accounting
 from dragoman.gateway.records.costs import Costs
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
@@ -88,6 +91,9 @@ class Service:
         self.tallies: Tallies = metrics.tallies
         self.log = metrics.log = log
         self.state = state or StoredState(settings.storage, log)
+        # What is written down of exchanges, once somebody starts it.
+        self.accounting: Accounting = former.accounting if former is not None else Accounting(settings.storage, log)
+        metrics.recorded = self.accounting.recorded
         self.notes_ids = notes_ids(settings)
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)
@@ -281,15 +287,27 @@ class Service:
         return self.client.open(made)
 
     def new_id(self) -> str:
-        """An id for one exchange."""
-        return "req_" + random_token(24)
+        """An id for one exchange; they ascend."""
+        return new_id(time.time_ns() // 1000, random_token)
 
     def account(self, record: Record) -> Account:
         """The account of an exchange that begins."""
         return Account(record, self.clock, self.finish)
 
     def finish(self, record: Record) -> None:
-        """Count and log an exchange that is settled."""
+        """Write down, count and log an exchange that is settled."""
+        self.accounting.settle(record)
+        self._count(record)
+
+    def account_of_stranger(self, record: Record) -> Account:
+        """The account of somebody who is not let in."""
+        return Account(record, self.clock, self._finish_stranger)
+
+    def _finish_stranger(self, record: Record) -> None:
+        self.accounting.settle_stranger(record)
+        self._count(record)
+
+    def _count(self, record: Record) -> None:
         self.metrics.count(record)
         if record.launch:
             self.tallies.count(record)

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from dragoman.errors import ClientError
 from dragoman.http.body import Body
 from dragoman.http.flight import HeaderList, header
+from dragoman.http.held_channel import HeldChannel
 from dragoman.http.writing import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
 
 
 class Channel(Protocol):
     """Where replies go: a connection, as far as a request needs to know it."""
 
-    # Whether nothing that is written can arrive any more.
-    gone: bool
-    # Whether the connection ends with the present exchange, whatever the client asked.
-    retiring: bool
+    @property
+    def gone(self) -> bool:
+        """Whether nothing that is written can arrive any more."""
+        ...
+
+    @property
+    def retiring(self) -> bool:
+        """Whether the connection ends with the present exchange, whatever the client asked."""
+        ...
 
     def send(self, data: bytes) -> None:
         """Write to the client."""
@@ -59,6 +66,7 @@ class Request:
         "ended",
         "head",
         "headers",
+        "held",
         "method",
         "modern",
         "mute",
@@ -105,6 +113,8 @@ class Request:
         self.mute = False
         self.paused = False
         self.resumed: asyncio.Future[None] | None = None
+        # What is waited for before anything more is sent.
+        self.held: asyncio.Future[None] | None = None
         self.on_pause: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
 
@@ -176,6 +186,15 @@ class Request:
             self.ended = True
             self.head = b""
             self._channel.sever(self.started and not self.chunked)
+
+    def hold(self, until: asyncio.Future[None]) -> None:
+        """Send nothing more until something else is done; what is written meanwhile goes out then."""
+        self._channel = channel = HeldChannel(self._channel)
+        self.held = until
+        until.add_done_callback(partial(self._release, channel))
+
+    def _release(self, channel: HeldChannel, _: asyncio.Future[None]) -> None:
+        self._channel, self.held = channel.release(), None
 
     async def drained(self) -> None:
         """Wait until the client has read most of what was written."""

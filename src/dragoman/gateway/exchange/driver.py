@@ -171,9 +171,8 @@ class Driver(StoreActs):
         """Let the response run in the background, as an exchange of its own."""
         service = self._service
         detached, record = DetachedClient(), self._account.record
-        its_own = service.account(
-            replace(record, id=service.new_id(), started=service.clock(), time=time.time(), losses=())
-        )
+        # What is asked is the same: it has one id, and is one exchange in the accounts, which ends with the response.
+        its_own = service.account(replace(record, started=service.clock(), time=time.time(), losses=()))
         other = Driver(service, replace(self._asked, query="", place=None), detached, its_own)
         begun = Begun(command.resume, self._memory)
 
@@ -183,7 +182,12 @@ class Driver(StoreActs):
             finally:
                 its_own.settle()
 
-        return encode(await self._memory.leave(command.prepared, detached, run, self._asked.place))
+        left = encode(await self._memory.leave(command.prepared, detached, run, self._asked.place))
+        self._account.note(kind="")
+        if not its_own.is_settled:
+            # Its client is about to hear of it.
+            service.accounting.open(its_own.record, command.prepared.target, len(command.resume.body))
+        return left
 
     # The provider.
 
@@ -214,6 +218,7 @@ class Driver(StoreActs):
             self._machine.calls.queued()
             self._slot = await service.admitted(target.provider.name, self._account.record)
             self._machine.calls.admitted()
+        service.accounting.open(self._account.record, target, len(command.body))
         self._flight = flight = await service.open(
             Order(
                 provider=target.provider,

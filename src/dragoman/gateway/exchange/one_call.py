@@ -41,6 +41,7 @@ async def _called(
     service: Service, account: Account, target: Target, order: Order, noted: bool
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
     time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
+    service.accounting.open(account.record, target, len(order.body))
     headers = passed_headers.traced(order.headers, account.record, service.told_share)
     flight = await service.open(order if headers is order.headers else replace(order, headers=headers))
     try:

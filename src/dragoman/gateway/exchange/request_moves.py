@@ -88,7 +88,7 @@ class RequestMoves(FailureMoves):
         try:
             route = service.routes.route(looked.model, self._asked.api_path.protocol)
         except DragomanError:
-            self._account.note(asked=looked.model)
+            self._account.note(asked=looked.model, size=len(self._body))
             raise
         if route.only is not None:
             # Where there is no choice, none is made; but of several keys a conversation keeps one.
@@ -218,6 +218,7 @@ class RequestMoves(FailureMoves):
         else:
             self._account.note(
                 asked=looked.model,
+                size=len(self._body),
                 stream=bytes(looked.outline.stream) == b"true",
                 provider=target.provider.name,
                 model=target.shown,

@@ -40,6 +40,9 @@ from dragoman.http.server import Server, ServerLimits
 
 T = TypeVar("T")
 _LAST_MOMENTS = 5.0
+# How long the accounts may take to be moved into their tables at the end, in seconds, and where somebody is impatient;
+# what is left is in journals, for the next start.
+_LAST_DRAIN, _SHORT_DRAIN = 5.0, 1.0
 # By which a supervisor says that what runs is to end now. Whoever tells all processes does not send it.
 END_NOW = signal.SIGUSR1
 # Some tell a process and then its whole group: what comes again so soon has been heard.
@@ -90,6 +93,7 @@ class Worker:
         if self._configuration.catch_up():
             self._apply()
         await self._kept.take_up()
+        self._service.accounting.start()
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()
@@ -118,6 +122,7 @@ class Worker:
         self._news.tell()
         await self._service.close()
         await self._service.state.close(0.0)
+        await self._service.accounting.close(_LAST_DRAIN if not self._now.is_set() else _SHORT_DRAIN)
 
     def reload(self) -> None:
         """Apply the configuration as it is now, if it may be."""

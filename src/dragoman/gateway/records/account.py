@@ -12,12 +12,19 @@ from dragoman.gateway.records.record import Record
 class Account:
     """Holds the present record. Once it is settled nothing changes it any more, whatever happens to the connection."""
 
-    __slots__ = ("_clock", "_finish", "record")
+    __slots__ = ("_clock", "_finish", "on_settled", "record")
 
     def __init__(self, record: Record, clock: Callable[[], float], finish: Callable[[Record], None]) -> None:
         self.record = record
         self._clock = clock
         self._finish: Callable[[Record], None] | None = finish
+        # Told once it is settled and written down, and nothing of it was sent yet.
+        self.on_settled: Callable[[], None] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is known."""
+        return self._finish is None
 
     def note(self, **changes: object) -> None:
         """Know more of the exchange."""
@@ -36,3 +43,5 @@ class Account:
             changes.setdefault("status", self.record.status or 500)  # Only an error of our own leaves none behind.
             self.record = replace(self.record, ended=self._clock(), **changes)
             finish(self.record)
+            if self.on_settled is not None:
+                self.on_settled()

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from dragoman.gateway.admission import Load
+from dragoman.gateway.records.accounting import Recorded
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
 from dragoman.gateway.records.tallies import Tallies
@@ -82,6 +84,8 @@ class Snapshot(Struct):
     checked: dict[str, tuple[str, float]] = {}
     # Exchanges that a collector was to be told of, by what became of that.
     told: dict[str, int] = {}
+    # What became of what was written down; None if nothing is.
+    recorded: Recorded | None = None
 
 
 class Metrics:
@@ -102,6 +106,8 @@ class Metrics:
         self.in_flight = 0
         # Where what was left out of the log is counted.
         self.log: Log | None = None
+        # What became of what was written down.
+        self.recorded: Callable[[], Recorded | None] = lambda: None
         # What providers have to do at this moment.
         self.loads: Callable[[], dict[str, Load]] = dict
         # How targets stand that were asked, and how many keys of each provider rest.
@@ -173,6 +179,7 @@ class Metrics:
             checks=[(*key, count) for key, count in self._checks.items()],
             checked=dict(self._checked),
             told=dict(self._told),
+            recorded=self.recorded(),
         )
 
     def _labelled(self, levels: Mapping[str, Level]) -> tuple[dict[str, Level], dict[Level, int]]:
@@ -253,6 +260,7 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
     _loads(lines, snapshots)
     _standings(lines, snapshots)
     _resting(lines, snapshots)
+    _recorded(lines, [snapshot.recorded for snapshot in snapshots if snapshot.recorded is not None])
     _family(lines, "log_lines_lost_total", "counter", "Lines of the log that could not be written.")
     lines.append(f"dragoman_log_lines_lost_total {sum(snapshot.log_lines_lost for snapshot in snapshots)}")
     return ("\n".join(lines) + "\n").encode()
@@ -343,6 +351,28 @@ def _resting(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
     for name in names:
         count = max(snapshot.resting.get(name, 0) for snapshot in snapshots)
         lines.append(f'dragoman_keys_resting{{provider="{_escaped(name)}"}} {count}')
+
+
+# How the accounts fare: what is counted, its kind and its words.
+_RECORDED = {
+    "rows": ("records_total", "counter", "Exchanges that were moved into the tables of the accounts."),
+    "backlog": ("records_backlog_bytes", "gauge", "Bytes of journals that are not in the tables yet."),
+    "damaged": ("records_damaged_lines_total", "counter", "Lines of journals that could not be read."),
+    "lost": ("records_lost_total", "counter", "Exchanges that could not be written down."),
+    "strangers": ("records_strangers_total", "counter", "Refusals of strangers beyond those that are written down."),
+    "errors": ("records_drain_errors_total", "counter", "Times that the tables could not be written, and were later."),
+    "removed": ("records_removed_total", "counter", "Rows that were removed because of their age."),
+    "unpriced": ("records_unpriced_total", "counter", "Exchanges that cost more than is known."),
+}
+
+
+def _recorded(lines: list[str], found: Sequence[Recorded]) -> None:
+    """What became of what was written down, of all workers together."""
+    if not found:
+        return
+    for member, (name, kind, words) in _RECORDED.items():
+        _family(lines, name, kind, words)
+        lines.append(f"dragoman_{name} {sum(asdict(each)[member] for each in found)}")
 
 
 def _worse(one: Level | None, other: Level) -> Level:

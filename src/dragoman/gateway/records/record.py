@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.accounts.entry import Money, Tokens
+from dragoman.accounts.entry import CONVERSATION, Money, Tokens
 from dragoman.model.response import Usage
 from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.translate import LossLine
@@ -44,6 +44,8 @@ class Record(Struct, frozen=True, kw_only=True):
     # By the loop's clock, as all times here but `time`, which is the wall's.
     started: float
     time: float
+    # What the accounts call it (`accounts/entry.py`); "" if it is none of their exchanges, or another one's beginning.
+    kind: str = CONVERSATION
     # Where the client is, what program it says it is, and under which gateway key it asks.
     address: str = ""
     program: str = ""
@@ -85,6 +87,8 @@ class Record(Struct, frozen=True, kw_only=True):
     stop: str = ""
     answered_by: str = ""
     response_id: str = ""
+    # Bytes of the request, as far as it was read.
+    size: int = 0
     # What it shows of who is speaking.
     facts: Facts = NOTHING
     # The client's `traceparent` and `tracestate`, where it sent any that may be used.

@@ -1,0 +1,160 @@
+"""Entries: what the accounts keep of a record (decision 32); of addresses and programs no more than they are to."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+
+from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, OPEN, REFUSED, Call, Entry, Lost, Tokens
+from dragoman.gateway.records.record import Attempt, Record
+from dragoman.model.response import Usage
+from dragoman.routing.target import Target
+
+FULL, NETWORK, OFF = "full", "network", "off"
+# How much of an address is that of its network.
+_IPV4, _IPV6 = 24, 48
+_MICROSECONDS = 1_000_000
+# What a client says of itself is cut at so many characters.
+_LONGEST = 64
+_LEFT = "cancelled"
+
+
+def settled_entry(record: Record, addresses: str) -> Entry:
+    """What is known of an exchange that is settled."""
+    started, tokens = record.started, record.tokens
+    if tokens is None and record.usage is not None:
+        tokens = tokens_of(record.usage)
+    return Entry(
+        record.id,
+        int(record.time * _MICROSECONDS),
+        outcome_of(record),
+        record.kind,
+        record.key,
+        record.facts.client or product_of(record.program),
+        record.program,
+        address_of(record.address, addresses),
+        record.launch,
+        record.dialect,
+        record.path,
+        record.stream,
+        record.asked,
+        record.provider,
+        record.model,
+        record.served,
+        record.answered_by,
+        record.route,
+        record.policy,
+        record.reason,
+        record.status,
+        record.failure,
+        record.why,
+        record.stop,
+        _since(started, record.first),
+        _since(started, record.ended),
+        tokens,
+        record.estimated,
+        record.money,
+        tuple([_call(attempt, started) for attempt in record.attempts]),
+        record.full,
+        tuple([Lost(line["feature"], line["fate"], line["at"]) for line in record.losses]),
+        record.upstream_id,
+        record.response_id,
+        record.size,
+        record.facts,
+    )
+
+
+def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> Entry:
+    """What is known of an exchange for which a target is about to be asked, with a request of so many bytes."""
+    provider, model, served = record.provider, record.model, record.served
+    if target is not None:
+        provider, model, served = target.provider.name, target.shown, target.endpoint.protocol
+    return Entry(
+        id=record.id,
+        time=int(record.time * _MICROSECONDS),
+        outcome=OPEN,
+        kind=record.kind,
+        key=record.key,
+        client=record.facts.client or product_of(record.program),
+        program=record.program,
+        address=address_of(record.address, addresses),
+        launch=record.launch,
+        dialect=record.dialect,
+        path=record.path,
+        stream=record.stream,
+        asked=record.asked,
+        provider=provider,
+        model=model,
+        served=served,
+        route=record.route,
+        policy=record.policy,
+        reason=record.reason,
+        size=size,
+        facts=record.facts,
+    )
+
+
+def outcome_of(record: Record) -> str:
+    """What became of it: refused if nothing was said before, failed if something was."""
+    if record.failure == _LEFT:
+        return CANCELLED
+    if record.status >= 400 and not record.first:
+        return REFUSED
+    return FAILED if record.failure or record.status >= 400 else ANSWERED
+
+
+def product_of(program: str) -> str:
+    """The name of a program without its version."""
+    return program.partition("/")[0][:_LONGEST]
+
+
+@lru_cache(maxsize=4096)
+def address_of(address: str, kept: str) -> str:
+    """As much of an address as is kept."""
+    if kept == FULL or not address:
+        return address
+    if kept == OFF:
+        return ""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return str(ipaddress.ip_network(f"{found}/{_IPV4 if found.version == 4 else _IPV6}", strict=False))
+
+
+def tokens_of(usage: Usage) -> Tokens:
+    """What a provider reports, as it is added up: a count that it leaves out is none."""
+    return Tokens(
+        input=usage.input,
+        cache_read=usage.cache_read or 0,
+        cache_write=usage.cache_write or 0,
+        output=usage.output,
+        thinking=usage.thinking or 0,
+        searches=usage.web_searches or 0,
+    )
+
+
+def _call(attempt: Attempt, started: float) -> Call:
+    return Call(
+        attempt.provider,
+        attempt.model,
+        attempt.protocol,
+        attempt.kind,
+        attempt.status,
+        _since(started, attempt.started),
+        _since(started, attempt.first),
+        _since(started, attempt.ended),
+        attempt.upstream_id,
+        attempt.key,
+        attempt.maybe_billed,
+        attempt.tokens if attempt.tokens is not None or attempt.usage is None else tokens_of(attempt.usage),
+        attempt.estimated,
+        attempt.money,
+    )
+
+
+def _since(started: float, moment: float) -> int:
+    """Microseconds from the beginning to a moment; 0 if that never came, and never 0 if it did."""
+    return max(int((moment - started) * _MICROSECONDS), 1) if moment else 0

@@ -1,0 +1,44 @@
+"""Held channel: keeps back what goes to a client until something else is done, in its order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.http.request import Channel
+
+
+class HeldChannel:
+    """Stands before a channel until it is released."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._pieces: list[bytes] = []
+        self._severed: bool | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing that is written can arrive any more."""
+        return self._channel.gone
+
+    @property
+    def retiring(self) -> bool:
+        """Whether the connection ends with the present exchange."""
+        return self._channel.retiring
+
+    def send(self, data: bytes) -> None:
+        """Keep a piece back."""
+        self._pieces.append(data)
+
+    def sever(self, reset: bool) -> None:
+        """Break off after what is kept back."""
+        self._severed = reset
+
+    def release(self) -> Channel:
+        """Let everything go; give the channel that stands for itself again."""
+        pieces, self._pieces = self._pieces, []
+        if pieces:
+            self._channel.send(b"".join(pieces))
+        if self._severed is not None:
+            self._channel.sever(self._severed)
+        return self._channel

@@ -1,0 +1,60 @@
+"""Whether requests are taken, in words for people and a status for balancers."""
+
+from __future__ import annotations
+
+import io
+
+from dragoman.config.settings import Storage
+from dragoman.gateway.endpoints.readiness import readiness
+from dragoman.gateway.records.accounting import Accounting, Recorded
+from dragoman.gateway.records.logs import Log
+
+
+class Said(Accounting):
+    """Accounts that say what they are told to."""
+
+    said = ("", "")
+
+    @property
+    def problem(self) -> str:
+        return self.said[0]
+
+    @property
+    def delay(self) -> str:
+        return self.said[1]
+
+    def recorded(self) -> Recorded | None:
+        return Recorded(backlog=7, unpriced=2)
+
+
+def accounts(when_full: str = "answer", problem: str = "", delay: str = "") -> Said:
+    made = Said(Storage(when_full=when_full), Log(io.StringIO()))
+    made.said = (problem, delay)
+    return made
+
+
+def test_all_is_well_in_one_word() -> None:
+    assert readiness(accounts(), verbose=False) == (200, b"ready\n")
+
+
+def test_whoever_asks_for_more_is_told_figures() -> None:
+    status, words = readiness(accounts(), verbose=True)
+    assert status == 200
+    assert b"\nrecords backlog: 7\n" in words
+    assert b"\nrecords unpriced: 2\n" in words
+
+
+def test_what_is_wrong_with_the_accounts_is_told_and_stops_nobody_unless_configured() -> None:
+    status, words = readiness(accounts(problem="no space", delay="database is locked"), verbose=False)
+    assert (status, words.decode().splitlines()) == (
+        200,
+        [
+            "ready",
+            "exchanges cannot be written down: no space",
+            "what exchanges came to waits in journals: database is locked",
+            "records backlog: 7",
+        ],
+    )
+    status, words = readiness(accounts("refuse", problem="no space"), verbose=False)
+    assert (status, words.split(b"\n")[0]) == (503, b"refusing")
+    assert readiness(accounts("refuse", delay="database is locked"), verbose=False)[0] == 200

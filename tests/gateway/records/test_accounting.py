@@ -1,0 +1,285 @@
+"""Every exchange of a gateway is written down once, before its client knows it complete."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.drain import drain_all
+from dragoman.accounts.folder import folder_of, journals_in
+from dragoman.config.settings import Settings, Storage
+from dragoman.gateway.records import accounting as module
+from dragoman.gateway.records.accounting import Accounting
+from dragoman.gateway.records.logs import Log
+from tests.accounts.agreement import sums_and_rows
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
+from tests.gateway.says import PAIRS, question, streams, tells
+
+Row = dict[str, object]
+
+
+@contextmanager
+def accounted(
+    folder: Path, script: Callable[[Received], Reply], storage: Mapping[str, object] | None = None, *keys: str
+) -> Iterator[House]:
+    """A gateway that writes down what is asked of it."""
+    kept = replace(Storage(path=str(folder / "state.db")), **(storage or {}))
+
+    def settings(port: int) -> Settings:
+        return replace(settings_for(port, keys=keys), storage=kept)
+
+    with running(script, settings) as house:
+
+        async def start() -> None:
+            house.app.service.accounting.start()
+
+        async def close() -> None:
+            await house.app.service.accounting.close(30.0)
+
+        house.run(start())
+        try:
+            yield house
+        finally:
+            house.run(close())
+
+
+def answers(received: Received) -> Reply:
+    """A provider of all protocols, that streams when it is asked to."""
+    protocol = next(protocol for protocol, path in PATHS.items() if received.target == path)
+    return (streams if received.json().get("stream") else tells)(protocol)
+
+
+def rows(folder: Path) -> list[Row]:
+    path = str(folder / "state.db")
+    drain_all(path, now=time.time_ns() // 1000)
+    by_group, by_thread, by_row = sums_and_rows(path)
+    assert by_group == by_thread == by_row
+    with closing(sqlite3.connect(path)) as db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute("SELECT * FROM records ORDER BY number")]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_pitfall_426_there_are_as_many_rows_as_requests_in_every_pair(tmp_path: Path, stream: bool) -> None:
+    with accounted(tmp_path, answers) as house:
+        for client, provider in PAIRS:
+            assert house.post(PATHS[client], question(client, provider, stream=stream)).status == 200
+    found = rows(tmp_path)
+    assert len(found) == len(PAIRS)
+    assert [(row["dialect"], row["served"]) for row in found] == list(PAIRS)
+    assert {(row["outcome"], row["kind"], row["status"]) for row in found} == {("answered", "conversation", 200)}
+    assert {row["stream"] for row in found} == {int(stream)}
+    ids = [str(row["id"]) for row in found]
+    assert sorted(ids) == ids
+    assert len(set(ids)) == len(ids)
+
+
+def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:
+    """Whoever has read all of it finds it in the journal, whatever becomes of the gateway then."""
+    with accounted(tmp_path, answers) as house:
+        answer = house.post(PATHS[CHAT], question(CHAT, CHAT))
+        name = answer.header("x-request-id")
+        assert name is not None
+        (journal,) = journals_in(folder_of(str(tmp_path / "state.db")))
+        lines = [line for line in journal.read_bytes().splitlines() if name.encode() in line]
+        assert [line[9:].split(b",")[0] for line in lines] == [b'["open"', b'["exchange"']
+
+
+def test_what_is_asked_beside_conversations_has_rows_too(tmp_path: Path) -> None:
+    def script(received: Received) -> Reply:
+        return whole({"object": "list", "data": []})
+
+    with accounted(tmp_path, script) as house:
+        house.get("/v1/models")
+        house.post("/v1/messages/count_tokens", {"model": "echo/text", "messages": [{"role": "user", "content": "a"}]})
+        house.post("/v1/embeddings", {"model": "chat/served", "input": "a"})
+        house.get("/v1/responses/resp_nobody")
+        house.get("/healthz")
+        house.get("/nowhere/at/all")
+    found = [(row["kind"], row["path"], row["outcome"]) for row in rows(tmp_path)]
+    assert found == [
+        ("list", "/models", "answered"),
+        ("count", "/messages/count_tokens", "answered"),
+        ("other", "/embeddings", "answered"),
+        ("other", "/responses/resp_nobody", "refused"),
+    ]
+
+
+def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STRANGERS", 2)
+    with accounted(tmp_path, answers, None, "sk-alice-0123456789") as house:
+        for _ in range(5):
+            assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 401
+        unknown = {"model": "nobody/knows", "messages": []}
+        assert house.post(PATHS[CHAT], unknown, authorization="Bearer sk-alice-0123456789").status == 404
+        recorded = house.app.service.accounting.recorded()
+        assert recorded is not None
+        assert recorded.strangers == 3
+    found = [(row["key"], row["status"], row["outcome"]) for row in rows(tmp_path)]
+    assert found == [("", 401, "refused"), ("", 401, "refused"), ("key0", 404, "refused")]
+
+
+def test_a_response_in_the_background_is_one_row(tmp_path: Path) -> None:
+    with accounted(tmp_path, answers) as house:
+        asked = {**question(RESPONSES, CHAT), "background": True, "store": True}
+        answer = house.post(PATHS[RESPONSES], asked)
+        assert answer.status == 200
+        name = answer.header("x-request-id")
+        kept = str(answer.json()["id"])
+        waiting = threading.Event()
+        end = time.monotonic() + 30
+        while house.get(f"/v1/responses/{kept}").json()["status"] in ("queued", "in_progress"):
+            assert time.monotonic() < end
+            waiting.wait(0.01)
+    conversations = [row for row in rows(tmp_path) if row["kind"] == "conversation"]
+    assert [(row["id"], row["outcome"], row["provider"]) for row in conversations] == [(name, "answered", "chat")]
+
+
+def test_a_compaction_is_one_row(tmp_path: Path) -> None:
+    with accounted(tmp_path, answers) as house:
+        answer = house.post("/v1/responses/compact", question(RESPONSES, CHAT))
+    found = rows(tmp_path)
+    assert [(row["kind"], row["path"], row["status"]) for row in found] == [
+        ("conversation", "/responses/compact", answer.status)
+    ]
+
+
+def test_without_a_start_nothing_is_opened(tmp_path: Path) -> None:
+    storage = Storage(path=str(tmp_path / "state.db"))
+    Accounting(storage, Log(io.StringIO()))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("storage", [{"records": False}, {"path": ":memory:"}, {"path": ""}], ids=str)
+def test_where_nothing_is_to_be_written_down_nothing_is(tmp_path: Path, storage: dict[str, object]) -> None:
+    with accounted(tmp_path, answers, storage) as house:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        assert house.app.service.accounting.recorded() is None
+        assert b"dragoman_records" not in house.get("/metrics").body
+        assert house.get("/readyz?verbose").body == b"ready\n"
+    assert not folder_of(str(tmp_path / "state.db")).exists()
+
+
+class Disk:
+    """The disk of a journal, which may have no room."""
+
+    def __init__(self) -> None:
+        self.full = False
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(descriptor, data)
+
+
+def on(house: House, disk: Disk) -> None:
+    """Let a gateway's journal be written to a disk."""
+    journal = house.app.service.accounting._journal
+    assert journal is not None
+    journal._write = disk.write
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    waiting = threading.Event()
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        waiting.wait(0.01)
+
+
+def test_a_full_disk_is_told_and_what_was_asked_meanwhile_is_written_down_later(tmp_path: Path) -> None:
+    disk = Disk()
+    with accounted(tmp_path, answers) as house:
+        on(house, disk)
+        disk.full = True
+        for _ in range(3):
+            assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        ready = house.get("/readyz")
+        assert ready.status == 200
+        assert ready.body.startswith(b"ready\nexchanges cannot be written down: no space left on device\n")
+        assert house.log.getvalue().count("exchanges cannot be written down") == 1
+        disk.full = False
+        until(lambda: house.get("/readyz").body == b"ready\n")
+        assert "can be written down again" in house.log.getvalue()
+    assert len(rows(tmp_path)) == 3
+
+
+def test_a_full_disk_refuses_what_makes_work_if_that_is_configured(tmp_path: Path) -> None:
+    disk = Disk()
+    with accounted(tmp_path, answers, {"when_full": "refuse"}) as house:
+        on(house, disk)
+        disk.full = True
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        asked = len(house.provider.received)
+        for protocol in (MESSAGES, CHAT, RESPONSES):
+            refused = house.post(PATHS[protocol], question(protocol, CHAT))
+            assert refused.status in (503, 529)
+            assert b"no room to write down" in refused.body
+            assert refused.header("retry-after") == "10"
+        assert len(house.provider.received) == asked
+        assert house.get("/v1/models").status == 200
+        assert house.get("/readyz").status == 503
+        disk.full = False
+        until(lambda: house.get("/readyz").status == 200)
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+
+
+def test_with_the_durability_of_the_machine_the_end_waits_for_the_disk(tmp_path: Path) -> None:
+    reached, goes_on = threading.Event(), threading.Event()
+    fdatasync = os.fdatasync
+
+    def slow(descriptor: int) -> None:
+        reached.set()
+        assert goes_on.wait(30)
+        fdatasync(descriptor)
+
+    with accounted(tmp_path, answers, {"durability": "machine"}) as house:
+        sync = house.app.service.accounting._sync
+        assert sync is not None
+        sync._sync = slow
+        told: list[bytes] = []
+        asked = question(MESSAGES, CHAT, stream=True)
+        asking = threading.Thread(target=lambda: told.append(house.post(PATHS[MESSAGES], asked).body))
+        asking.start()
+        assert reached.wait(30)
+        assert told == []
+        goes_on.set()
+        asking.join(30)
+        assert b"message_stop" in told[0]
+        for protocol in (MESSAGES, CHAT, RESPONSES):
+            for stream in (False, True):
+                assert house.post(PATHS[protocol], question(protocol, CHAT, stream=stream)).complete
+        assert house.get("/v1/models").complete
+        assert house.post(PATHS[CHAT], b"{").complete
+    assert len(rows(tmp_path)) == 9
+
+
+def test_the_figures_are_in_the_metrics(tmp_path: Path) -> None:
+    with accounted(tmp_path, answers) as house:
+        house.post(PATHS[CHAT], question(CHAT, CHAT))
+        until(lambda: b"\ndragoman_records_total 1\n" in house.get("/metrics").body)
+        lines = house.get("/metrics").body.decode().splitlines()
+        assert "dragoman_records_backlog_bytes 0" in lines
+        assert "dragoman_records_damaged_lines_total 0" in lines
+        assert "dragoman_records_drain_errors_total 0" in lines
+        assert b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body
+
+
+def test_a_folder_that_cannot_be_made_is_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "state.db.records").write_text("no folder")
+    with accounted(tmp_path, answers) as house:
+        assert "exchanges cannot be written down: file exists" in house.log.getvalue()
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+    assert "1 exchanges could not be written down" in house.log.getvalue()

@@ -1,0 +1,134 @@
+"""What the accounts keep of a record."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.entry import ANSWERED, CANCELLED, CONVERSATION, FAILED, OPEN, REFUSED, Call, Lost, Tokens
+from dragoman.gateway.records.entries import address_of, opened_entry, outcome_of, product_of, settled_entry
+from dragoman.gateway.records.record import Attempt, Record
+from dragoman.model.response import Usage
+from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.target import Target
+from dragoman.sessions.facts import Facts
+
+BEGUN = Record(
+    id="req_1",
+    dialect="openai-chat",
+    path="/chat/completions",
+    started=10.0,
+    time=1_700_000_000.25,
+    address="192.0.2.77",
+    program="claude-cli/2.1.325",
+    key="alice",
+    asked="large",
+    size=512,
+)
+USAGE = Usage(input=100, output=20, cache_read=60, thinking=5, web_searches=1)
+
+
+def test_a_settled_record_is_an_entry() -> None:
+    record = replace(
+        BEGUN,
+        provider="openai",
+        model="gpt-5.1",
+        served="openai-chat",
+        stream=True,
+        status=200,
+        first=10.5,
+        ended=12.0,
+        usage=USAGE,
+        attempts=(
+            Attempt(provider="a", model="m", protocol="p", started=10.1, kind="timeout", ended=10.2, maybe_billed=True),
+            Attempt(
+                provider="openai", model="gpt-5.1", protocol="p", started=10.2, status=200, upstream_id="u", usage=USAGE
+            ),
+        ),
+        losses=({"fate": "dropped", "feature": "sampling", "at": "sampling.seed", "note": "never kept"},),
+    )
+    entry = settled_entry(record, "network")
+    tokens = Tokens(input=100, cache_read=60, output=20, thinking=5, searches=1)
+    assert (entry.id, entry.time, entry.outcome, entry.kind) == ("req_1", 1_700_000_000_250_000, ANSWERED, CONVERSATION)
+    assert (entry.key, entry.client, entry.program, entry.address) == (
+        "alice",
+        "claude-cli",
+        "claude-cli/2.1.325",
+        "192.0.2.0/24",
+    )
+    assert (entry.first, entry.took, entry.size) == (500_000, 2_000_000, 512)
+    assert entry.tokens == tokens
+    assert entry.losses == (Lost("sampling", "dropped", "sampling.seed"),)
+    assert entry.upstream_id == "u"
+    first, second = entry.calls
+    assert (first.kind, first.started, first.ended, first.maybe_billed) == ("timeout", 99_999, 199_999, True)
+    assert second == Call("openai", "gpt-5.1", "p", status=200, started=199_999, upstream_id="u", tokens=tokens)
+    assert "never kept" not in repr(entry)
+
+
+def test_pitfall_425_what_is_known_of_tokens_stays_as_it_was_counted() -> None:
+    """Usage of each attempt is its own; that of the whole is what the record says that all of them came to."""
+    attempt = Attempt(provider="a", model="m", protocol="p", started=10.1, tokens=Tokens(input=7), usage=USAGE)
+    entry = settled_entry(replace(BEGUN, attempts=(attempt,), tokens=Tokens(input=9), usage=USAGE, status=200), "off")
+    assert entry.tokens == Tokens(input=9)
+    assert entry.calls[0].tokens == Tokens(input=7)
+    assert entry.address == ""
+    assert settled_entry(BEGUN, "full").tokens is None
+
+
+@pytest.mark.parametrize(
+    ("status", "failure", "first", "outcome"),
+    [
+        (200, "", 0.0, ANSWERED),
+        (200, "", 11.0, ANSWERED),
+        (404, "not_found", 0.0, REFUSED),
+        (502, "unreachable", 0.0, REFUSED),
+        (200, "truncated", 11.0, FAILED),
+        (200, "shutdown", 11.0, FAILED),
+        (503, "shutdown", 0.0, REFUSED),
+        (499, "cancelled", 0.0, CANCELLED),
+        (200, "cancelled", 11.0, CANCELLED),
+    ],
+)
+def test_pitfall_421_every_end_has_its_outcome(status: int, failure: str, first: float, outcome: str) -> None:
+    assert outcome_of(replace(BEGUN, status=status, failure=failure, first=first)) == outcome
+
+
+def test_what_is_opened_says_whom_it_was_put_to() -> None:
+    endpoint = Endpoint(protocol="openai-chat", base_url="http://127.0.0.1/v1")
+    provider = Provider(name="local", endpoints=(endpoint,), keys=())
+    entry = opened_entry(
+        BEGUN, "network", Target(provider=provider, endpoint=endpoint, model="qwen3", strict=False), 2048
+    )
+    assert (entry.outcome, entry.provider, entry.model, entry.served, entry.size) == (
+        OPEN,
+        "local",
+        "qwen3",
+        "openai-chat",
+        2048,
+    )
+    assert opened_entry(replace(BEGUN, provider="other"), "network", None, 1).provider == "other"
+
+
+def test_what_is_known_of_the_program_is_its_name_unless_somebody_knows_better() -> None:
+    assert product_of("claude-cli/2.1.325") == "claude-cli"
+    assert product_of("curl") == "curl"
+    assert product_of("x" * 200) == "x" * 64
+    assert settled_entry(replace(BEGUN, facts=Facts(client="claude-code")), "off").client == "claude-code"
+
+
+@pytest.mark.parametrize(
+    ("address", "kept", "written"),
+    [
+        ("192.0.2.77", "network", "192.0.2.0/24"),
+        ("2001:db8:1:2:3::4", "network", "2001:db8:1::/48"),
+        ("::ffff:192.0.2.77", "network", "192.0.2.0/24"),
+        ("fe80::1%eth0", "network", "fe80::/48"),
+        ("192.0.2.77", "full", "192.0.2.77"),
+        ("192.0.2.77", "off", ""),
+        ("", "network", ""),
+        ("nobody knows", "network", ""),
+    ],
+)
+def test_as_much_of_an_address_is_kept_as_is_configured(address: str, kept: str, written: str) -> None:
+    assert address_of(address, kept) == written
