@@ -15,9 +15,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
+from tests.accounts.killing import kill_under_load
 from tests.attack.neighbour import ANSWER, Neighbour, paced, provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, Received, Reply, read_answer, whole
 from tests.gateway.harness import stream as streamed
@@ -289,6 +291,30 @@ def amplified() -> Cost:
     return cost
 
 
+# How often a gateway is killed, and with how many workers.
+_KILLS = ((20, 1), (16, 2))
+
+
+def killed() -> Cost:
+    """A gateway that is killed under load, and whoever drains its journals, too; what is lost or twice ends it all."""
+    begun, rows, complete, crashed, kills = time.monotonic(), 0, 0, 0, 0
+    for rounds, workers in _KILLS:
+        with TemporaryDirectory() as folder:
+            came = kill_under_load(Path(folder), rounds=rounds, seed=time.time_ns(), workers=workers, kill_drains=True)
+        rows, complete, crashed = rows + came.rows, complete + came.complete, crashed + came.crashed
+        kills += came.kills
+    return Cost(
+        name=f"killed under load, {kills} times",
+        sent=rows,
+        seconds=time.monotonic() - begun,
+        # None of them is measured here.
+        cpu=math.nan,
+        memory=math.nan,
+        others=math.nan,
+        told=f"{complete} complete answers, each once among {rows} rows; {crashed} crashed; sums agree",
+    )
+
+
 def main(only: str = "") -> int:
     """Run them all, or those with a word in their names."""
     print(f"{'attack':40} {'sent':>12} {'seconds':>8} {'CPU s':>7} {'MB':>6} {'others, ms':>10}  told", flush=True)
@@ -296,7 +322,7 @@ def main(only: str = "") -> int:
         if only in name:
             with serving(says_newlines, arguments=NO_LINES) as house:
                 _print(measured(name, house, attack))
-    for whole_attack in (amplified, blocked_log):
+    for whole_attack in (amplified, blocked_log, killed):
         if only in whole_attack.__name__ or not only:
             _print(whole_attack())
     return 0

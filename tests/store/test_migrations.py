@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from dragoman.accounts.placing import NOWHERE
+from dragoman.accounts.rows import row_of
 from dragoman.errors import ConfigError
 from dragoman.store import migrations, open_tables
+from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS, migrate
+from tests.accounts.invented import entry
 from tests.store.opened import ALICE, item, kept, names, opened
 
 
@@ -41,6 +48,62 @@ def test_a_new_step_finds_what_was_kept_before_it(tmp_path: Path, monkeypatch: p
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
         assert db.execute("SELECT * FROM notes").fetchall() == []
+
+
+def test_a_file_of_the_release_before_records_keeps_all_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "state.db"
+    with monkeypatch.context() as before:
+        before.setattr(migrations, "STEPS", STEPS[:4])
+        with opened(file) as store:
+            store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
+            store.turns.keep(ALICE, "call_1", b"turn")
+            store.rests.keep("target", 4e9, b"rest")
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (4,)
+    with closing(open_account_tables(str(file))) as tables:
+        assert tables.records.count() == 0
+        with tables.transaction():
+            tables.records.add([row_of(entry(1), NOWHERE)])
+    with opened(file) as store:
+        assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
+        assert store.turns.find(ALICE, ["call_1"]) == {"call_1": b"turn"}
+        assert store.rests.current() == [("target", b"rest")]
+    with closing(open_account_tables(str(file), read_only=True)) as tables:
+        assert tables.records.count() == 1
+
+
+_START = "import sys; from dragoman.store.account_tables import open_account_tables; open_account_tables(sys.argv[1])"
+
+
+@pytest.mark.parametrize("before", [0, 4], ids=["an empty file", "a file of the release before"])
+def test_pitfall_452_starts_at_once_that_are_killed_leave_a_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """Four processes, killed while they open it: whoever comes later finds all steps, each done once."""
+    chance = random.Random(before)
+    for number in range(3):
+        file = tmp_path / f"{number}.db"
+        if before:
+            with monkeypatch.context() as earlier:
+                earlier.setattr(migrations, "STEPS", STEPS[:before])
+                with opened(file) as store:
+                    store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
+        starts = [subprocess.Popen([sys.executable, "-c", _START, str(file)]) for _ in range(4)]
+        for start in starts:
+            try:
+                start.wait(chance.uniform(0.05, 0.3))
+            except subprocess.TimeoutExpired:
+                start.kill()
+            start.wait()
+        with closing(open_account_tables(str(file))) as tables:
+            assert tables.connection.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
+            assert tables.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert tables.records.count() == 0
+        if before:
+            with opened(file) as store:
+                assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
 
 
 def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,6 +236,22 @@ def test_a_full_disk_refuses_what_makes_work_if_that_is_configured(tmp_path: Pat
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
 
 
+def test_pitfall_438_a_file_that_somebody_else_holds_stops_no_answer_and_no_probe(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with accounted(tmp_path, answers, {"keep": False}) as house:
+        house.post(PATHS[CHAT], question(CHAT, CHAT))
+        until(path.exists)
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for protocol in (MESSAGES, CHAT, RESPONSES):
+                assert house.post(PATHS[protocol], question(protocol, CHAT)).status == 200
+            until(lambda: b"waits in journals: database is locked" in house.get("/readyz").body)
+            assert house.get("/readyz").status == 200
+            assert house.get("/healthz").status == 200
+        until(lambda: house.get("/readyz").body == b"ready\n")
+    assert len(rows(tmp_path)) == 4
+
+
 def test_with_the_durability_of_the_machine_the_end_waits_for_the_disk(tmp_path: Path) -> None:
     reached, goes_on = threading.Event(), threading.Event()
     fdatasync = os.fdatasync

@@ -1,0 +1,18 @@
+"""Law 10, exactly once: what a client saw complete is in the records once, through any crash, and all sums agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.accounts.killing import kill_under_load
+
+
+@pytest.mark.parametrize(("rounds", "workers"), [(3, 1), (2, 2)], ids=["one worker", "two workers"])
+def test_pitfall_428_429_what_clients_saw_is_there_once_however_often_the_gateway_is_killed(
+    tmp_path: Path, rounds: int, workers: int
+) -> None:
+    came = kill_under_load(tmp_path, rounds=rounds, seed=rounds, workers=workers)
+    assert came.kills == rounds
+    assert 0 < came.complete <= came.rows
