@@ -26,6 +26,7 @@ PLAIN = {
     "providers/provider.py",
     "routing/candidate.py",
     "model/signs.py",
+    "model/speech.py",
     "routing/needs.py",
     "routing/policies/policy.py",
     "routing/route.py",

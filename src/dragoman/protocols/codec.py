@@ -16,6 +16,7 @@ from dragoman.model.parts import Part
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Usage
 from dragoman.model.signs import Opening, Signs
+from dragoman.model.speech import Sought, Speech
 from dragoman.rules.abilities import Abilities
 from dragoman.rules.ids import IdRule
 from dragoman.rules.toolnames import ToolTable
@@ -189,6 +190,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     signs_of: Callable[[bytes], Signs]
     # By what the conversation of a request is known, without marks that move from turn to turn.
     opening_of: Callable[[bytes], Opening]
+    # What a request shows of who is speaking, as far as that is sought.
+    speech_of: Callable[[bytes, Sought], Speech]
     # The tiers that may be asked for on this wire and cost otherwise than usual, by what the signs of a request of any
     # wire call them: what they are called in books of prices.
     tiers: Mapping[str, str]

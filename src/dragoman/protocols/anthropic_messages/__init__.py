@@ -25,6 +25,7 @@ from dragoman.protocols.anthropic_messages.response import decode_response, enco
 from dragoman.protocols.anthropic_messages.settling import settle_thinking
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, UPSTREAM
 from dragoman.protocols.anthropic_messages.signs import TIERS, opening_of, signs_of
+from dragoman.protocols.anthropic_messages.speaker import speech_of
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.anthropic_messages.usage import usage_of
@@ -55,6 +56,7 @@ CODEC = Codec(
     usage_of=usage_of,
     signs_of=signs_of,
     opening_of=opening_of,
+    speech_of=speech_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,

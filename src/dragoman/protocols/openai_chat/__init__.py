@@ -22,6 +22,7 @@ from dragoman.protocols.openai_chat.response import decode_response, encode_resp
 from dragoman.protocols.openai_chat.settling import settle_thinking
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.openai_chat.signs import TIERS, opening_of, signs_of
+from dragoman.protocols.openai_chat.speaker import speech_of
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
 from dragoman.protocols.openai_chat.usage import usage_of
@@ -56,6 +57,7 @@ CODEC = Codec(
     usage_of=usage_of,
     signs_of=signs_of,
     opening_of=opening_of,
+    speech_of=speech_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,

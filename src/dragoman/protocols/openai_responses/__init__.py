@@ -23,6 +23,7 @@ from dragoman.protocols.openai_responses.request_abroad import encode_request
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
 from dragoman.protocols.openai_responses.signs import TIERS, opening_of, signs_of
+from dragoman.protocols.openai_responses.speaker import speech_of
 from dragoman.protocols.openai_responses.stream_decoder import StreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import StreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of
@@ -54,6 +55,7 @@ CODEC = Codec(
     usage_of=usage_of,
     signs_of=signs_of,
     opening_of=opening_of,
+    speech_of=speech_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,

@@ -1,0 +1,47 @@
+"""Speech: what a request shows of who is speaking, without a word of what it says; `sessions` makes sense of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+
+class Sought(Struct, frozen=True, kw_only=True):
+    """What is looked for in a request."""
+
+    # What digests are keyed with.
+    key: bytes
+    # Names of tools that tell one thread from another, as far as they are offered.
+    telling: frozenset[str] = frozenset()
+    # Tools that begin other agents, and the member of their arguments that holds the prompt.
+    spawning: Mapping[str, str] = {}
+
+
+class Speech(Struct, frozen=True, kw_only=True):
+    """What was found in one request."""
+
+    # Characters of instructions, tools, messages; names of telling tools.
+    instructions: int = 0
+    tools: int = 0
+    messages: int = 0
+    telling: tuple[str, ...] = ()
+    # What the client says of itself, as it says it: `metadata.user_id`, the key of the provider's cache, JSON of
+    # `client_metadata`; what it goes on from.
+    user: str = ""
+    cache_key: str = ""
+    metadata: bytes = b""
+    conversation: str = ""
+    # Digests, as `sessions.facts.Facts` has them.
+    previous: str = ""
+    opening: str = ""
+    asks: str = ""
+    tip: str = ""
+    before: tuple[str, ...] = ()
+    call: str = ""
+    prompts: tuple[str, ...] = ()
+    # Ids of sessions that results of spawning tools name.
+    tasks: tuple[str, ...] = ()
+
+
+SILENT = Speech()

@@ -1,0 +1,130 @@
+"""Speaker of a Responses request: what it shows of who is speaking (decision 33)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from dragoman.model.speech import SILENT, Sought, Speech
+from dragoman.wire.history import History, without_reminders
+from dragoman.wire.peek import NULL, length, peeked, text_in
+
+_INSTRUCTING = frozenset({"system", "developer"})
+_CALLS = frozenset({"function_call", "custom_tool_call"})
+_RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+# Bytes of media that tell them from others, with how many there are.
+_TAIL = 512
+_LONGEST_KEY = 512
+_LONGEST_METADATA = 16 * 1024
+
+
+class _Part(Struct):
+    kind: str = field(name="type", default="")
+    text: str = ""
+    image_url: Raw = NULL
+    file_data: Raw = NULL
+    file_id: Raw = NULL
+
+
+class _Item(Struct):
+    kind: str = field(name="type", default="")
+    role: str = ""
+    content: str | list[_Part] | None = None
+    id: str | None = None
+    call_id: str | None = None
+    name: str = ""
+    arguments: Raw = NULL
+    input: Raw = NULL
+    output: Raw = NULL
+
+
+class _Tool(Struct):
+    name: str = ""
+    # Of a namespace.
+    tools: list[_Tool] | None = None
+
+
+class _Conversation(Struct):
+    id: str = ""
+
+
+class _Request(Struct):
+    input: str | list[_Item] | None = None
+    instructions: str | None = None
+    tools: list[_Tool] | None = None
+    prompt_cache_key: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | _Conversation | None = None
+    client_metadata: Raw = NULL
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+
+
+def speech_of(body: bytes, sought: Sought) -> Speech:
+    """What a request shows of its speaker; nothing of one that cannot be read."""
+    request = peeked(body, _REQUEST)
+    if request is None:
+        return SILENT
+    history = History()
+    if request.instructions:
+        history.instruct(request.instructions)
+    if isinstance(request.input, str):
+        text = without_reminders(request.input)
+        history.ask([text] if text else [], text)
+    else:
+        _hear(history, request.input or ())
+    tools = [inner for tool in request.tools or () for inner in (tool.tools or (tool,))]
+    conversation = request.conversation
+    cache_key = request.prompt_cache_key or ""
+    previous = request.previous_response_id or ""
+    named = conversation if isinstance(conversation, str) else "" if conversation is None else conversation.id
+    return history.speech(
+        sought,
+        tools=len(tools),
+        telling=tuple([tool.name for tool in tools if tool.name in sought.telling]),
+        cache_key=cache_key if len(cache_key) <= _LONGEST_KEY else "",
+        metadata=bytes(request.client_metadata) if 0 < length(request.client_metadata) <= _LONGEST_METADATA else b"",
+        conversation=named,
+        previous=previous,
+    )
+
+
+def _hear(history: History, items: Iterable[_Item]) -> None:
+    for item in items:
+        kind, role = item.kind, item.role
+        if kind in _CALLS:
+            history.answer([history.call(item.call_id or "", item.name, _arguments(item))])
+        elif kind in _RESULTS:
+            history.ask([history.result(item.call_id or "", item.output)])
+        elif role in _INSTRUCTING:
+            for text in _texts(item.content):
+                history.instruct(text)
+        elif role == "assistant":
+            history.answer([text for text in _texts(item.content) if text])
+        elif role == "user":
+            texts = [text for text in map(without_reminders, _texts(item.content)) if text]
+            history.ask([*texts, *_media(item.content)], "\n".join(texts))
+        elif kind != "reasoning":
+            # Items of hosted tools, and of those that are not known: the model's, by their ids.
+            history.answer([f"{kind} {item.id or item.call_id or ''}"])
+
+
+def _arguments(item: _Item) -> Raw | str:
+    """Arguments of a call, which are JSON in a string."""
+    return text_in(item.arguments) if length(item.arguments) else text_in(item.input)
+
+
+def _texts(content: str | list[_Part] | None) -> list[str]:
+    if content is None or isinstance(content, str):
+        return [content] if content else []
+    return [part.text for part in content if part.text]
+
+
+def _media(content: str | list[_Part] | None) -> list[str]:
+    if content is None or isinstance(content, str):
+        return []
+    raws = [raw for part in content for raw in (part.image_url, part.file_data, part.file_id) if length(raw)]
+    return [f"media {length(raw)} {bytes(memoryview(raw)[-_TAIL:]).hex()}" for raw in raws]

@@ -1,0 +1,293 @@
+"""Assign: which session and thread an exchange belongs to, from its facts and from what is known (decision 33).
+
+`spot_of` says by which names it goes, `wanted` which digests are to be looked up, `assign` what comes of it. A handful
+of look-ups does, however long a conversation is. Nothing here knows what time it is: that two things happened at once
+is no reason for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.sessions.classes import COMPACTION, MAIN, SIDE, SUBAGENT, TALKING, WORKFLOW, Classed
+from dragoman.sessions.facts import Facts
+from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE
+
+# What is known of where a history ended: only that a longer one goes on from there; that the exchange failed; that it
+# was answered.
+PASSED, FAILED, ANSWERED = 0, 1, 2
+# How a session came out of another one.
+CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
+# What stands before digests, so that those of different things are never taken for each other.
+_TIP, _CALL, _RESPONSE, _PROMPT, _ASKED, _WINDOW, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
+# What others go on from.
+_GROWING = TALKING | {SIDE}
+# Names of threads and sessions that were made up begin so.
+MADE_UP = "~"
+
+
+class Spot(Struct, frozen=True):
+    """By which names an exchange goes; "" is to be found out."""
+
+    session: str = ""
+    thread: str = ""
+    parent: str = ""
+    # The id of a session that is a thread of another one, to be looked up first.
+    alias: str = ""
+    # Whether the parent is only what is usual.
+    guessed: bool = False
+
+
+class Tip(Struct, frozen=True):
+    """What is known by a digest: a thread, its session and class, and whether it ends there."""
+
+    thread: int
+    session: int
+    kind: str
+    state: int
+    ends: bool
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """What is known: numbers of the session, of the thread and of the parent, 0 if there is none; tips by digest."""
+
+    session: int = 0
+    thread: int = 0
+    parent: int = 0
+    tips: Mapping[str, Sequence[Tip]] = {}
+
+
+class Placement(Struct, frozen=True, kw_only=True):
+    """Where an exchange belongs. A session or thread of 0 is to be begun, by its name."""
+
+    session: int
+    session_name: str = ""
+    # The session that a new one came out of, and how.
+    origin: int = 0
+    link: str = ""
+    thread: int
+    thread_name: str = ""
+    kind: str = MAIN
+    parent: int = 0
+    # The name of a parent that nobody has heard of yet.
+    awaits: str = ""
+    rule: str = ""
+    sure: int = 0
+    # What is to be kept, each with its state; threads that this one is the parent of, and how sure that is.
+    tips: tuple[tuple[str, int], ...] = ()
+    children: tuple[int, ...] = ()
+    children_sure: int = 0
+
+
+class _Grown(Struct, frozen=True):
+    """What a history is known to go on from: a thread, or one that it leaves."""
+
+    tip: Tip
+    rule: str
+    sure: int
+    forks: bool = False
+    # Digests that were passed over.
+    passed: tuple[str, ...] = ()
+
+
+def spot_of(facts: Facts, kind: str) -> Spot:
+    """By which names an exchange of a class goes."""
+    if not facts.session:
+        return Spot()
+    if facts.client == OPENCODE:
+        return _opencode_spot(facts, kind)
+    usual = MAIN if facts.client == CLAUDE_CODE else ""
+    if kind == COMPACTION:
+        # Of the thread that is summarised.
+        name = f"{kind}:{facts.thread}" if facts.thread else kind
+        return Spot(facts.session, name, facts.thread or MAIN)
+    if kind == SIDE:
+        return Spot(facts.session, "", facts.thread or MAIN)
+    if facts.thread:
+        parent = facts.parent or ("" if kind == MAIN else usual)
+        return Spot(facts.session, facts.thread, parent if parent != facts.thread else "")
+    if kind == SUBAGENT:
+        return Spot(facts.session, "", facts.parent or MAIN, guessed=not facts.parent)
+    if kind == MAIN:
+        # Who names sessions for others may have several conversations in one.
+        return Spot(facts.session, "" if not facts.client and facts.source == "x-dragoman-session" else MAIN)
+    return Spot(facts.session, kind, MAIN if kind == WORKFLOW else "")
+
+
+def _opencode_spot(facts: Facts, kind: str) -> Spot:
+    """Its agents have sessions of their own, which are threads of the one that they were begun from."""
+    if facts.parent and facts.parent != facts.session:
+        thread = facts.session if kind in TALKING else f"{kind}:{facts.session}"
+        return Spot(facts.parent, thread, MAIN, alias=facts.parent)
+    return Spot(facts.session, MAIN if kind in TALKING else kind, alias=facts.session)
+
+
+def alias_of(key: str, name: str) -> str:
+    """By which a session is found that is a thread of another one."""
+    return f"{_ALIAS}{len(key)}:{key}:{name}"
+
+
+def awaited_of(session: int, name: str) -> str:
+    """By which threads are found that wait for their parent."""
+    return f"{_AWAITED}{session}:{name}"
+
+
+def tip_of(facts: Facts) -> str:
+    """By which the end of a history is found."""
+    return _TIP + facts.tip
+
+
+def window_of(thread: int, facts: Facts, kind: str) -> str:
+    """By which it is found whether a window of a thread is a new one; "" of what has none."""
+    mark = facts.window or facts.opening
+    return f"{_WINDOW}{thread}:{mark}" if kind in TALKING and mark else ""
+
+
+def wanted(facts: Facts, spot: Spot, known: Known) -> tuple[str, ...]:
+    """The digests to be looked up for an exchange."""
+    found = [*taken(facts, spot)]
+    if known.thread:
+        return tuple(found)
+    found += [_TIP + digest for digest in (facts.tip, *facts.before) if digest]
+    found += [_CALL + facts.call] if facts.call else []
+    found += [_RESPONSE + facts.previous] if facts.previous else []
+    found += [_PROMPT + facts.asks] if facts.asks and (spot.guessed or not spot.session) else []
+    return tuple(found)
+
+
+def assign(facts: Facts, classed: Classed, spot: Spot, known: Known, *, made_up: str, answered: bool) -> Placement:
+    """Where an exchange belongs; `made_up` is a name that nothing else has."""
+    tips = _kept(facts, classed.kind, answered=answered)
+    asked = [tip for digest in taken(facts, spot) for tip in known.tips.get(digest, ())]
+    children = dict.fromkeys(tip.thread for tip in asked if tip.state == PASSED)
+    base = Placement(
+        session=known.session,
+        session_name=spot.session or MADE_UP + made_up,
+        thread=known.thread,
+        kind=classed.kind,
+        rule=classed.rule,
+        sure=classed.sure,
+        tips=tips,
+        children=tuple(child for child in children if child != known.thread),
+        children_sure=80 if len(children) == 1 else 50,
+    )
+    if known.thread:
+        return base
+    grown = _grown(facts, classed.kind, known, within=known.session if spot.session else 0)
+    if spot.thread:
+        placed = replace(base, thread_name=spot.thread, **_parent(base, spot, known))
+        return _asking(_linked(placed, facts, spot, known, grown), facts, spot)
+    if grown is not None and not grown.forks and (known.session or not spot.session):
+        return replace(
+            base,
+            session=grown.tip.session,
+            thread=grown.tip.thread,
+            rule=grown.rule,
+            sure=min(grown.sure, classed.sure) if spot.session else grown.sure,
+            tips=(*tips, *((_TIP + digest, PASSED) for digest in grown.passed)),
+        )
+    return _begun(base, facts, spot, known, grown, made_up)
+
+
+def _linked(placed: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None) -> Placement:
+    """A new session that has a name, with the one of the same key that has said all that before.
+
+    That somebody asks the same is no sign of it: an answer must be in it.
+    """
+    if not spot.session or known.session or grown is None or not facts.before:
+        return placed
+    ended = grown.tip.ends and not grown.forks
+    return replace(placed, origin=grown.tip.session, link=CONTINUES if ended else FORK)
+
+
+def _begun(base: Placement, facts: Facts, spot: Spot, known: Known, grown: _Grown | None, made_up: str) -> Placement:
+    """A thread that is found by growth and does not go on from any."""
+    placed = replace(base, thread_name=MADE_UP + made_up, **_parent(base, spot, known))
+    if facts.before:
+        # What comes late belongs to it.
+        placed = replace(placed, tips=(*placed.tips, *((_TIP + digest, PASSED) for digest in facts.before)))
+    placed = _linked(placed, facts, spot, known, grown)
+    if not spot.session:
+        if grown is not None and grown.forks:
+            return replace(placed, session=grown.tip.session, parent=grown.tip.thread, rule=grown.rule, sure=grown.sure)
+        placed = replace(placed, thread_name=MAIN, sure=60 if facts.before else placed.sure)
+    asked = known.tips.get(_PROMPT + facts.asks, ()) if facts.asks else ()
+    asked = [tip for tip in asked if not spot.session or tip.session == known.session]
+    if asked and (spot.guessed or not spot.session) and _may_be_asked(facts):
+        parent, sure = asked[0], 80 if len({tip.thread for tip in asked}) == 1 else 50
+        placed = replace(placed, parent=parent.thread, awaits="", rule="prompt", sure=min(sure, base.sure))
+        if not spot.session:
+            placed = replace(placed, origin=parent.session, link=SPAWNED, kind=SUBAGENT, rule="prompt", sure=sure)
+        return placed
+    return _asking(placed, facts, spot)
+
+
+def _asking(placed: Placement, facts: Facts, spot: Spot) -> Placement:
+    """Let a later history say by its prompts whose agent this one is."""
+    if facts.asks and (spot.guessed or not spot.session) and _may_be_asked(facts):
+        return replace(placed, tips=(*placed.tips, (_asked(facts.asks, spot.session)[-1], PASSED)))
+    return placed
+
+
+def taken(facts: Facts, spot: Spot) -> tuple[str, ...]:
+    """By which the agents were found that the prompts of an exchange went to."""
+    return tuple(digest for prompt in facts.prompts for digest in _asked(prompt, spot.session))
+
+
+def _asked(prompt: str, session: str) -> tuple[str, ...]:
+    """By which the agents of a prompt are found that wait for who gave it to them: those of no session, and its own."""
+    found = f"{_ASKED}{prompt}"
+    return (found, f"{_ASKED}{prompt}:{session}") if session else (found,)
+
+
+def _may_be_asked(facts: Facts) -> bool:
+    """Whether somebody may be an agent of another: it has tools."""
+    return facts.shape is not None and facts.shape.tools > 0
+
+
+def _parent(base: Placement, spot: Spot, known: Known) -> dict[str, object]:
+    """The parent of a new thread; where it is not known yet, it hangs under its session, and says so."""
+    if not spot.parent:
+        return {}
+    if known.parent:
+        return {"parent": known.parent, "sure": min(base.sure, 60)} if spot.guessed else {"parent": known.parent}
+    return {"awaits": spot.parent, "rule": "parent missing", "sure": min(base.sure, 40)}
+
+
+def _grown(facts: Facts, kind: str, known: Known, *, within: int) -> _Grown | None:
+    """What a history goes on from, or leaves."""
+
+    def able(digest: str) -> list[Tip]:
+        tips = known.tips.get(digest, ())
+        return [tip for tip in tips if tip.kind == kind and (not within or tip.session == within)]
+
+    for tip in able(_TIP + facts.tip) if facts.tip else ():
+        if tip.state != ANSWERED or facts.before or not _may_be_asked(facts):
+            return _Grown(tip, "same history", 90)
+    for digest, rule in ((_CALL + facts.call, "call"), (_RESPONSE + facts.previous, "previous response")):
+        if len(digest) > 1 and (same := able(digest)):
+            last = next((tip for tip in same if tip.ends), None)
+            return _Grown(same[0], FORK, 90, forks=True) if last is None else _Grown(last, rule, 95)
+    for depth, digest in enumerate(facts.before):
+        tips = able(_TIP + digest)
+        ends = [tip for tip in tips if tip.ends]
+        if ends:
+            return _Grown(ends[0], "growth", 90 if len(ends) == 1 else 60, passed=facts.before[:depth])
+        if tips:
+            return _Grown(tips[0], FORK, 80, forks=True)
+    return None
+
+
+def _kept(facts: Facts, kind: str, *, answered: bool) -> tuple[tuple[str, int], ...]:
+    """What is kept of an exchange, so that later ones find it."""
+    state = ANSWERED if answered else FAILED
+    if kind not in _GROWING:
+        return ()
+    kept = [(_TIP + facts.tip, state)] if facts.tip else []
+    kept += [(_CALL + facts.answer_call, state)] if facts.answer_call else []
+    kept += [(_RESPONSE + facts.answer_id, state)] if facts.answer_id else []
+    kept += [(_PROMPT + prompt, state) for prompt in facts.prompts]
+    return tuple(kept)

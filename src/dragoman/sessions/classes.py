@@ -1,0 +1,119 @@
+"""Classes: what kind of thread an exchange is of: what its client says, else what it looks like (decision 33)."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from dragoman.sessions.facts import Facts, Shape
+from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE, TELLING_TOOLS
+
+MAIN, SUBAGENT, COMPACTION, UTILITY, MCP, SIDE, WORKFLOW, OTHER = (
+    "main",
+    "subagent",
+    "compaction",
+    "utility",
+    "mcp",
+    "side",
+    "workflow",
+    "other",
+)
+CLASSES = (MAIN, SUBAGENT, COMPACTION, UTILITY, MCP, SIDE, WORKFLOW, OTHER)
+# Threads that go on for long; of all others a session has one of each class.
+TALKING = frozenset({MAIN, SUBAGENT})
+
+# The words of clients. Those of Claude Code were recorded or read in its program, so were those of Codex: kinds of
+# requests, sources of threads, and kinds of subagents.
+WORDS = {
+    "main": MAIN,
+    "subagent": SUBAGENT,
+    "compaction": COMPACTION,
+    "auxiliary": UTILITY,
+    "workflow": WORKFLOW,
+    "side_reply": SIDE,
+    "turn": MAIN,
+    "user": MAIN,
+    "collab_spawn": SUBAGENT,
+    "thread_spawn": SUBAGENT,
+    "review": SUBAGENT,
+    "compact": COMPACTION,
+    "memory_consolidation": UTILITY,
+    "guardian_review": UTILITY,
+    "utility": UTILITY,
+    "mcp": MCP,
+    "side": SIDE,
+}
+# Of Claude Code's instructions, in characters, and the tools of what talks to servers of tools.
+_MAIN_OVER, _SUBAGENT_OVER, _MCP_OVER, _MCP_TOOLS = 10_000, 1_000, 100, 2
+# How much of an unknown word is kept.
+_LONGEST_WORD = 40
+_unfit = re.compile(r"[^a-z0-9_.-]+").sub
+
+
+class Classed(Struct, frozen=True):
+    """A class, the rule that it is by, and how sure that is, from 0 to 100."""
+
+    kind: str
+    rule: str
+    sure: int
+
+
+_UNKNOWN = Classed(MAIN, "nothing said", 50)
+_AGENT = Classed(SUBAGENT, "agent id", 100)
+_CHILD = Classed(SUBAGENT, "parent id", 100)
+_NO_TOOLS = Classed(UTILITY, "no tools", 80)
+
+
+def class_of(facts: Facts) -> Classed:
+    """The class of the thread that an exchange is of."""
+    if facts.said_class:
+        return _said(facts.said_class)
+    if facts.client == CLAUDE_CODE:
+        return _AGENT if facts.thread else _UNKNOWN if facts.shape is None else _claude(facts.shape)
+    if facts.parent:
+        return _CHILD
+    if facts.client == OPENCODE and facts.shape is not None:
+        return _opencode(facts.shape, facts.source)
+    return _UNKNOWN
+
+
+def _said(word: str) -> Classed:
+    known = WORDS.get(word)
+    return Classed(known or f"{OTHER}:{_unfit('-', word.lower())[:_LONGEST_WORD]}", "said", 100)
+
+
+def _claude(shape: Shape) -> Classed:
+    """By the length of its instructions; a title has many and no tools."""
+    if not shape.tools:
+        return _NO_TOOLS
+    length = shape.instructions
+    if length > _MAIN_OVER:
+        return Classed(MAIN, "length", 80)
+    if length > _SUBAGENT_OVER:
+        return Classed(SUBAGENT, "length", 70)
+    if length > _MCP_OVER and shape.tools <= _MCP_TOOLS:
+        return Classed(MCP, "length", 60)
+    return Classed(UTILITY, "length", 60)
+
+
+def _opencode(shape: Shape, source: str) -> Classed:
+    """By its tools; since it says of what session an agent is, what says its own and no other is no agent."""
+    if not shape.tools:
+        return _NO_TOOLS
+    if source in ("x-session-id", "x-session-affinity"):
+        return Classed(MAIN, "no parent id", 90)
+    if not TELLING_TOOLS.isdisjoint(shape.telling):
+        return Classed(MAIN, "tools", 80)
+    return Classed(SUBAGENT, "tools", 70)
+
+
+def is_class(name: str) -> bool:
+    """Whether a name is that of a class: `other:` may be followed by the word of a client."""
+    kind, colon, word = name.partition(":")
+    return kind in CLASSES and (not colon or (kind == OTHER and bool(word)))
+
+
+def is_of(kind: str, asked: str) -> bool:
+    """Whether a class is the one that is asked for; `other` is all that have no name here."""
+    return kind == asked or (asked == OTHER and kind.startswith(f"{OTHER}:"))

@@ -1,0 +1,98 @@
+"""Rules: which header or member of which client says what of a speaker, with where that was seen (decision 33).
+
+A row is believed of its client alone; one without a client bears a name that nobody else would use. Of several rows
+that say the same the first one that is there counts. `VERSION` grows with every change that makes another class of the
+same facts: threads are classed anew then.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+VERSION = 1
+
+CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI = "claude-code", "codex", "opencode", "gemini-cli"
+HEADER, MEMBER = "header", "member"
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    # Of whom it is believed; "" is anybody.
+    client: str = ""
+    place: str = HEADER
+    field: str
+    # The member of `Facts` that it fills; "turn" is Codex's metadata, which fills several.
+    says: str
+    source: str
+    # How sure it is, from 0 to 100.
+    sure: int = 100
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    """How a client is known: by how its user agent begins, or by what it says that it originates from."""
+
+    client: str
+    agent: str = ""
+    originator: str = ""
+    source: str
+
+
+_CLAUDE = "recorded: Claude Code 2.1.325"
+_CLAUDE_HINTS = "recorded: Claude Code 2.1.325 with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1"
+_CODEX = "recorded: Codex 0.166.0"
+_OPENCODE = "recorded: OpenCode 1.18.33"
+_OLDER_CODEX = "https://github.com/BerriAI/litellm/issues/37895"
+_MARCH = "traffic of March 2026"
+
+PROGRAMS: tuple[Program, ...] = (
+    Program(client=CLAUDE_CODE, agent="claude-cli/", source=_CLAUDE),
+    Program(client=CODEX, agent="codex", source=_CODEX),
+    Program(client=OPENCODE, agent="opencode/", source=_OPENCODE),
+    Program(client=GEMINI_CLI, agent="geminicli", source="recorded: Gemini CLI 0.61.0"),
+    Program(client=CODEX, originator="codex", source=_CODEX),
+    Program(client=OPENCODE, originator="opencode", source=_MARCH),
+)
+CLIENTS: tuple[str, ...] = tuple(dict.fromkeys(program.client for program in PROGRAMS))
+
+RULES: tuple[Rule, ...] = (
+    Rule(field="x-dragoman-session", says="session", source="our own"),
+    # Claude Code. A subagent of main has no parent id: its parent is main.
+    Rule(field="x-claude-code-session-id", says="session", source=_CLAUDE),
+    Rule(field="x-claude-code-agent-id", says="thread", source=_CLAUDE),
+    Rule(field="x-claude-code-parent-agent-id", says="parent", source=_CLAUDE),
+    Rule(field="x-claude-code-request-class", says="said_class", source=_CLAUDE_HINTS),
+    Rule(field="x-claude-code-agent-type", says="agent", source=_CLAUDE_HINTS),
+    Rule(field="x-claude-code-prompt-id", says="prompt", source=_CLAUDE_HINTS),
+    Rule(place=MEMBER, field="metadata.user_id", says="session", source=f"{_CLAUDE}; {_MARCH}", sure=95),
+    # Codex. Its older names are such as anybody might use.
+    Rule(client=CODEX, field="x-codex-turn-metadata", says="turn", source=_CODEX),
+    Rule(client=CODEX, field="session-id", says="session", source=_CODEX),
+    Rule(client=CODEX, field="thread-id", says="thread", source=_CODEX),
+    Rule(client=CODEX, field="x-codex-parent-thread-id", says="parent", source=_CODEX),
+    Rule(client=CODEX, field="x-codex-window-id", says="window", source=_CODEX),
+    Rule(client=CODEX, field="x-openai-subagent", says="said_class", source=_CODEX),
+    Rule(client=CODEX, place=MEMBER, field="client_metadata", says="turn", source=_CODEX),
+    Rule(client=CODEX, field="session_id", says="session", source=_OLDER_CODEX, sure=95),
+    Rule(client=CODEX, field="conversation_id", says="session", source=_OLDER_CODEX, sure=95),
+    # OpenCode, whose agents have sessions of their own.
+    Rule(client=OPENCODE, field="x-session-id", says="session", source=_OPENCODE),
+    Rule(client=OPENCODE, field="x-session-affinity", says="session", source=_OPENCODE),
+    Rule(client=OPENCODE, field="x-parent-session-id", says="parent", source=_OPENCODE),
+    Rule(client=OPENCODE, field="session_id", says="session", source=_MARCH, sure=95),
+    Rule(client=OPENCODE, place=MEMBER, field="prompt_cache_key", says="session", source=f"{_OPENCODE}; {_MARCH}"),
+    # https://platform.openai.com/docs/guides/conversation-state
+    Rule(place=MEMBER, field="conversation", says="session", source="the Responses API", sure=95),
+    Rule(place=MEMBER, field="previous_response_id", says="previous", source="the Responses API", sure=95),
+)
+
+# Headers by which conversations are kept together in routing, too, each with the clients that it is believed of.
+SESSION_HEADERS: dict[bytes, frozenset[str]] = {
+    name: frozenset(rule.client for rule in RULES if rule.field.encode() == name)
+    for name in (rule.field.encode() for rule in RULES if rule.place == HEADER and rule.says == "session")
+}
+
+# Tools that tell a thread from others where nothing else does, and those that begin agents, with the member of their
+# arguments that holds the prompt.
+TELLING_TOOLS = frozenset({"task", "question", "todowrite"})
+SPAWNING_TOOLS = {"Agent": "prompt", "Task": "prompt", "task": "prompt", "spawn_agent": "message"}
