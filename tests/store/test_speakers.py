@@ -1,14 +1,83 @@
-"""The tables of sessions and threads stand in every file of accounts."""
+"""Speakers: rows of sessions, threads and tips."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 
+import pytest
+
 from dragoman.store.account_tables import open_account_tables
-from dragoman.store.speakers import Speakers
+from dragoman.store.errors import StoreError
+from dragoman.store.speakers import MOST_ALIKE, SessionRow, Speakers, ThreadRow
 
 
-def test_they_are_in_the_file() -> None:
+@pytest.fixture(name="speakers")
+def _speakers() -> Iterator[Speakers]:
     with closing(open_account_tables(":memory:")) as tables:
-        assert isinstance(tables.speakers, Speakers)
-        assert tables.connection.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
+        yield tables.speakers
+
+
+def session(name: str = "s", key: str = "laptop") -> SessionRow:
+    return SessionRow(0, key, name, "codex", 0, "", 10, 20)
+
+
+def thread(name: str = "main", *, of: int = 1, rules: int = 1) -> ThreadRow:
+    return ThreadRow(0, of, name, "main", "", "large", 0, "said", 100, rules, 1, 10, 20, b"[]")
+
+
+def test_a_session_is_found_by_its_key_and_name(speakers: Speakers) -> None:
+    number = speakers.add_session(session())
+    other = speakers.add_session(session(key="other"))
+    found = speakers.session("laptop", "s")
+    assert found is not None and found.id == number != other
+    assert speakers.session_of(number) == found
+    assert speakers.session("laptop", "S") is None
+    found.origin, found.link, found.started, found.last = other, "fork", 5, 30
+    speakers.save_sessions([found])
+    assert speakers.session_of(number) == found
+
+
+def test_a_name_is_there_once_for_a_key() -> None:
+    with closing(open_account_tables(":memory:")) as tables:
+        tables.speakers.add_session(session())
+        with pytest.raises(StoreError), tables.transaction():
+            tables.speakers.add_session(session())
+
+
+def test_a_thread_is_found_by_its_session_and_name(speakers: Speakers) -> None:
+    first = speakers.add_thread(thread())
+    speakers.add_thread(thread(of=2))
+    found = speakers.thread(1, "main")
+    assert found is not None and found.id == first
+    assert speakers.thread(1, "'; DROP TABLE threads; --") is None
+    found.kind, found.label, found.model, found.parent, found.windows = "side", "l", "m", 2, 3
+    found.rule, found.sure, found.rules, found.started, found.last = "r", 1, 2, 1, 90
+    speakers.save_threads([found])
+    assert speakers.thread_of(first) == found
+    assert speakers.thread_of(99) is None
+
+
+def test_tips_are_found_by_their_digests_the_oldest_threads_first(speakers: Speakers) -> None:
+    speakers.save_tips([("a", 2, 0, 5), ("a", 1, 2, 6), ("b", 3, 1, 7), ("c", 4, 0, 8)])
+    assert speakers.tips(["a", "b", "x"]) == [("a", 1, 2, 6), ("a", 2, 0, 5), ("b", 3, 1, 7)]
+    speakers.save_tips([("a", 1, 1, 9)])
+    assert speakers.tips(["a"])[0] == ("a", 1, 1, 9)
+
+
+def test_of_many_that_are_alike_some_are_told(speakers: Speakers) -> None:
+    speakers.save_tips([("a", number, 0, 0) for number in range(1000)])
+    assert len(speakers.tips(["a"])) == MOST_ALIKE
+
+
+def test_old_tips_are_removed_in_steps(speakers: Speakers) -> None:
+    speakers.save_tips([("a", number, 0, number) for number in range(5)])
+    assert [speakers.remove_tips(4, 3) for _ in range(3)] == [3, 1, 0]
+    assert speakers.tips(["a"]) == [("a", 4, 0, 4)]
+
+
+def test_threads_of_older_rules_are_told(speakers: Speakers) -> None:
+    for rules in (1, 2, 1, 3):
+        speakers.add_thread(thread(rules=rules))
+    assert [row.id for row in speakers.outdated(3, 2)] == [1, 2]
+    assert len(speakers.outdated(2, 10)) == 2

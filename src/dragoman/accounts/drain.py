@@ -140,6 +140,7 @@ class Drainer:
                     place = placer.place(entry)
                     batch.add(entry, place)
                     placed.append((entry, place))
+                placer.finish()
                 tables.records.add(batch.rows)
                 tables.sums.add(batch.sums())
                 tables.sums.add_to_threads(batch.thread_sums())

@@ -1,15 +1,44 @@
-"""Placing: which session and thread an exchange belongs to, found or begun while its line is drained (decision 33)."""
+"""Placing: which session and thread an exchange belongs to, found or begun while its line is drained (decision 33).
+
+What it comes to is decided by `sessions.assign`; here it is looked up and written. A `Placer` is used within one
+transaction at a time: `finish` writes what changed, and forgets all that others might change after it.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from dragoman.accounts.entry import Entry
-from dragoman.store.speakers import Speakers
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.accounts.entry import ANSWERED, CONVERSATION, Entry
+from dragoman.sessions import assign
+from dragoman.sessions.assign import (
+    PASSED,
+    SPAWNED,
+    Known,
+    Placement,
+    Spot,
+    Tip,
+    awaited_of,
+    spot_of,
+    wanted,
+    window_of,
+)
+from dragoman.sessions.classes import MAIN, class_of
+from dragoman.sessions.facts import Facts
+from dragoman.sessions.rules import VERSION
+from dragoman.store.account_tables import AccountTables
+from dragoman.store.speakers import SessionRow, Speakers, ThreadRow
+
+# How far up a tree is looked for a cycle; none of an honest client is as deep.
+_DEEPEST = 64
+_FACTS = msgspec.json.Decoder(Facts)
 
 
-class Placed(Struct, frozen=True):
-    """Where an exchange belongs, by the numbers of the tables; 0 is nowhere."""
+class Placed(NamedTuple):
+    """Numbers of a session and a thread, 0 for none."""
 
     session: int = 0
     thread: int = 0
@@ -23,7 +52,297 @@ class Placer:
 
     def __init__(self, speakers: Speakers) -> None:
         self._speakers = speakers
+        self._sessions: dict[tuple[str, str], SessionRow] = {}
+        self._session_of: dict[int, SessionRow] = {}
+        self._threads: dict[tuple[int, str], ThreadRow] = {}
+        self._thread_of: dict[int, ThreadRow] = {}
+        self._changed_sessions: dict[int, SessionRow] = {}
+        self._changed_threads: dict[int, ThreadRow] = {}
+        # Digests, each with its threads, their states and times, that are not written yet.
+        self._tips: dict[str, dict[int, tuple[int, int]]] = {}
+        # Windows and whole histories that were met already.
+        self._windows: set[str] = set()
+        self._repeats: dict[tuple[str, str, str], ThreadRow] = {}
 
     def place(self, entry: Entry) -> Placed:
         """Where an exchange belongs."""
-        return NOWHERE
+        facts = entry.facts
+        if entry.kind != CONVERSATION:
+            # A count makes no session, and no turn.
+            session = self._session(entry.key, facts.session) if facts.session else None
+            return Placed(0 if session is None else session.id, 0)
+        if not (facts.session or facts.tip or facts.previous):
+            return NOWHERE
+        again = self._repeats.get((entry.key, facts.session, facts.tip)) if not facts.prompts else None
+        if again is not None and entry.outcome == ANSWERED and not facts.answer_call and not facts.answer_id:
+            # The same question once more, as scripts put it, of which all is known.
+            self._keep(assign.tip_of(facts), again.id, assign.ANSWERED, entry.time)
+            self._touch(again, entry)
+            return Placed(again.session, again.id)
+        return self._place(entry, facts)
+
+    def _place(self, entry: Entry, facts: Facts) -> Placed:
+        classed = class_of(facts)
+        spot = spot_of(facts, classed.kind)
+        known = self._known(entry, facts, spot)
+        placement = assign.assign(facts, classed, spot, known, made_up=entry.id, answered=entry.outcome == ANSWERED)
+        session = self._session_for(entry, placement)
+        thread = self._thread_for(entry, placement, session)
+        if spot.alias and spot.alias == facts.parent and spot.thread == facts.session:
+            self._keep(assign.alias_of(entry.key, facts.session), thread.id, PASSED, entry.time)
+        for digest, state in placement.tips:
+            self._keep(digest, thread.id, state, entry.time)
+        self._count_window(thread, facts, entry)
+        for child in placement.children:
+            self._adopt(child, thread, "prompt", placement.children_sure)
+        for digest in assign.taken(facts, spot) if placement.children else ():
+            # Nobody else is their parent later, who gives the same prompt to agents of its own.
+            for _, child, _, _ in self._rows([digest]):
+                self._keep(digest, child, assign.ANSWERED, entry.time)
+        for name in facts.tasks:
+            self._link_task(entry.key, name, thread)
+        self._touch(thread, entry)
+        if not facts.before and not facts.call and facts.tip and facts.shape is not None and not facts.shape.tools:
+            self._repeats[entry.key, facts.session, facts.tip] = thread
+        return Placed(session.id, thread.id)
+
+    def finish(self) -> None:
+        """Write what changed, at the end of a transaction."""
+        self._speakers.save_sessions(self._changed_sessions.values())
+        self._speakers.save_threads(self._changed_threads.values())
+        tips = self._tips
+        self._speakers.save_tips(
+            [(digest, thread, *tips[digest][thread]) for digest in sorted(tips) for thread in sorted(tips[digest])]
+        )
+        for kept in (
+            *(self._sessions, self._session_of, self._threads, self._thread_of),
+            *(self._changed_sessions, self._changed_threads, self._tips, self._repeats),
+        ):
+            kept.clear()
+        self._windows.clear()
+
+    # What is known.
+
+    def _known(self, entry: Entry, facts: Facts, spot: Spot) -> Known:
+        if not spot.session:
+            return Known(tips=self._found(wanted(facts, spot, Known())))
+        alias = self._alias(entry.key, spot) if spot.alias else None
+        if alias is not None:
+            # A session that is a thread of another one.
+            own = alias.name == facts.session
+            thread = alias if own and spot.thread == MAIN else self._thread(alias.session, spot.thread)
+            known = Known(session=alias.session, thread=0 if thread is None else thread.id, parent=alias.id)
+            return replace(known, tips=self._found(wanted(facts, spot, known)))
+        session = self._session(entry.key, spot.session)
+        known = Known() if session is None else Known(session=session.id)
+        if session is not None:
+            named = self._thread(session.id, spot.thread) if spot.thread else None
+            parent = self._thread(session.id, spot.parent) if spot.parent and named is None else None
+            known = Known(
+                session=session.id,
+                thread=0 if named is None else named.id,
+                parent=0 if parent is None else parent.id,
+            )
+        digests = wanted(facts, spot, known)
+        return replace(known, tips=self._found(digests)) if digests else known
+
+    def _alias(self, key: str, spot: Spot) -> ThreadRow | None:
+        found = self._rows([assign.alias_of(key, spot.alias)])
+        return self._thread_by(found[0][1]) if found else None
+
+    def _found(self, digests: tuple[str, ...]) -> dict[str, list[Tip]]:
+        found: dict[str, list[Tip]] = {}
+        for digest, number, state, time in self._rows(digests):
+            thread = self._thread_by(number)
+            if thread is not None:
+                tip = Tip(number, thread.session, thread.kind, state, state != PASSED and time >= thread.last)
+                found.setdefault(digest, []).append(tip)
+        return found
+
+    def _rows(self, digests: Iterable[str]) -> list[tuple[str, int, int, int]]:
+        """What is known by digests: what was written, and what will be."""
+        digests = tuple(digests)
+        if not digests:
+            return []
+        found = {(digest, thread): (state, time) for digest, thread, state, time in self._speakers.tips(digests)}
+        for digest in digests:
+            for thread, kept in self._tips.get(digest, {}).items():
+                found[digest, thread] = kept
+        return sorted((digest, thread, *kept) for (digest, thread), kept in found.items())
+
+    def _session(self, key: str, name: str) -> SessionRow | None:
+        found = self._sessions.get((key, name))
+        if found is None:
+            found = self._speakers.session(key, name)
+            if found is not None:
+                self._remember_session(found)
+        return found
+
+    def _session_by(self, number: int) -> SessionRow | None:
+        found = self._session_of.get(number)
+        if found is None:
+            found = self._speakers.session_of(number)
+            if found is not None:
+                self._remember_session(found)
+        return found
+
+    def _thread(self, session: int, name: str) -> ThreadRow | None:
+        found = self._threads.get((session, name))
+        if found is None:
+            read = self._speakers.thread(session, name)
+            found = None if read is None else self._remember(read)
+        return found
+
+    def _thread_by(self, number: int) -> ThreadRow | None:
+        found = self._thread_of.get(number)
+        if found is None:
+            read = self._speakers.thread_of(number)
+            found = None if read is None else self._remember(read)
+        return found
+
+    def _remember_session(self, row: SessionRow) -> None:
+        self._sessions[row.key, row.name] = self._session_of[row.id] = row
+
+    def _remember(self, row: ThreadRow) -> ThreadRow:
+        """The one value for a thread that is changed here, however it was found."""
+        row = self._thread_of.setdefault(row.id, row)
+        self._threads.setdefault((row.session, row.name), row)
+        return row
+
+    # What becomes known.
+
+    def _session_for(self, entry: Entry, placement: Placement) -> SessionRow:
+        if placement.session:
+            found = self._session_by(placement.session)
+            if found is not None:
+                return found
+        row = SessionRow(
+            id=0,
+            key=entry.key,
+            name=placement.session_name,
+            client=entry.client or entry.facts.client,
+            origin=placement.origin,
+            link=placement.link,
+            started=entry.time,
+            last=entry.time,
+        )
+        row.id = self._speakers.add_session(row)
+        self._remember_session(row)
+        return row
+
+    def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> ThreadRow:
+        if placement.thread:
+            found = self._thread_by(placement.thread)
+            if found is not None:
+                return found
+        facts = entry.facts
+        row = ThreadRow(
+            id=0,
+            session=session.id,
+            name=placement.thread_name,
+            kind=placement.kind,
+            label=facts.agent,
+            model=entry.model,
+            parent=placement.parent,
+            rule=placement.rule,
+            sure=placement.sure,
+            rules=VERSION,
+            windows=0,
+            started=entry.time,
+            last=entry.time,
+            facts=msgspec.json.encode(_without_digests(facts)),
+        )
+        row.id = self._speakers.add_thread(row)
+        row = self._remember(row)
+        if placement.awaits:
+            self._keep(awaited_of(session.id, placement.awaits), row.id, PASSED, entry.time)
+        for _, child, state, _ in self._rows([awaited_of(session.id, row.name)]):
+            if state == PASSED:
+                self._adopt(child, row, "parent id", 100)
+                self._keep(awaited_of(session.id, row.name), child, assign.ANSWERED, entry.time)
+        return row
+
+    def _touch(self, thread: ThreadRow, entry: Entry) -> None:
+        """Say that somebody spoke in a thread."""
+        thread.last = max(thread.last, entry.time)
+        thread.started = min(thread.started, entry.time)
+        thread.model = entry.model or thread.model
+        thread.label = entry.facts.agent or thread.label
+        self._changed_threads[thread.id] = thread
+        session = self._session_by(thread.session)
+        if session is not None:
+            session.last = max(session.last, entry.time)
+            session.started = min(session.started, entry.time)
+            self._changed_sessions[session.id] = session
+
+    def _keep(self, digest: str, thread: int, state: int, time: int) -> None:
+        self._tips.setdefault(digest, {})[thread] = (state, time)
+
+    def _count_window(self, thread: ThreadRow, facts: Facts, entry: Entry) -> None:
+        mark = window_of(thread.id, facts, thread.kind)
+        if not mark or mark in self._windows:
+            return
+        self._windows.add(mark)
+        if not self._rows([mark]):
+            thread.windows += 1
+            self._keep(mark, thread.id, PASSED, entry.time)
+
+    def _adopt(self, number: int, parent: ThreadRow, rule: str, sure: int) -> None:
+        """Hang a thread under its parent; a cycle is not closed."""
+        child = self._thread_by(number)
+        if child is None or child.id == parent.id or child.parent == parent.id:
+            return
+        if self._is_below(parent, child):
+            child.rule, child.sure = "cycle", 0
+        else:
+            child.parent, child.rule, child.sure = parent.id, rule, sure
+            if child.session != parent.session:
+                self._spawned(child.session, parent.session)
+        self._changed_threads[child.id] = child
+
+    def _is_below(self, thread: ThreadRow, other: ThreadRow) -> bool:
+        """Whether a thread is below another one."""
+        at: ThreadRow | None = thread
+        for _ in range(_DEEPEST):
+            if at is None or not at.parent:
+                return False
+            if at.parent == other.id:
+                return True
+            at = self._thread_by(at.parent)
+        return True
+
+    def _spawned(self, child: int, parent: int) -> None:
+        """Say that a session is that of an agent of another one; one that came out of some session stays so."""
+        session, at = self._session_by(child), self._session_by(parent)
+        for _ in range(_DEEPEST):
+            if at is None or at.id == child:
+                break
+            at = self._session_by(at.origin) if at.origin else None
+        if session is not None and at is None and not session.origin:
+            session.origin, session.link = parent, SPAWNED
+            self._changed_sessions[session.id] = session
+
+    def _link_task(self, key: str, name: str, parent: ThreadRow) -> None:
+        """Link the session that a result of a tool names: it is that of an agent."""
+        session = self._session(key, name)
+        thread = None if session is None or session.id == parent.session else self._thread(session.id, MAIN)
+        if thread is not None:
+            self._adopt(thread.id, parent, "task id", 95)
+
+
+def _without_digests(facts: Facts) -> Facts:
+    """What a class is derived from."""
+    return replace(facts, opening="", tip="", before=(), call="", previous="", asks="", prompts=(), answer_call="")
+
+
+def reclassify(tables: AccountTables, most: int) -> int:
+    """Class some threads anew that were classed by older rules; how many. None is left once it gives 0."""
+    with tables.transaction():
+        rows = tables.speakers.outdated(VERSION, most)
+        for row in rows:
+            found = class_of(_FACTS.decode(row.facts))
+            if found.kind != row.kind:
+                row.kind, row.rule, row.sure = found.kind, found.rule, found.sure
+            row.rules = VERSION
+        tables.speakers.save_threads(rows)
+    return len(rows)

@@ -219,9 +219,10 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
         """
     )
     db.execute("CREATE INDEX threads_by_session ON threads (session, name)")
-    # Where histories ended, so that those which go on from there are known: of which thread, and when.
+    # Where histories ended, so that those which go on from there are known: of which thread, in which state, and when.
     db.execute(
-        "CREATE TABLE tips (digest TEXT PRIMARY KEY, thread INTEGER NOT NULL, time INTEGER NOT NULL) WITHOUT ROWID"
+        "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER NOT NULL,"
+        " time INTEGER NOT NULL, PRIMARY KEY (digest, thread)) WITHOUT ROWID"
     )
     db.execute("CREATE INDEX tips_by_time ON tips (time)")
     db.execute(

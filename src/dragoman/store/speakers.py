@@ -1,8 +1,50 @@
-"""Speakers: the tables of sessions and threads."""
+"""Speakers: the tables of sessions, of threads, and of where histories ended (decision 33)."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+# What one digest leads to, at the most: equal histories of many threads are not told apart by it.
+MOST_ALIKE = 32
+
+
+class SessionRow(Struct):
+    """A session, as its row has it."""
+
+    id: int
+    key: str
+    name: str
+    client: str
+    origin: int
+    link: str
+    started: int
+    last: int
+
+
+class ThreadRow(Struct):
+    """A thread, as its row has it; `kind` is its class."""
+
+    id: int
+    session: int
+    name: str
+    kind: str
+    label: str
+    model: str
+    parent: int
+    rule: str
+    sure: int
+    rules: int
+    windows: int
+    started: int
+    last: int
+    facts: bytes
+
+
+_SESSION = "id, key, name, client, origin, link, started, last"
+_THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
 
 
 class Speakers:
@@ -10,3 +52,96 @@ class Speakers:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+
+    def session(self, key: str, name: str) -> SessionRow | None:
+        """The session that a key calls so."""
+        return self._session("key = ? AND name = ?", (key, name))
+
+    def session_of(self, number: int) -> SessionRow | None:
+        """A session by its number."""
+        return self._session("id = ?", (number,))
+
+    def _session(self, which: str, values: Sequence[object]) -> SessionRow | None:
+        found = self._db.execute(f"SELECT {_SESSION} FROM sessions WHERE {which}", values).fetchone()
+        return None if found is None else SessionRow(*found)
+
+    def thread(self, session: int, name: str) -> ThreadRow | None:
+        """The first thread of a session that is called so."""
+        return self._thread("session = ? AND name = ? ORDER BY id LIMIT 1", (session, name))
+
+    def thread_of(self, number: int) -> ThreadRow | None:
+        """A thread by its number."""
+        return self._thread("id = ?", (number,))
+
+    def _thread(self, which: str, values: Sequence[object]) -> ThreadRow | None:
+        found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE {which}", values).fetchone()
+        return None if found is None else ThreadRow(*found)
+
+    def add_session(self, row: SessionRow) -> int:
+        """Begin a session; its number."""
+        values = (row.key, row.name, row.client, row.origin, row.link, row.started, row.last)
+        return self._added("INSERT INTO sessions (key, name, client, origin, link, started, last)", values)
+
+    def add_thread(self, row: ThreadRow) -> int:
+        """Begin a thread; its number."""
+        values = (
+            *(row.session, row.name, row.kind, row.label, row.model, row.parent, row.rule, row.sure),
+            *(row.rules, row.windows, row.started, row.last, row.facts),
+        )
+        return self._added(f"INSERT INTO threads ({_THREAD.removeprefix('id, ')})", values)
+
+    def _added(self, insert: str, values: Sequence[object]) -> int:
+        number = self._db.execute(f"{insert} VALUES ({', '.join('?' * len(values))})", values).lastrowid
+        assert number is not None
+        return number
+
+    def save_sessions(self, rows: Iterable[SessionRow]) -> None:
+        """Write what changes of sessions."""
+        self._db.executemany(
+            "UPDATE sessions SET origin = ?, link = ?, started = ?, last = ? WHERE id = ?",
+            [(row.origin, row.link, row.started, row.last, row.id) for row in rows],
+        )
+
+    def save_threads(self, rows: Iterable[ThreadRow]) -> None:
+        """Write what changes of threads."""
+        self._db.executemany(
+            "UPDATE threads SET class = ?, label = ?, model = ?, parent = ?, rule = ?, sure = ?, rules = ?,"
+            " windows = ?, started = ?, last = ? WHERE id = ?",
+            [
+                (
+                    *(row.kind, row.label, row.model, row.parent, row.rule, row.sure, row.rules, row.windows),
+                    *(row.started, row.last, row.id),
+                )
+                for row in rows
+            ],
+        )
+
+    def tips(self, digests: Sequence[str]) -> list[tuple[str, int, int, int]]:
+        """What is known by some digests: digest, thread, state and time, the oldest threads first."""
+        asked = ", ".join("?" * len(digests))
+        # A statement for each number of them; those that are not needed often are few.
+        most = MOST_ALIKE * len(digests)
+        return self._db.execute(
+            f"SELECT digest, thread, state, time FROM tips WHERE digest IN ({asked}) ORDER BY thread LIMIT {most}",
+            digests,
+        ).fetchall()
+
+    def save_tips(self, rows: Iterable[tuple[str, int, int, int]]) -> None:
+        """Keep digests, each with a thread, a state and a time; sorted."""
+        self._db.executemany(
+            "INSERT INTO tips (digest, thread, state, time) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (digest, thread) DO UPDATE SET state = excluded.state, time = excluded.time",
+            rows,
+        )
+
+    def remove_tips(self, before: int, most: int) -> int:
+        """Remove some tips from before a time; how many. What goes on from there later is a session of its own."""
+        return self._db.execute(
+            "DELETE FROM tips WHERE (digest, thread) IN (SELECT digest, thread FROM tips WHERE time < ? LIMIT ?)",
+            (before, most),
+        ).rowcount
+
+    def outdated(self, rules: int, most: int) -> list[ThreadRow]:
+        """Some threads that were classed by older rules."""
+        found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE rules < ? LIMIT ?", (rules, most)).fetchall()
+        return [ThreadRow(*row) for row in found]
