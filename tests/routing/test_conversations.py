@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.conversations import MOST, SESSION_HEADERS, conversation_key, response_key
+from dragoman.routing.conversations import MOST, conversation_key, response_key
 
-SESSION = [(b"host", b"h"), (b"x-session-id", b"s")]
+SESSION = [(b"host", b"h"), (b"x-dragoman-session", b"s")]
 
 
 def test_what_is_more_exact_goes_first() -> None:
@@ -31,15 +31,30 @@ def test_what_is_more_exact_goes_first() -> None:
     assert len(set(keys)) == 5
 
 
-@pytest.mark.parametrize("name", SESSION_HEADERS)
-def test_a_session_is_named_by_one_of_several_headers(name: bytes) -> None:
-    assert conversation_key("k", headers=[(name, b"s")]) == conversation_key("k", headers=SESSION)
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        (b"curl/8", b"x-dragoman-session"),
+        (b"curl/8", b"x-claude-code-session-id"),
+        (b"codex_exec/1", b"session-id"),
+        (b"codex_exec/1", b"session_id"),
+        (b"opencode/1", b"x-session-id"),
+        (b"opencode/1", b"session_id"),
+    ],
+)
+def test_a_session_is_named_by_one_of_several_headers(agent: bytes, name: bytes) -> None:
+    named = conversation_key("k", headers=[(b"user-agent", agent), (name, b"s")])
+    assert named == conversation_key("k", headers=SESSION)
+
+
+@pytest.mark.parametrize("name", [b"session-id", b"session_id", b"x-session-id"])
+def test_pitfall_505_names_that_anybody_might_use_are_believed_of_their_client_alone(name: bytes) -> None:
+    assert conversation_key("k", headers=[(b"user-agent", b"curl/8"), (name, b"s")]) == ""
 
 
 def test_a_session_header_without_a_value_is_none() -> None:
-    assert conversation_key("k", headers=[(b"session_id", b""), (b"x-session-id", b"s")]) == conversation_key(
-        "k", headers=SESSION
-    )
+    empty = (b"x-claude-code-session-id", b"")
+    assert conversation_key("k", headers=[empty, *SESSION]) == conversation_key("k", headers=SESSION)
 
 
 def test_the_same_word_in_another_place_is_another_conversation() -> None:
@@ -47,7 +62,7 @@ def test_the_same_word_in_another_place_is_another_conversation() -> None:
         conversation_key("k", conversation="x"),
         conversation_key("k", previous="x"),
         conversation_key("k", cache_key="x"),
-        conversation_key("k", headers=[(b"session_id", b"x")]),
+        conversation_key("k", headers=[(b"x-dragoman-session", b"x")]),
         conversation_key("k", opening="x"),
         conversation_key("k", instructions="x", opening="x"),
         conversation_key("x", opening="k"),

@@ -45,6 +45,18 @@ BIG = ruled(OVER, line(B, C, name="big"))
             When(client="claude-cli"), Needs(size=0, program="claude-cli/2.1"), True, id="a program begins so"
         ),
         pytest.param(When(client="codex"), Needs(size=0, program=""), False, id="an unknown program is no other"),
+        pytest.param(
+            When(client="claude-code"),
+            Needs(size=0, program="wrapped/1", client="claude-code"),
+            True,
+            id="a client's name here",
+        ),
+        pytest.param(When(client="claude-c"), Needs(size=0, client="claude-code"), False, id="is the whole name, too"),
+        pytest.param(When(thread="subagent"), Needs(size=0, thread="subagent"), True, id="a class of threads"),
+        pytest.param(When(thread="subagent"), Needs(size=0, thread="main"), False, id="is no other"),
+        pytest.param(When(thread="subagent"), Needs(size=0), False, id="a class that nobody knows is none"),
+        pytest.param(When(thread="other"), Needs(size=0, thread="other:x"), True, id="what has no name here"),
+        pytest.param(When(thread="other:y"), Needs(size=0, thread="other:x"), False, id="and by its own name"),
         pytest.param(When(key="team"), Needs(size=0, key="team"), True, id="a key's name"),
         pytest.param(When(key="team"), Needs(size=0, key="teams"), False, id="is the whole name"),
         pytest.param(When(tools=True, images=True), Needs(size=0, signs=Signs(tools=True)), False, id="all must be so"),

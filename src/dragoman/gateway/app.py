@@ -51,6 +51,7 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.flight import HeaderList
 from dragoman.http.server import Request
 from dragoman.model.failure import Failure
+from dragoman.sessions.hearing import heard
 from dragoman.store import StoreError
 from dragoman.wire.json import encode
 
@@ -280,6 +281,7 @@ class App:
             launch=launch,
             trace=trace,
             trace_state=state,
+            facts=heard(request.headers),
         )
 
     async def _home(self, request: Request) -> None:

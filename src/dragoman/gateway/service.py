@@ -24,6 +24,7 @@ from dragoman.gateway.knowledge import Knowledge
 from dragoman.gateway.records.account import Account
 from dragoman.gateway.records.accounting import Accounting
 from dragoman.gateway.records.costs import Costs
+from dragoman.gateway.records.listener import Listener
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.records.record import Record
@@ -119,6 +120,9 @@ class Service:
         }
         if former is not None:
             self._forgive_changed(former.settings)
+        # Who is speaking.
+        self.listener: Listener = former.listener if former is not None else Listener()
+        self.listener.asked = any(rule.when.thread for line in settings.routes for rule in line.rules)
         # How many calls each provider has, and who waits for one.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         # How many exchanges each gateway key has.

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
-# Headers by which clients name their sessions, the more exact ones first.
-SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
-_SESSION_HEADERS = frozenset(SESSION_HEADERS)
+from dragoman.sessions.hearing import session_header
+
 # Characters that are looked at of each text.
 MOST = 4096
 
@@ -37,7 +36,7 @@ def conversation_key(
         return response_key(owner, previous)
     if cache_key:
         return _digest("cache", owner, cache_key)
-    session = _session(headers)
+    session = session_header(headers)
     if session:
         return _digest("session", owner, session)
     return _digest("opening", owner, instructions, opening) if opening else ""
@@ -46,14 +45,6 @@ def conversation_key(
 def response_key(owner: str, response_id: str) -> str:
     """What a conversation is known by whose latest answer has this id."""
     return _digest("response", owner, response_id)
-
-
-def _session(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    found = [(name, value) for name, value in headers if name in _SESSION_HEADERS and value]
-    if not found:
-        return ""
-    named = dict(found)
-    return next(named[name].decode("latin-1") for name in SESSION_HEADERS if name in named)
 
 
 def _digest(kind: str, owner: str, text: str, then: str = "") -> str:

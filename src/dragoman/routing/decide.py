@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import FALLBACK, Route, When
 from dragoman.routing.view import Pin
+from dragoman.sessions.classes import is_of
 
 # How many choices of one route are remembered; there are as many as its rules allow.
 _REMEMBERED = 256
@@ -53,7 +54,8 @@ def fits(when: When, needs: Needs) -> bool:
         and (when.documents is None or when.documents == signs.documents)
         and (when.tools is None or when.tools == signs.tools)
         and (when.structured is None or when.structured == signs.structured)
-        and needs.program.startswith(when.client)
+        and (needs.program.startswith(when.client) or needs.client == when.client)
+        and (not when.thread or is_of(needs.thread, when.thread))
         and (not when.key or when.key == needs.key)
     )
 

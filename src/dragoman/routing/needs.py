@@ -25,6 +25,9 @@ class Needs(Struct, frozen=True, kw_only=True):
     protocol: str = ""
     program: str = ""
     key: str = ""
+    # What that program is called here, and the class of the thread that it is of, where rules ask for them.
+    client: str = ""
+    thread: str = ""
     strict: bool = False
     # How much each target's translation would lose, by its id, where a policy asks for that.
     losses: Mapping[str, int] = {}

@@ -30,10 +30,12 @@ class When(Struct, frozen=True, kw_only=True):
     tools: bool | None = None
     # Whether the answer has to have a given structure.
     structured: bool | None = None
-    # The beginning of the client's program, as it names itself.
+    # The client, by its name here or by the beginning of its program, as that names itself.
     client: str = ""
     # The name of the gateway key.
     key: str = ""
+    # The class of the thread (decision 33). Clients say it of themselves: it chooses prices, never permissions.
+    thread: str = ""
 
 
 class Rule(Struct, frozen=True, kw_only=True, dict=True):
@@ -103,6 +105,13 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     def ruled(self) -> bool:
         """Whether it, or a route in it, has rules."""
         return bool(self.rules) or any(isinstance(member, Route) and member.ruled for member in self.members)
+
+    @cached_property
+    def threaded(self) -> bool:
+        """Whether a rule of it, or of a route in it, asks for the class of a thread."""
+        inner = [member for member in self.members if isinstance(member, Route)]
+        asked = any(rule.when.thread or rule.to.threaded for rule in self.rules)
+        return asked or any(member.threaded for member in inner)
 
     @cached_property
     def outline(self) -> Outline:

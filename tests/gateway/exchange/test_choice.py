@@ -195,7 +195,7 @@ def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_ot
     )
     assert known(first) == known(later) != ""
     assert known(first) != known(_body(messages=[{"role": "user", "content": "Other."}]))
-    session = [(b"x-session-id", b"s")]
+    session = [(b"x-dragoman-session", b"s")]
     assert known(first, session) == known(_body(messages=[]), session) != known(first)
     # A session may use several lines, each of which has its own place.
     assert known(first, session) != known(first, session, "two")

@@ -96,13 +96,13 @@ def test_a_conversation_is_counted_where_it_is() -> None:
         def counted(line: str, **headers: str) -> str:
             return _led_to(house.post(COUNT, {**question(MESSAGES, MESSAGES), "model": line}, **headers))
 
-        assert counted("fallback", x_session_id="one") == "all/tiny"
+        assert counted("fallback", x_dragoman_session="one") == "all/tiny"
         asked = {**question(MESSAGES, MESSAGES), "model": "fallback"}
-        assert house.post("/v1/messages", asked, x_session_id="one").status == 200
-        assert counted("fallback", x_session_id="one") == "messages/large"
-        assert counted("fallback", x_session_id="two") == "all/tiny"
+        assert house.post("/v1/messages", asked, x_dragoman_session="one").status == 200
+        assert counted("fallback", x_dragoman_session="one") == "messages/large"
+        assert counted("fallback", x_dragoman_session="two") == "all/tiny"
         # A line on which conversations do not stay has no place for them.
-        assert counted("round-robin", x_session_id="one") == "all/tiny"
+        assert counted("round-robin", x_dragoman_session="one") == "all/tiny"
 
 
 def test_a_count_takes_no_turn_and_rolls_no_dice() -> None:

@@ -13,6 +13,8 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
+from dragoman.sessions.facts import Facts
+from dragoman.sessions.hearing import heard
 from dragoman.translate import LossLine
 from tests.gateway.harness import PROVIDER_KEY, running, whole
 
@@ -42,6 +44,9 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def _without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
+
+
+SPOKEN = Facts(session="s1", client="claude-code", thread="a1")
 
 
 def record(*, upstream_id: str = "", **members: str) -> Record:
@@ -246,3 +251,25 @@ def test_a_hostile_name_stays_in_its_place_among_the_calls(case: str) -> None:
     assert told["event"] == "exchange" and "forged" not in told
     assert all(line.isprintable() for line in lines(out))
     assert len(out.getvalue()) < 2000
+
+
+def test_who_is_speaking_is_told() -> None:
+    out, terminal = io.StringIO(), Terminal()
+    Log(out, json=True).exchange(replace(record(), facts=SPOKEN))
+    told = json.loads(out.getvalue())
+    assert (told["session"], told["thread"]) == ("s1", "subagent")
+    Log(terminal).exchange(replace(record(), facts=SPOKEN))
+    assert "  subagent" in terminal.getvalue()
+    silent = io.StringIO()
+    Log(silent, json=True).exchange(record())
+    assert not {"session", "thread"} & set(json.loads(silent.getvalue()))
+
+
+@pytest.mark.parametrize("text", list(HOSTILE.values()), ids=list(HOSTILE))
+def test_a_session_of_any_name_stays_within_its_field(text: str) -> None:
+    out = io.StringIO()
+    Log(out, json=True).exchange(
+        replace(record(), facts=heard([(b"x-dragoman-session", text.encode("utf-8", "replace"))]))
+    )
+    assert len(out.getvalue().splitlines()) == 1
+    assert len(json.loads(out.getvalue())["session"]) <= 128

@@ -1,8 +1,8 @@
 """`POST /route`: why a request would go where it goes, for `dragoman route`. It goes nowhere, and is not logged.
 
 The body is the request; the query says the rest: `model`, and, where that is not the asker's own, `client` (its
-protocol) and `key` (the name of a gateway key). No dice are rolled and no turn is taken. `check=1` asks the providers
-whether they can be used, which is told as `checked`.
+protocol), `key` (the name of a gateway key) and `thread` (the class of a thread). No dice are rolled and no turn is
+taken. `check=1` asks the providers whether they can be used, which is told as `checked`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dragoman.gateway.exchange.choice import (
     needs_of,
     refers,
     seen_in,
+    thread_of,
     wants_of,
 )
 from dragoman.gateway.exchange.client import ClientRequest
@@ -48,6 +49,7 @@ from dragoman.routing.explanation import ABSENT, BEHIND, because, reason
 from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target, shown_model
+from dragoman.sessions.classes import class_of
 from dragoman.wire.json import decode_object, encode
 
 # What keeps a request from the one target of a name, too.
@@ -64,6 +66,8 @@ class Question(Struct, frozen=True, kw_only=True):
     # The name of the gateway key that it would come with; "" is the asker's own.
     key: str = ""
     program: str = ""
+    # The class of the thread that it would be of; "" is as its headers and its shape say.
+    thread: str = ""
     headers: HeaderList = []
     # Whether the providers are to be asked.
     check: bool = False
@@ -79,6 +83,7 @@ async def explain_route(service: Service, request: Request, key: Key | None) -> 
         client=said.get("client", [""])[0],
         key=said.get("key", [""])[0],
         program=program,
+        thread=said.get("thread", [""])[0],
         headers=request.headers,
         check=said.get("check") == ["1"],
     )
@@ -124,10 +129,17 @@ async def explained(
     signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))
     strict = service.settings.server.strict or (key is not None and key.strict) or asks_strictness(asked)
     name = question.key or ("" if own is None else own.name)
+    said = question.headers or [(b"user-agent", question.program.encode("utf-8", "replace"))]
+    hearing = partial(service.listener.facts, said, api_path.protocol, name, body)
+    facts = await beside_loop(hearing, len(body))
+    if question.thread:
+        facts = replace(facts, said_class=question.thread)
     needs = needs_of(asked, len(body), seen, program=question.program, key=name, strict=strict)
+    needs = replace(needs, client=facts.client, thread=class_of(facts).kind)
     # Where another one's conversation is, is not told.
     known = route.outline.sticky and key is own
-    conversation = conversation_of(asked, looked, seen.opening, route.name) if known else ""
+    thread = thread_of(route, facts)
+    conversation = conversation_of(asked, looked, seen.opening, route.name, thread) if known else ""
     plan = service.traffic.glance(route, needs, service.knowledge, conversation=conversation)
     if route.only is not None:
         plan = _of_one(plan, route.only)
@@ -173,6 +185,8 @@ def _told(service: Service, model: str, route: Route, plan: Plan, signs: Signs, 
         "because": why,
         "rules": [*plan.rule.splitlines()],
         "client": needs.protocol,
+        "program": needs.client,
+        "thread": needs.thread,
         "bytes": needs.size,
         "tokens": needs.tokens,
         "candidates": [

@@ -26,6 +26,8 @@ from dragoman.routing.needs import Needs
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.seals import from_envelope
+from dragoman.sessions.classes import class_of
+from dragoman.sessions.facts import Facts
 
 # Members by which a request refers to what some provider keeps, and nobody knows which.
 _kept_somewhere = re.compile(rb'"(?:file_id|vector_store_ids|container)"').search
@@ -187,14 +189,19 @@ def issuer_in(body: bytes, route: Route) -> str:
     return next(own, able[0].id if able else "")
 
 
-def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None, line: str) -> str:
+def thread_of(route: Route, facts: Facts) -> str:
+    """What tells threads of one session apart on a line whose rules ask for them: each stays where it is."""
+    return f"{class_of(facts).kind} {facts.thread}" if route.threaded else ""
+
+
+def conversation_of(asked: ClientRequest, looked: Look, opening: Opening | None, line: str, thread: str = "") -> str:
     """What the conversation of a request is known by on a line; "" if nothing tells it from others."""
     said, found, owner = looked.said, opening or Opening(), owner_of(asked.key).hex()
     if said is not None and said.previous and not said.conversation:
         # An answer is where it is, whatever the line is called.
         return response_key(owner, said.previous)
     return conversation_key(
-        f"{owner} {line}",
+        f"{owner} {line} {thread}" if thread else f"{owner} {line}",
         conversation=(said.conversation or "") if said is not None else "",
         cache_key=found.cache_key,
         headers=asked.headers,

@@ -11,7 +11,7 @@ from dragoman.gateway.exchange.attempt import (
     Missed,
 )
 from dragoman.gateway.exchange.calls import Calls
-from dragoman.gateway.exchange.choice import conversation_of
+from dragoman.gateway.exchange.choice import conversation_of, thread_of
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.replies import Replies, Reply
@@ -134,7 +134,8 @@ class Moves(ABC):
         if not course.conversation and looked is not None and course.moved(attempt.target):
             # Nobody had to know until now.
             opening = codec_of(self._asked.api_path.protocol).opening_of(self._body)
-            course.conversation = conversation_of(self._asked, looked, opening, course.name)
+            thread = "" if self._route is None else thread_of(self._route, looked.facts)
+            course.conversation = conversation_of(self._asked, looked, opening, course.name, thread)
         if not course.conversation:
             return
         pin = course.pin

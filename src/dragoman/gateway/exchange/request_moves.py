@@ -28,6 +28,7 @@ from dragoman.gateway.exchange.choice import (
     needs_of,
     refers,
     seen_in,
+    thread_of,
     unable_to_go_on,
     wants_of,
 )
@@ -60,6 +61,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
+from dragoman.sessions.classes import class_of
 
 
 class RequestMoves(FailureMoves):
@@ -76,7 +78,8 @@ class RequestMoves(FailureMoves):
 
     def _begin(self, event: Begin) -> None:
         self._body = event.body
-        self._work(State.READING, partial(look, event.body, self._asked.api_path), len(event.body))
+        listen = self._service.listener.ear(self._account.record)
+        self._work(State.READING, partial(look, event.body, self._asked.api_path, listen), len(event.body))
 
     def _read(self, event: Done) -> None:
         assert isinstance(event.value, Look)
@@ -88,7 +91,7 @@ class RequestMoves(FailureMoves):
         try:
             route = service.routes.route(looked.model, self._asked.api_path.protocol)
         except DragomanError:
-            self._account.note(asked=looked.model, size=len(self._body))
+            self._account.note(asked=looked.model, size=len(self._body), facts=looked.facts)
             raise
         if route.only is not None:
             # Where there is no choice, none is made; but of several keys a conversation keeps one.
@@ -149,13 +152,17 @@ class RequestMoves(FailureMoves):
         assert route is not None and looked is not None
         conversation = ""
         if route.outline.sticky and (seen.opening is not None or looked.said is not None):
-            conversation = conversation_of(self._asked, looked, seen.opening, route.name)
+            conversation = conversation_of(
+                self._asked, looked, seen.opening, route.name, thread_of(route, looked.facts)
+            )
         if self._is_astray:
             # Only whoever keeps it can go on from what was said, and nobody knows who that is.
             seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
         needs = needs_of(
             self._asked, len(self._body), seen, program=record.program, key=record.key, strict=self._is_strict
         )
+        if route.ruled:
+            needs = replace(needs, client=looked.facts.client, thread=class_of(looked.facts).kind)
         if self._keeper:
             needs = replace(needs, keeper=self._keeper)
         plan = service.plan(route, needs, conversation)
@@ -193,12 +200,17 @@ class RequestMoves(FailureMoves):
             return
         decisive = course.decisive()
         if decisive is None:
-            self._account.note(asked=self._asked_for, provider="", model="", served="", **course.noted)
+            self._account.note(asked=self._asked_for, provider="", model="", served="", **course.noted, **self._spoken)
             error = course.nobody()
             failure = failure_of(error)
             assert failure is not None
             decisive = self._missed(failure, error=error)
         self._tell_failure(decisive)
+
+    @property
+    def _spoken(self) -> dict[str, object]:
+        """What a request shows of who is speaking, as far as it was looked at."""
+        return {} if self._looked is None else {"facts": self._looked.facts}
 
     @property
     def _asked_for(self) -> str:
@@ -223,6 +235,7 @@ class RequestMoves(FailureMoves):
                 provider=target.provider.name,
                 model=target.shown,
                 served=target.endpoint.protocol,
+                facts=looked.facts,
                 **({} if self._course is None else self._course.noted),
             )
         if self._memory.recalls(self._asked.key, self._body, looked, target):

@@ -94,6 +94,7 @@ class Worker:
             self._apply()
         await self._kept.take_up()
         self._service.accounting.start()
+        self._service.listener.keep(self._service.settings.storage.path, self._duty.log)
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()

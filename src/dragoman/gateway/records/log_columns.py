@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.sessions.classes import MAIN, class_of
 from dragoman.terminal import Screen, cells, cut
 
 _SHOWN = 120
@@ -144,8 +145,17 @@ class LogColumns:
         if record.key:
             key = shown(record.key)
             yield f"key {key}", key, _CYAN
+        thread = thread_in(record)
+        if thread not in ("", MAIN):
+            yield thread, "", _DIM
         if wide and record.address and not _is_near(record.address):
             yield f"from {shown(record.address)}", "", _DIM
+
+
+def thread_in(record: Record) -> str:
+    """The class of the thread that an exchange is of; "" if nothing is known of who speaks."""
+    facts = record.facts
+    return class_of(facts).kind if facts.session or facts.client else ""
 
 
 def _in_ascii(record: Record) -> Record:

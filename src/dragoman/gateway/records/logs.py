@@ -14,7 +14,7 @@ from functools import partial
 from typing import TextIO
 
 from dragoman.errors import WireError
-from dragoman.gateway.records.log_columns import LONGEST, LogColumns
+from dragoman.gateway.records.log_columns import LONGEST, LogColumns, thread_in
 from dragoman.gateway.records.log_writer import LogWriter
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -110,6 +110,10 @@ class Log:
             line["program"] = record.program
         if record.launch:
             line["launch"] = record.launch
+        if record.facts.session:
+            line["session"] = record.facts.session
+        if thread := thread_in(record):
+            line["thread"] = thread
         if record.failure:
             line["failure"] = record.failure
         if record.why:

@@ -49,6 +49,7 @@ from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Response
 from dragoman.routing.target import Target
+from dragoman.sessions.facts import NOTHING, Facts
 from dragoman.store import Haste, LeaseLost, StoreError
 
 
@@ -58,13 +59,15 @@ class Look(Struct, frozen=True):
     outline: Outline
     model: str
     said: References | None
+    # What it shows of who is speaking, where somebody listens for that.
+    facts: Facts = NOTHING
 
 
-def look(body: bytes, api_path: ApiPath) -> Look:
+def look(body: bytes, api_path: ApiPath, listen: Callable[[bytes], Facts] | None = None) -> Look:
     """Look at a request's body."""
     outline, model = outline_of(body)
     refers = api_path.protocol == RESPONSES or is_responses(api_path, outline)
-    return Look(outline, model, references_in(body) if refers else None)
+    return Look(outline, model, references_in(body) if refers else None, NOTHING if listen is None else listen(body))
 
 
 class Memory:

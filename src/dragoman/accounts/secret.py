@@ -1,0 +1,40 @@
+"""Secret: what digests of histories are keyed with, in the folder of the records, for this machine's user alone."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+NAME = "secret"
+_SIZE = 32
+
+
+def secret_in(folder: Path) -> bytes:
+    """The secret of a folder; whoever comes first makes it, and all get the same.
+
+    It is written beside its place and given its name when it is whole: nobody reads half of it.
+    """
+    path = folder / NAME
+    with suppress(FileNotFoundError):
+        return _read(path)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = folder / f"{NAME}.{os.getpid()}.{os.urandom(4).hex()}"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            os.write(descriptor, os.urandom(_SIZE))
+        finally:
+            os.close(descriptor)
+        with suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        beside.unlink()
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    secret = path.read_bytes()
+    if len(secret) != _SIZE:
+        raise OSError(f"{path} is damaged: remove it, and conversations that go on are taken for new ones once")
+    return secret

@@ -1,0 +1,73 @@
+"""Listener: hears who is speaking, from headers and, where exchanges are written down, from a look at the body."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from hashlib import blake2b
+
+from dragoman.accounts.folder import folder_of
+from dragoman.accounts.secret import secret_in
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.record import Record
+from dragoman.model.speech import Sought
+from dragoman.protocols.registry import codec_of
+from dragoman.sessions.facts import Facts
+from dragoman.sessions.hearing import heard, spoken
+from dragoman.sessions.rules import SPAWNING_TOOLS, TELLING_TOOLS
+from dragoman.store import MEMORY
+
+# Names of gateway keys that are remembered; there are as many as the file has.
+_MOST_KEYS = 4096
+
+
+class Listener:
+    """Hears for one process. Until there are records its digests are of use to nobody else, and go nowhere."""
+
+    def __init__(self) -> None:
+        self._secret = os.urandom(32)
+        self._sought: dict[str, Sought] = {}
+        # Whether what is heard is kept, and whether a rule asks for it.
+        self.kept = False
+        self.asked = False
+
+    def keep(self, path: str, log: Log) -> None:
+        """Hear for the records beside a file; where they have no secret, conversations do not outlive the process."""
+        if not path or path == MEMORY:
+            return
+        self.kept = True
+        try:
+            self._secret = secret_in(folder_of(path))
+        except OSError as error:
+            log.event("warn", "conversations are not known again after a restart", why=str(error))
+        self._sought.clear()
+
+    def ear(self, record: Record) -> Callable[[bytes], Facts]:
+        """What hears who speaks in a body, knowing what the headers say."""
+        if not (self.kept or self.asked) or not record.dialect:
+            return partial(_deaf, record.facts)
+        return partial(_hear, record.facts, record.dialect, self._sought_of(record.key))
+
+    def facts(self, headers: Iterable[tuple[bytes, bytes]], dialect: str, key: str, body: bytes) -> Facts:
+        """Who speaks in a request, whether that is kept or not."""
+        return _hear(heard(headers), dialect, self._sought_of(key), body)
+
+    def _sought_of(self, key: str) -> Sought:
+        """What is looked for; equal texts of two keys have nothing in common."""
+        found = self._sought.get(key)
+        if found is None:
+            if len(self._sought) >= _MOST_KEYS:
+                self._sought.clear()
+            own = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=32, key=self._secret).digest()
+            found = Sought(key=own, telling=TELLING_TOOLS, spawning=SPAWNING_TOOLS)
+            self._sought[key] = found
+        return found
+
+
+def _hear(facts: Facts, dialect: str, sought: Sought, body: bytes) -> Facts:
+    return spoken(facts, codec_of(dialect).speech_of(body, sought))
+
+
+def _deaf(facts: Facts, _: bytes) -> Facts:
+    return facts

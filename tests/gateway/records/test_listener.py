@@ -1,0 +1,144 @@
+"""Listener: who is speaking is on the record of every exchange, and rules may ask for it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.folder import folder_of
+from dragoman.config.settings import Line, LineRule, Settings
+from dragoman.gateway.records.listener import Listener
+from dragoman.gateway.records.logs import Log
+from dragoman.gateway.records.record import Record
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.routing.route import When
+from dragoman.sessions.facts import NOTHING, Facts
+from tests.gateway.harness import PATHS, House, running, settings_for
+from tests.sessions.invented import (
+    AGENT_PROMPT,
+    AGENT_TOOLS,
+    MESSAGES,
+    SESSION,
+    TITLE_PROMPT,
+    Asked,
+    claude,
+    codex,
+    opencode,
+    plain,
+    user,
+)
+
+RULES = (
+    LineRule(when=When(client="claude-code", thread="subagent"), targets=("echo/tools",)),
+    LineRule(when=When(thread="utility"), targets=("echo/thinking",)),
+)
+
+
+def ruled(port: int) -> Settings:
+    lines = (Line(pattern="*", targets=("echo/text",), rules=RULES),)
+    return replace(settings_for(port), routes=lines)
+
+
+def sent(house: House, asked: Asked, model: str = "any") -> str:
+    """Who answered a request."""
+    said = {name.decode().replace("-", "_"): value.decode() for name, value in asked.headers}
+    body: JsonObject = {**asked.body, "model": model, "stream": False}
+    answer = house.post(PATHS[asked.protocol], body, **said)
+    assert answer.status == 200
+    return (answer.header("x-dragoman-route") or "").partition(";")[0]
+
+
+def lines_of(house: House) -> list[JsonObject]:
+    lines = [json.loads(line) for line in house.log.getvalue().splitlines()]
+    return [line for line in lines if line["event"] == "exchange"]
+
+
+def heard_of(asked: Asked, listener: Listener, *, key: str = "", size: int = 0) -> Facts:
+    record = Record(id="r", dialect=asked.protocol, path="", started=0, time=0, key=key)
+    body = {**asked.body, "padding": "x" * size} if size else asked.body
+    return listener.ear(record)(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("asked", "session", "thread"),
+    [
+        (claude([user("go")]), SESSION, "main"),
+        (claude([user("go")], system=AGENT_PROMPT, tools=AGENT_TOOLS, agent_id="a"), SESSION, "subagent"),
+        (codex([user("go")]), "s1", "main"),
+        (codex([user("go")], kind="compaction"), "s1", "compaction"),
+        (opencode([user("go")], session="ses_a", parent="ses_b"), "ses_a", "subagent"),
+        (plain([user("go")]), None, None),
+    ],
+)
+def test_the_log_says_who_speaks(asked: Asked, session: str | None, thread: str | None) -> None:
+    with running(settings=ruled) as house:
+        sent(house, asked, "echo/text")
+        line = lines_of(house)[0]
+    assert (line.get("session"), line.get("thread")) == (session, thread)
+
+
+def test_rules_choose_by_thread_and_client_and_a_thread_stays_where_it_is() -> None:
+    main = claude([user("go")])
+    agent = claude([user("look")], system=AGENT_PROMPT, tools=AGENT_TOOLS, agent_id="a1")
+    title = claude([user("go")], system=TITLE_PROMPT, tools=())
+    with running(settings=ruled) as house:
+        order = [main, agent, title, main, agent, title, main]
+        found = [sent(house, asked) for asked in order]
+        assert found == [f"echo/{name}" for name in ("text", "tools", "thinking", "text", "tools", "thinking", "text")]
+        assert sent(house, Asked([(b"user-agent", b"other/1")], agent.body)) == "echo/text"
+        hinted = claude([user("x")], request_class="subagent")
+        assert sent(house, hinted) == "echo/tools"
+
+
+def test_where_nobody_asks_the_body_is_not_looked_at() -> None:
+    listener = Listener()
+    assert heard_of(plain([user("go")]), listener) is NOTHING
+    listener.asked = True
+    assert heard_of(plain([user("go")]), listener).tip
+
+
+def test_large_requests_are_heard_beside_the_loop() -> None:
+    large = claude([user("go " * 200_000)], system=AGENT_PROMPT, tools=AGENT_TOOLS)
+    with running(settings=ruled) as house:
+        assert sent(house, large) == "echo/tools"
+
+
+def test_digests_outlive_a_process_and_belong_to_a_key(tmp_path: Path) -> None:
+    log = Log(io.StringIO(), json=True)
+    path = str(tmp_path / "state.db")
+    first, second, other = Listener(), Listener(), Listener()
+    for listener in (first, second):
+        listener.keep(path, log)
+    other.keep(str(tmp_path / "other.db"), log)
+    asked = plain([user("go")])
+    assert heard_of(asked, first, key="a") == heard_of(asked, second, key="a")
+    tips = {heard_of(asked, each, key=key).tip for each in (first, other) for key in ("a", "b")}
+    assert len(tips) == 4
+
+
+def test_in_memory_nothing_is_kept(tmp_path: Path) -> None:
+    listener = Listener()
+    listener.keep(":memory:", Log(io.StringIO()))
+    listener.keep("", Log(io.StringIO()))
+    assert not listener.kept
+
+
+def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    out = io.StringIO()
+    listener = Listener()
+    folder_of(str(tmp_path / "state.db")).write_text("no folder")
+    listener.keep(str(tmp_path / "state.db"), Log(out, json=True))
+    assert json.loads(out.getvalue())["event"] == "conversations are not known again after a restart"
+    assert heard_of(plain([user("go")]), listener).tip
+
+
+def test_no_word_of_a_request_is_in_its_facts() -> None:
+    listener = Listener()
+    listener.asked = True
+    asked = claude([user("a marker of forty-two letters, unlike any")], system="a marker, too " * 100)
+    told = repr(heard_of(asked, listener))
+    assert "marker" not in told and MESSAGES not in told
