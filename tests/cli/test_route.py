@@ -31,6 +31,9 @@ base_url = "http://127.0.0.1:1/v1"
 auth = "none"
 [models]
 "two" = ["near/gpt-5.1", "near/none-such"]
+"threads" = {{ to = "near/a", rules = [
+  {{ when = {{ client = "claude-code", thread = "subagent" }}, to = "near/b" }},
+] }}
 "ruled" = {{ to = "near/a", rules = [{{ when = {{ client = "codex" }}, to = "near/b" }}] }}
 """
 
@@ -117,6 +120,31 @@ def test_a_program_has_its_rules(config: str, tmp_path: Path) -> None:
         "ruled -> near/b (fallback): nobody else is left",
         "by the rule ruled#0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        (("--program", "claude-cli/2.1", "--thread", "subagent"), "near/b"),
+        (("--program", "claude-cli/2.1"), "near/a"),
+        (("--program", "other/1", "--thread", "subagent"), "near/a"),
+    ],
+)
+def test_a_class_of_threads_has_its_rules(words: tuple[str, ...], chosen: str, config: str, tmp_path: Path) -> None:
+    body = json.dumps(
+        {
+            "model": "x",
+            "max_tokens": 9,
+            "system": "x" * 20_000,
+            "tools": [{"name": "Bash", "input_schema": {"type": "object"}}],
+            "messages": [{"role": "user", "content": "Hello."}],
+        }
+    )
+    status, out, err = asked(tmp_path, "threads", "-", "--config", config, "--client", MESSAGES, *words, said=body)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"threads -> {chosen} (")
+    kind = "subagent" if "--thread" in words else "main"
+    assert (f"of claude-code, a thread of the class {kind}\n" in out) == ("claude-cli/2.1" in words)
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,14 @@ all = "echo/text"
             '"a" = { to = "echo/x", rules = [{ when = { key = "laptop" }, to = "echo/y" }] }',
             'models.a.rules[0].when.key: names the key "laptop", which is not there (add [keys.laptop])',
         ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { thread = "subagents" }, to = "echo/y" }] }',
+            'models.a.rules[0].when.thread: names the class "subagents", which is not there (did you mean "subagent"?)',
+        ),
+        (
+            '"a" = { to = "echo/x", rules = [{ when = { thread = "zzz" }, to = "echo/y" }] }',
+            'models.a.rules[0].when.thread: names the class "zzz", which is not there (say one of main, subagent,',
+        ),
         ('"a" = "a"', "models.a: leads back to itself: a → a (take one of them out of the circle)"),
         ('"a*" = { to = "echo/x", rules = [{ when = { tools = true }, to = "ab" }] }', 'models."a*": leads back to'),
     ],

@@ -17,6 +17,7 @@ from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import dollars
 from dragoman.protocols.registry import PROTOCOLS
+from dragoman.sessions.classes import CLASSES
 from dragoman.translate import translate_request
 from dragoman.wire.json import encode, encode_text
 
@@ -50,6 +51,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--key", metavar="NAME", help="the gateway key that it would come with, for rules")
     parser.add_argument("--program", metavar="NAME", help="the program that it would come from, for rules")
+    parser.add_argument(
+        "--thread", choices=CLASSES, help="the class of the thread that it would be of, for rules; else by its shape"
+    )
     add_gateway(parser)
     parser.set_defaults(run=run)
 
@@ -59,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     body = documents.read(options.file) if options.file is not None else _small(options.model, options.client)
     asked = {"model": options.model, "client": options.client or "", "key": options.key or ""}
+    asked |= {"thread": options.thread} if options.thread else {}
     address = _running(named_gateway(options), settings)
     if address is None:
         told = _planned(settings, asked, body, options.program or "")
@@ -94,7 +99,13 @@ def _planned(settings: Settings, asked: dict[str, str], body: bytes, program: st
     # The gateway is needed for this alone.
     from dragoman.gateway.endpoints.route import Question, planned
 
-    question = Question(model=asked["model"], client=asked["client"], key=asked["key"], program=program)
+    question = Question(
+        model=asked["model"],
+        client=asked["client"],
+        key=asked["key"],
+        program=program,
+        thread=asked.get("thread", ""),
+    )
     return asyncio.run(planned(settings, body, question))
 
 
@@ -106,6 +117,8 @@ def as_text(told: JsonObject, screen: Screen) -> str:
     if rules:
         head.append(f"by the rule {', '.join(printable(str(rule)) for rule in rules)}")
     head.append(f"{_text(told, 'client')}, {_text(told, 'bytes')} bytes, about {_text(told, 'tokens')} tokens of input")
+    if _text(told, "program"):
+        head.append(f"of {_text(told, 'program')}, a thread of the class {_text(told, 'thread')}")
     gateway = _text(told, "gateway")
     head.append(
         f"asked of the gateway at {gateway}"

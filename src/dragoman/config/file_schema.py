@@ -395,6 +395,7 @@ WHEN: dict[str, Kind[object]] = {
     "structured": _SWITCH,
     "client": Kind(words="text", example='"claude-cli"', read=values.read_text),
     "key": Kind(words="text", example='"laptop"', read=values.read_text),
+    "thread": Kind(words="class of thread", example='"subagent"', read=values.read_text),
 }
 
 KEY: dict[str, Kind[object]] = {

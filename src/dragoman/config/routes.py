@@ -20,6 +20,7 @@ from dragoman.config.values import found, is_model, shown
 from dragoman.providers.catalogue import Listing
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import When
+from dragoman.sessions.classes import CLASSES, is_class
 
 _EXAMPLE = f"for example {file_schema.LINE['to'].example}"
 _OPTIONS = {name: kind for name, kind in file_schema.LINE.items() if name not in ("to", "targets")}
@@ -181,6 +182,10 @@ class _Reader:
             close = nearest(when.key, self._keys)
             remedy = f"did you mean {dotted((close,))}?" if close else f"add [keys.{dotted((when.key,))}]"
             table.complain("key", f"names the key {shown(when.key)}, which is not there", remedy)
+        if when.thread and not is_class(when.thread):
+            close = nearest(when.thread, CLASSES)
+            remedy = f'did you mean "{close}"?' if close else f"say one of {', '.join(CLASSES)}"
+            table.complain("thread", f"names the class {shown(when.thread)}, which is not there", remedy)
         return when
 
     def _can_use(self, said: _Said, pattern: str) -> bool:
