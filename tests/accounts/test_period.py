@@ -107,10 +107,12 @@ def test_all_is_no_end() -> None:
 
 
 def test_an_end_before_the_beginning_is_told() -> None:
-    with pytest.raises(DragomanError, match=r"since 2026-11-17 00:00\+00:00 is after until 2026-11-16 10:07\+00:00"):
+    with pytest.raises(
+        DragomanError, match=r"since 2026-11-17 00:00\+00:00 is not before until 2026-11-16 10:07\+00:00"
+    ):
         period_of(UTC, NOW, since="2026-11-17")
-    with pytest.raises(DragomanError, match="is after until"):
-        period_of(UTC, NOW, since="2026-11-02", until="2026-10-02")
+    with pytest.raises(DragomanError, match="is not before until"):
+        period_of(UTC, NOW, since="2026-11-02", until="2026-11-01")
 
 
 def _pieces(zone: str, since: str, until: str) -> list[tuple[str, int, int]]:
@@ -151,8 +153,7 @@ def test_days_at_the_edges_are_as_long_as_the_period() -> None:
         ("2026-11-15", 96),
         ("2026-11-16", 1),
     ]
-    empty = period_of(UTC, NOW, since="2026-11-14T00:00", until="2026-11-14T00:00")
-    assert list(empty.days()) == []
+    assert list(Period(zone=UTC, since=900, until=900, asked_since=900, asked_until=900).days()) == []
 
 
 def test_pitfall_560_the_zone_of_the_machine_is_used_if_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,9 +108,9 @@ def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int |
     """What is meant by two texts; "" is now, and `all` from the `first` moment that is known."""
     begins = _since(since, zone, now, first)
     ends = _until(until, zone, now) if until else now
-    if begins > ends:
+    if begins > ends or (until and begins == ends):
         shown = [zone.local(moment).isoformat(" ", "minutes") for moment in (begins, ends)]
-        raise DragomanError(f"since {shown[0]} is after until {shown[1]}")
+        raise DragomanError(f"since {shown[0]} is not before until {shown[1]}")
     # The present quarter is not over: whatever is in it was before now.
     return Period(
         zone=zone,
