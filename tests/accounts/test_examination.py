@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -120,20 +121,17 @@ def test_a_file_of_the_future_and_one_that_is_none_are_told(tmp_path: Path) -> N
         list(examine(str(file)))
 
 
-def test_a_journal_that_may_not_be_read_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "state.db"
-    filled_file(file, [])
-    folder = folder_of(str(file))
-    with closing(Journal(folder)) as journal:
-        journal.settle(entry(1))
-        assert journal.path is not None
-        name = journal.path.name
-        for path in (*tmp_path.rglob("*"), tmp_path):
-            path.chmod(0o777)
-        journal.path.chmod(0)
-        for above in tmp_path.parents:
-            if not above.stat().st_mode & 0o001:
-                pytest.skip("the folder of the tests is closed to other users")
-        with as_nobody():
-            found = list(examine(str(file)))
-    assert wrong(found) == [f"journals: {name}: cannot be read: Permission denied"]
+def test_a_journal_that_may_not_be_read_is_told() -> None:
+    # Not in the folder of the tests, which may be closed to other users.
+    with TemporaryDirectory(prefix="dragoman-journal-") as folder:
+        file = Path(folder) / "state.db"
+        filled_file(file, [])
+        with closing(Journal(folder_of(str(file)))) as journal:
+            journal.settle(entry(1))
+            assert journal.path is not None
+            for path in (*Path(folder).rglob("*"), Path(folder)):
+                path.chmod(0o777)
+            journal.path.chmod(0)
+            with as_nobody():
+                found = list(examine(str(file)))
+    assert wrong(found) == [f"journals: {journal.path.name}: cannot be read: Permission denied"]

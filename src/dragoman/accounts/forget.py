@@ -67,12 +67,13 @@ def forget(
     whom: Whom,
     *,
     clock: Callable[[], int],
-    patience: float = PATIENCE,
+    patience: float | None = None,
     waits: float = _WAITS,
     pause: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda step: None,
 ) -> Forgotten:
     """Remove all there is of somebody; `clock` tells microseconds, and `waits` is how long one lock is waited for."""
+    patience = PATIENCE if patience is None else patience
     say("asking workers to begin another journal …")
     left = _remove_journals(path, clock, patience, pause)
     tables = open_account_tables(path, patience=waits)
@@ -126,9 +127,6 @@ def _remove_rows(tables: AccountTables, whom: Whom, say: Callable[[str], None]) 
         rows += removed
         say(f"{rows} rows removed …")
     for session in forgetting.sessions_of(whom.key):
-        # Rows that came meanwhile, too.
-        while removed := forgetting.remove_rows_of_session(session.number):
-            rows += removed
         forgetting.remove_session(session.number)
     return rows
 
