@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
-from dragoman.store.usage_questions import NAMES, UsageQuestions, pieces
+from dragoman.store.usage_questions import NAMES, SessionName, UsageQuestions, pieces
 from tests.accounts.filled import fill, some_entries, speak
 from tests.accounts.invented import NOON
 
@@ -68,11 +68,24 @@ def test_what_everybody_came_to_is_kept_by_quarter(tables: AccountTables) -> Non
 
 
 def test_threads_come_with_their_names_as_far_as_they_are_known(tables: AccountTables) -> None:
-    found = {name.thread: name for name, _ in UsageQuestions(tables.connection).by_thread(0, 1 << 40)}
+    found = {name.number: name for name, _ in UsageQuestions(tables.connection).by_thread(0, 1 << 40)}
     assert set(found) == set(range(6))
     assert (found[2].name, found[2].session, found[2].session_name, found[2].key) == ("thread-2", 1, "first", "alice")
-    assert (found[0].session, found[0].name) == (0, None)
+    assert (found[0].session, found[0].name) == (None, None)
     assert (found[5].session, found[5].name, found[5].session_name) == (None, None, None)
+
+
+def test_sessions_come_with_what_their_threads_came_to(tables: AccountTables) -> None:
+    questions = UsageQuestions(tables.connection)
+    threads = {name.number: measures for name, measures in questions.by_thread(0, 1 << 40)}
+    found = {name: measures for name, measures in questions.by_session(0, 1 << 40)}
+    assert found == {
+        SessionName(0, None, None, None): threads[0],
+        SessionName(1, "first", "alice", "claude-cli"): tuple(map(int.__add__, threads[1], threads[2])),
+        SessionName(2, "second", "alice", "claude-cli"): threads[3],
+        # Those whose names were forgotten.
+        SessionName(-1, None, None, None): tuple(map(int.__add__, threads[4], threads[5])),
+    }
 
 
 def test_where_nothing_was_written_there_is_no_first_quarter() -> None:

@@ -6,7 +6,7 @@ here is what programs may rely on (`dragoman usage --json`): members are added, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 
 import msgspec
@@ -16,12 +16,15 @@ from dragoman.accounts.period import Period
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store.migrations import MEASURES
-from dragoman.store.usage_questions import NAMES, Measures, ThreadName, UsageQuestions
+from dragoman.store.usage_questions import NAMES, Measures, SessionName, ThreadName, UsageQuestions
 
 SESSION, THREAD, DAY = "session", "thread", "day"
 # What may be asked for.
 GROUPS = ("key", "model", "provider", "client", SESSION, THREAD, DAY)
 _NOTHING: Measures = (0,) * len(MEASURES)
+# What is without a session or a thread is called.
+_NO_SESSION: dict[str, str | int | None] = {SESSION: "", "session_id": 0, "key": "", "client": ""}
+_NO_THREAD: dict[str, str | int | None] = {THREAD: "", "thread_id": 0, "class": "", "label": ""}
 
 
 class Figures(Struct, frozen=True):
@@ -177,51 +180,51 @@ def _by_day(questions: UsageQuestions, by: Sequence[str], period: Period) -> Ite
 
 
 def _at_once(questions: UsageQuestions, by: Sequence[str], start: int, end: int) -> Iterator[_Found]:
-    if SESSION in by or THREAD in by:
-        rows = questions.by_thread(start, end)
-        yield from _added(rows, _session_names if SESSION in by else _thread_names)
-        return
-    for group, measures in questions.by_names(by, start, end).items():
-        yield dict(zip(by, group, strict=True)), measures
+    if SESSION in by:
+        yield from _added((_session_names(name), measures) for name, measures in questions.by_session(start, end))
+    elif THREAD in by:
+        yield from _added((_thread_names(name), measures) for name, measures in questions.by_thread(start, end))
+    else:
+        for group, measures in questions.by_names(by, start, end).items():
+            yield dict(zip(by, group, strict=True)), measures
 
 
-def _added(
-    rows: Iterable[tuple[ThreadName, Measures]], names_of: Callable[[ThreadName], dict[str, str | int | None]]
-) -> Iterator[_Found]:
-    """Threads that have the same names, together: all of a session, and all whose names were forgotten."""
-    found: dict[tuple[str | int | None, ...], _Found] = {}
-    for thread, measures in rows:
-        names = names_of(thread)
-        group = tuple(names.values())
-        before = found.get(group)
-        found[group] = (names, measures if before is None else tuple(map(add, before[1], measures)))
-    yield from found.values()
+def _added(rows: Iterable[_Found]) -> Iterator[_Found]:
+    """The rows, but that all whose names were forgotten are one."""
+    forgotten: _Found | None = None
+    for names, measures in rows:
+        if names[SESSION] is not None:
+            yield names, measures
+        else:
+            forgotten = names, measures if forgotten is None else tuple(map(add, forgotten[1], measures))
+    if forgotten is not None:
+        yield forgotten
 
 
-def _session_names(thread: ThreadName) -> dict[str, str | int | None]:
+def _session_names(session: SessionName) -> dict[str, str | int | None]:
     """A session's names: "" where there was none, None where it was forgotten."""
-    if not thread.thread:
-        return {SESSION: "", "session_id": 0, "key": "", "client": ""}
-    known = thread.session_name is not None
-    return {
-        SESSION: thread.session_name,
-        "session_id": thread.session if known else None,
-        "key": thread.key,
-        "client": thread.client,
-    }
+    if not session.number:
+        return dict(_NO_SESSION)
+    if session.name is None:
+        return dict.fromkeys(_NO_SESSION)
+    return {SESSION: session.name, "session_id": session.number, "key": session.key, "client": session.client}
 
 
 def _thread_names(thread: ThreadName) -> dict[str, str | int | None]:
     """A thread's names likewise, with those of its session."""
-    known = thread.name is not None
-    if not thread.thread:
-        return {THREAD: "", "thread_id": 0, "class": "", "label": "", **_session_names(thread)}
+    if not thread.number:
+        return {**_NO_THREAD, **_NO_SESSION}
+    if thread.session_name is None:
+        return dict.fromkeys((*_NO_THREAD, *_NO_SESSION))
     return {
         THREAD: thread.name,
-        "thread_id": thread.thread if known else None,
+        "thread_id": thread.number,
         "class": thread.kind,
         "label": thread.label,
-        **_session_names(thread),
+        SESSION: thread.session_name,
+        "session_id": thread.session,
+        "key": thread.key,
+        "client": thread.client,
     }
 
 

@@ -23,12 +23,23 @@ Measures = tuple[int, ...]
 _DAY, _HOUR = 96, 4
 _SUMS = ", ".join(f"sum({name})" for name in MEASURES)
 _COLUMNS = ", ".join(MEASURES)
+_SUMMED = ", ".join(f"sum({name}) AS {name}" for name in MEASURES)
+_GROUPED = ", ".join(f"g.{name}" for name in MEASURES)
 
 
-class ThreadName(Struct, frozen=True, kw_only=True):
-    """A thread as it is called, and its session; what has no name any more is None, and what belongs to none is 0."""
+class SessionName(Struct, frozen=True):
+    """A session as it is called; what has no name any more is None."""
 
-    thread: int
+    number: int
+    name: str | None
+    key: str | None
+    client: str | None
+
+
+class ThreadName(Struct, frozen=True):
+    """A thread as it is called, and its session, likewise."""
+
+    number: int
     session: int | None
     name: str | None
     kind: str | None
@@ -77,30 +88,26 @@ class UsageQuestions:
     def by_thread(self, start: int, end: int) -> list[tuple[ThreadName, Measures]]:
         """What each thread came to; that of number 0 is all that belongs to none."""
         rows = self._all(
-            "SELECT g.thread, t.session, t.name, t.class, t.label, s.name, s.key, s.client,"
-            f" {', '.join(f'g.{name}' for name in MEASURES)} FROM (SELECT thread,"
-            f" {', '.join(f'sum({name}) AS {name}' for name in MEASURES)} FROM thread_sums"
-            " WHERE quarter >= ? AND quarter < ? GROUP BY thread) g"
+            f"SELECT g.thread, t.session, t.name, t.class, t.label, s.name, s.key, s.client, {_GROUPED} FROM (SELECT"
+            f" thread, {_SUMMED} FROM thread_sums WHERE quarter >= ? AND quarter < ? GROUP BY thread) g"
             " LEFT JOIN threads t ON t.id = g.thread LEFT JOIN sessions s ON s.id = t.session",
             start,
             end,
         )
-        return [
-            (
-                ThreadName(
-                    thread=row[0],
-                    session=row[1] if row[0] else 0,
-                    name=row[2],
-                    kind=row[3],
-                    label=row[4],
-                    session_name=row[5],
-                    key=row[6],
-                    client=row[7],
-                ),
-                row[8:],
-            )
-            for row in rows
-        ]
+        return [(ThreadName(*row[:8]), row[8:]) for row in rows]
+
+    def by_session(self, start: int, end: int) -> list[tuple[SessionName, Measures]]:
+        """What each session came to; that of number 0 is all that belongs to none, and that of -1 all whose names were
+        forgotten."""
+        rows = self._all(
+            f"SELECT g.session, s.name, s.key, s.client, {_GROUPED} FROM (SELECT"
+            " CASE q.thread WHEN 0 THEN 0 ELSE coalesce(t.session, -1) END AS session,"
+            f" {_SUMMED} FROM thread_sums q LEFT JOIN threads t ON t.id = q.thread"
+            " WHERE quarter >= ? AND quarter < ? GROUP BY 1) g LEFT JOIN sessions s ON s.id = g.session",
+            start,
+            end,
+        )
+        return [(SessionName(*row[:4]), row[4:]) for row in rows]
 
     def _all(self, statement: str, *given: int) -> list[Any]:
         try:

@@ -1,0 +1,211 @@
+"""Measures what is asked of records: sums of 30 days and pages of rows, in files of many exchanges.
+
+python -m bench.records                     100,000 and 1,000,000 rows in 30 days, in a folder that is removed again
+python -m bench.records --rows 1000000 --days 400
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, Call, Entry, Lost, Money, Tokens
+from dragoman.accounts.export import exchanges
+from dragoman.accounts.period import period_of, zone_of
+from dragoman.accounts.placing import Placed
+from dragoman.accounts.rows import Batch
+from dragoman.accounts.usage import GROUPS, Usage, usage
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.store.account_tables import AccountTables, open_account_tables
+from dragoman.store.exports import Exports
+from dragoman.store.usage_questions import UsageQuestions
+
+# The present of all files: a Tuesday in 2027, not at the end of a quarter.
+NOW = 1_800_000_000 + 421
+SUMS, LISTS = 20.0, 5.0
+_MICRO = 1_000_000
+_DAY = 86_400
+_BATCH = 5000
+_REPEAT = 5
+# Who there is: a team with its agents.
+_KEYS = tuple(f"person-{number}" for number in range(12))
+_CLIENTS = ("claude-cli", "codex_exec", "opencode")
+_TARGETS = (
+    ("anthropic", "claude-opus-5"),
+    ("anthropic", "claude-haiku-5"),
+    ("openai", "gpt-6.1-codex"),
+    ("openrouter", "deepseek/deepseek-v4"),
+)
+# Exchanges of one thread, and what lies between them, in microseconds.
+_TURNS, _PACE = 20, 12 * _MICRO
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """What one question took, in milliseconds of processor time, what it may take, and how many answers it had."""
+
+    words: str
+    took: float
+    target: float
+    answers: int
+
+
+def entries(rows: int, days: float, seed: int = 1) -> Iterator[tuple[Entry, Placed]]:
+    """Exchanges of threads that begin at any time and go on for some minutes; three of them are a session."""
+    dice = random.Random(seed)
+    length = int(days * _DAY * _MICRO)
+    begins = sorted(dice.randrange(length) for _ in range(-(-rows // _TURNS)))
+    number = 0
+    for thread, begin in enumerate(begins, 1):
+        place = Placed(1 + thread // 3, thread)
+        for turn in range(min(_TURNS, rows - number)):
+            moment = min(begin + turn * _PACE, length - 1) + NOW * _MICRO - length
+            yield _entry(dice, number, moment, thread), place
+            number += 1
+
+
+def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Entry:
+    provider, model = _TARGETS[thread % len(_TARGETS)]
+    read = dice.randrange(200_000)
+    tokens = Tokens(input=read + dice.randrange(5000), cache_read=read, output=dice.randrange(3000))
+    money = Money(input=dice.randrange(10**8), output=dice.randrange(10**8), version="2026-10-30", entry=model)
+    identifier = f"req_{moment:016x}{dice.getrandbits(64):016x}"
+    call = Call(
+        provider,
+        model,
+        "anthropic-messages",
+        status=200,
+        started=900,
+        first=800_000,
+        ended=9_000_000,
+        upstream_id=f"req_011{dice.getrandbits(80):020x}",
+        key=0,
+        tokens=tokens,
+        money=money,
+    )
+    return Entry(
+        id=identifier,
+        time=moment,
+        outcome=dice.choice((ANSWERED,) * 30 + (FAILED, CANCELLED)),
+        key=_person(thread),
+        client=_CLIENTS[thread // 3 * 7 % len(_CLIENTS)],
+        program="claude-cli/2.1.325 (external, cli)",
+        address="192.0.2.0/24",
+        dialect="anthropic-messages",
+        path="/v1/messages",
+        stream=True,
+        asked=model,
+        provider=provider,
+        model=model,
+        served=model,
+        answered_by=model,
+        route=f"{provider}/{model}",
+        status=200,
+        stop="tool_use",
+        first=800_000,
+        took=9_000_000,
+        tokens=tokens,
+        money=money,
+        calls=(call,),
+        losses=(Lost("sampling", "dropped", "sampling.seed"),) * (number % 50 == 0),
+        upstream_id=call.upstream_id,
+        response_id=f"msg_{dice.getrandbits(80):020x}",
+        size=120_000,
+    )
+
+
+def _person(thread: int) -> str:
+    return _KEYS[thread // 3 * 5 % len(_KEYS)]
+
+
+def fill(tables: AccountTables, rows: int, days: float) -> None:
+    """Write so many exchanges of so many days, as the drain does, and who spoke in them."""
+    told = entries(rows, days)
+    last = 0
+    while some := list(islice(told, _BATCH)):
+        batch = Batch()
+        for entry, place in some:
+            batch.add(entry, place)
+            last = max(last, place.thread)
+        with tables.transaction():
+            tables.records.add(batch.rows)
+            tables.sums.add(batch.sums())
+            tables.sums.add_to_threads(batch.thread_sums())
+    with tables.transaction():
+        db = tables.connection
+        db.executemany(
+            "INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', 0, 0)",
+            ((1 + thread // 3, _person(thread), f"session-{thread}") for thread in range(0, last + 1, 3)),
+        )
+        db.executemany(
+            "INSERT INTO threads VALUES (?, ?, 'main', 'main', '', '', 0, '', 100, 1, 1, 0, 0, x'7b7d')",
+            ((number, 1 + number // 3) for number in range(1, last + 1)),
+        )
+
+
+def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], Usage | list[JsonObject]]]]:
+    """What is asked, and how many milliseconds that may take; there are any number of sessions and threads."""
+    asked = UsageQuestions(tables.connection)
+    month = period_of(zone_of("Asia/Kolkata"), NOW, since="30d")
+    for by in GROUPS:
+        target = math.inf if by in ("session", "thread") else SUMS
+        yield f"usage of 30 days by {by}", target, partial(usage, asked, (by,), month)
+    exports = Exports(tables.connection, at_once=50)
+    since = (NOW - 3600) * _MICRO
+    yield "50 exchanges, whole", LISTS, lambda: list(islice(exchanges(exports, since, NOW * _MICRO), 50))
+
+
+def measure(tables: AccountTables) -> list[Measured]:
+    """Ask everything, and take the least of several times."""
+    found = []
+    for words, target, ask in questions(tables):
+        took = []
+        for _ in range(_REPEAT):
+            began = time.process_time()
+            answer = ask()
+            took.append(time.process_time() - began)
+        answers = len(answer.groups if isinstance(answer, Usage) else answer)
+        found.append(Measured(words=words, took=min(took) * 1000, target=target, answers=answers))
+    return found
+
+
+def sizes(tables: AccountTables, path: Path) -> str:
+    """How large the file is, by exchange."""
+    db = tables.connection
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    counts = {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("records", "sums", "threads")}
+    told = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    return f"{told}; {path.stat().st_size / counts['records']:.0f} bytes for each exchange"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill files and ask them; the status says whether that could be done, not whether it was fast."""
+    parser = argparse.ArgumentParser(prog="bench.records", description="Measure what is asked of records.")
+    parser.add_argument("--rows", type=int, action="append", metavar="COUNT", help="how many exchanges")
+    parser.add_argument("--days", type=float, default=30.0, metavar="DAYS", help="in how many days")
+    options = parser.parse_args(arguments)
+    for rows in options.rows or (100_000, 1_000_000):
+        with TemporaryDirectory(prefix="dragoman-records-") as folder:
+            path = Path(folder) / "state.db"
+            with closing(open_account_tables(str(path))) as tables:
+                fill(tables, rows, options.days)
+                print(f"{rows:,} exchanges in {options.days:g} days: {sizes(tables, path)}")
+                for each in measure(tables):
+                    missed = "" if each.took <= each.target else f", more than {each.target:g}"
+                    print(f"  {each.words:32} {each.took:7.2f} ms, {each.answers:,} answers{missed}")
+                sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""A short look at the questions to records: they are asked of what was written, and add up."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bench import records
+from dragoman.accounts.examination import examine
+from dragoman.accounts.usage import GROUPS, Usage
+from dragoman.store.account_tables import open_account_tables
+
+
+def test_everything_is_asked_once_and_adds_up(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with closing(open_account_tables(str(file))) as tables:
+        records.fill(tables, 500, 20.0)
+        asked = {words: ask() for words, _, ask in records.questions(tables)}
+        totals = [found.total for found in asked.values() if isinstance(found, Usage)]
+        assert len(totals) == len(GROUPS)
+        assert all(total == totals[0] for total in totals)
+        assert totals[0].requests > 400
+        assert [each.words for each in records.measure(tables)] == list(asked)
+    assert [each.words for each in examine(str(file)) if each.state == "wrong"] == []
+
+
+def test_what_was_measured_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert records.main(["--rows", "100", "--days", "2"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("100 exchanges in 2 days: 100 records, ")
+    assert "usage of 30 days by day " in said
