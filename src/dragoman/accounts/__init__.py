@@ -13,6 +13,13 @@ journal           one for each worker, and those that follow it; journal_reader 
 drain             moves journals into the tables, exactly once; drain_thread does so in a worker
 rows              what an entry is in the tables of the store
 placing           which session and thread it belongs to
+trees             the threads of a session below those that began them, with what each came to
+standing          what a thread is doing, by one function from facts
+sessions          those that there were, and one of them with its tree
+exchanges         those that were written down, and one of them with all that is known of it
+live              what is open now, and what the last minute came to
+period            from when to when, as a person says it, and the days of a zone
+usage             what exchanges came to, in groups that add up to the total
 export            everything that is recorded, as lines of JSON and of CSV
 forget            somebody's rows go, and sums stay
 examination       whether all that was written down is there and agrees

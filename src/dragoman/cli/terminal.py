@@ -36,7 +36,9 @@ _PIECE = re.compile(r"[^/._ ,;-]*[/._ ,;-]|[^/._ ,;-]+")
 # Colours as terminals know them: https://man7.org/linux/man-pages/man4/console_codes.4.html
 BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
 # What is said for our own signs where they cannot be shown.
-_ASCII = str.maketrans({"·": ".", "→": "->", "–": "-", "—": "-", "─": "-", "…": "...", "×": "x"})
+_ASCII = str.maketrans(
+    {"·": ".", "→": "->", "–": "-", "—": "-", "─": "-", "…": "...", "×": "x", "≥": ">=", "│": "|", "├": "|", "└": "`"}
+)
 
 
 class Screen(Struct, frozen=True, kw_only=True):

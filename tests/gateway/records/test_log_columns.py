@@ -108,6 +108,11 @@ def test_eighty_columns_show_who_was_asked_what_it_took_and_why_it_failed() -> N
     }
 
 
+def test_a_line_is_of_now_unless_it_is_said_when_it_was() -> None:
+    line = LogColumns(Screen(columns=lambda: 80)).exchange(RECORD, "2026-01-31 14:02:11")
+    assert line == "2026-01-31 14:02:11 200 /chat/com…  1.2s   12.3k+340 fast → openai/gpt-5.1"
+
+
 def test_a_wide_terminal_shows_first_content_cached_tokens_and_ids() -> None:
     assert {case: told(record, 140) for case, record in CASES.items()} == {
         "a plain answer": [

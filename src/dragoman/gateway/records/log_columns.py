@@ -61,14 +61,15 @@ class LogColumns:
         self._screen = screen
         self._arrow, self._mark = (" → ", "…") if screen.unicode else (" -> ", "..")
 
-    def exchange(self, record: Record) -> str:
-        """One exchange: a line, and what does not fit there of the reason that it failed for."""
+    def exchange(self, record: Record, when: str = "") -> str:
+        """One exchange: a line, and what does not fit there of the reason that it failed for; it is told as of now,
+        unless it is said when that was."""
         if not self._screen.unicode:
             record = _in_ascii(record)
         width = self._screen.columns() or _NO_LIMIT
         wide = width >= _WIDE
         line = _Line(self._screen.colours)
-        line.add("", _clock(), _DIM)
+        line.add("", when or _clock(), _DIM)
         line.add(" ", str(record.status), _colour_of(record))
         self._add_numbers(line, record, width, wide)
         reason = _reason_of(record)

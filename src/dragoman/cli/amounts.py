@@ -1,0 +1,53 @@
+"""Amounts: tokens, money and times as people read them on a terminal, and exactly where programs do."""
+
+from __future__ import annotations
+
+from dragoman.prices.money import NANO, dollars
+
+# What cost more than is known of it, as a sum is read.
+AT_LEAST = "≥ "
+UNPRICED = "unpriced"
+
+
+def tokens(count: int, *, exact: bool = False) -> str:
+    """A number of tokens, in at most five letters."""
+    if exact or count < 10_000:
+        return str(count)
+    if count < 99_950:
+        return f"{count / 1000:.1f}k"
+    return f"{count / 1000:.0f}k" if count < 999_500 else f"{count / 1e6:.1f}M"
+
+
+def money(nano: int, unpriced: int, *, exact: bool = False) -> str:
+    """What is known of a cost: at least so much where something had no price, and no number where nothing had one."""
+    if unpriced and not nano:
+        return UNPRICED
+    return f"{AT_LEAST if unpriced else ''}{dollars(nano) if exact else _rounded(nano)}"
+
+
+def _rounded(nano: int) -> str:
+    """Dollars to the cent, and finer the less they are; nothing that was paid reads as nothing."""
+    if not nano:
+        return "$0.00"
+    if nano < NANO // 10_000:
+        return "<$0.0001"
+    decimals = 2 if nano >= NANO else 3 if nano >= NANO // 100 else 4
+    return f"${nano / NANO:.{decimals}f}"
+
+
+def span(micro: int) -> str:
+    """A length of time: in milliseconds below a second, and with two units from a minute on."""
+    if micro < 999_500:
+        return f"{max(micro, 0) / 1000:.0f}ms"
+    if micro < 59_950_000:
+        return f"{micro / 1_000_000:.1f}s"
+    seconds = micro // 1_000_000
+    for unit, size, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= size:
+            return f"{seconds // size}{unit} {seconds % size // smaller}{below}"
+    return f"{seconds}s"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """So many of something."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

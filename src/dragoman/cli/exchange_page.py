@@ -1,0 +1,167 @@
+"""Exchange page: all that is known of one exchange, for people.
+
+Whatever came from outside is shown so that it cannot move a cursor or pose as another field: words that have blanks
+stand in quotes, which they cannot end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dragoman.accounts.entry import Call, Money, Tokens
+from dragoman.accounts.exchanges import Exchange, classes_of, fresh_of
+from dragoman.accounts.trees import CERTAIN
+from dragoman.cli import amounts
+from dragoman.cli.recorded import Recorded
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, table
+from dragoman.gateway.records.log_columns import quoted
+
+_ATTEMPTS = (
+    Column(heading="#", right=True),
+    Column(heading="TARGET", least=16),
+    Column(heading="OUTCOME", styles={"answered": GREEN}),
+    *(Column(heading=heading, right=True) for heading in ("STATUS", "AFTER", "FIRST", "TOOK", "TOKENS")),
+    Column(heading="MONEY", right=True),
+    Column(heading="MORE", below=True),
+)
+_LOSSES = (
+    Column(heading="LOST", styles={"dropped": RED, "approximated": YELLOW, "invented": YELLOW}),
+    Column(heading="FEATURE"),
+    Column(heading="AT", least=16),
+)
+_NONE = "-"
+
+
+def as_page(exchange: Exchange, kept: Recorded, screen: Screen) -> Iterator[str]:
+    """The page: what it was, each attempt, each loss."""
+    exact = not screen.terminal
+    facts = [(name, words) for name, words in _facts(exchange, kept, exact) if words]
+    yield from table(screen, (Column(heading="EXCHANGE"), Column(heading=exchange.row.id, least=24)), facts)
+    calls = exchange.details.calls
+    if calls:
+        yield ""
+        rows = [_attempt(number, call, exact) for number, call in enumerate(calls, 1)]
+        yield from table(screen, _ATTEMPTS, rows)
+    losses = exchange.details.losses
+    if losses:
+        yield ""
+        yield from table(screen, _LOSSES, [(loss.fate, loss.feature, loss.place) for loss in losses])
+
+
+def _facts(exchange: Exchange, kept: Recorded, exact: bool) -> Iterator[tuple[str, str]]:
+    row, details = exchange.row, exchange.details
+    ended = [
+        row.outcome,
+        f"status {row.status}" if row.status else "",
+        row.failure,
+        f"stop {row.stop}" if row.stop else "",
+    ]
+    yield "outcome", ", ".join(word for word in ended if word)
+    yield "why", quoted(details.why) if details.why else ""
+    yield "time", f"{kept.day(row.time)} {kept.clock(row.time)} to {kept.clock(exchange.ended)}"
+    yield "took", ", ".join(_times(exchange))
+    way = ", ".join(word for word in (row.kind, row.path, row.dialect, "streamed" if row.stream else "whole") if word)
+    yield "asked", f"{quoted(row.asked)} ({way})" if row.asked else way
+    if row.provider:
+        said = f", answered by {quoted(row.answered_by)}" if row.answered_by not in ("", row.model) else ""
+        yield "served", f"{quoted(f'{row.provider}/{row.model}')} ({row.served or row.dialect}){said}"
+    yield "route", ", ".join(quoted(word) for word in (row.route, row.policy, row.reason) if word)
+    yield "full", ", ".join(map(quoted, details.full))
+    who = (
+        ("key", row.key),
+        ("client", row.client),
+        ("program", row.program),
+        ("from", row.address),
+        ("launch", row.launch),
+    )
+    yield "who", ", ".join(f"{name} {quoted(value)}" for name, value in who if value)
+    yield "session", _session(exchange)
+    yield "thread", _thread(exchange)
+    yield "tokens", _tokens(exchange.tokens, bool(row.estimated), exact) or "not known"
+    yield "money", _money(row.cost, row.unpriced, details.money, exact)
+    ids = (("ours", row.id), ("provider's", row.upstream_id), ("answer's", row.response_id), ("trace", details.trace))
+    yield "ids", ", ".join(f"{name} {quoted(value)}" for name, value in ids if value)
+
+
+def _times(exchange: Exchange) -> Iterator[str]:
+    row, speed = exchange.row, exchange.speed
+    yield amounts.span(row.took)
+    if row.first:
+        yield f"first content after {amounts.span(row.first)}"
+    if speed is not None:
+        yield f"then {speed:.1f} tokens a second"
+
+
+def _session(exchange: Exchange) -> str:
+    session = exchange.session
+    if session is None:
+        return "none"
+    return f"{quoted(session.name)} of key {quoted(session.key)}" if session.key else quoted(session.name)
+
+
+def _thread(exchange: Exchange) -> str:
+    thread = exchange.thread
+    if thread is None:
+        return ""
+    label = f" {quoted(thread.label)}" if thread.label else ""
+    sure = "" if thread.sure >= CERTAIN else f", uncertain ({thread.sure}%)"
+    return f"{thread.id}, {quoted(thread.kind)}{label}, by rule {quoted(thread.rule)}{sure}"
+
+
+def _tokens(tokens: Tokens | None, estimated: bool, exact: bool) -> str:
+    """The four classes, which do not overlap, and what they are of."""
+    if tokens is None:
+        return ""
+    shown = [amounts.tokens(count, exact=exact) for count in (fresh_of(tokens), tokens.cache_read, tokens.cache_write)]
+    words = f"{shown[0]} fresh + {shown[1]} read from caches + {shown[2]} written to caches"
+    words += f" = {amounts.tokens(tokens.input, exact=exact)} in; {amounts.tokens(tokens.output, exact=exact)} out"
+    words += f", of which {amounts.tokens(tokens.thinking, exact=exact)} thought" if tokens.thinking else ""
+    words += f"; {amounts.counted(tokens.searches, 'search', 'searches')}" if tokens.searches else ""
+    return words + ("; estimated" if estimated else "")
+
+
+def _money(cost: int, unpriced: int, money: Money | None, exact: bool) -> str:
+    """The total, what it is made of, and by which prices."""
+    words = amounts.money(cost, unpriced, exact=exact)
+    if money is None:
+        return words
+    classes = [(name.replace("_", " "), nano) for name, nano in classes_of(money) if nano]
+    if classes:
+        words += f" ({', '.join(f'{name} {amounts.money(nano, 0, exact=exact)}' for name, nano in classes)})"
+    if money.unpriced:
+        words += f"; no price for {', '.join(map(quoted, money.unpriced))}"
+    prices = [f"prices of {quoted(money.version)}" if money.version else ""]
+    prices += [
+        f"entry {quoted(money.entry)}" if money.entry else "",
+        f"tier {quoted(money.tier)}" if money.tier else "",
+    ]
+    words += "".join(f"; {word}" for word in prices if word)
+    if money.said is not None:
+        words += f"; the provider says {amounts.money(money.said, 0, exact=exact)}"
+    return words
+
+
+def _attempt(number: int, call: Call, exact: bool) -> tuple[str, ...]:
+    tokens, money = call.tokens, call.money
+    counts = _NONE
+    if tokens is not None:
+        counts = f"{amounts.tokens(tokens.input, exact=exact)}+{amounts.tokens(tokens.output, exact=exact)}"
+    more = (
+        f"id {quoted(call.upstream_id)}" if call.upstream_id else "",
+        f"key {call.key + 1}" if call.key >= 0 else "",
+        "may have been billed" if call.maybe_billed else "",
+        "estimated" if call.estimated else "",
+        call.protocol,
+    )
+    return (
+        str(number),
+        quoted(f"{call.provider}/{call.model}"),
+        call.kind or _NONE,
+        str(call.status) if call.status else _NONE,
+        amounts.span(call.started),
+        amounts.span(call.first - call.started) if call.first else _NONE,
+        amounts.span(call.ended - call.started) if call.ended else _NONE,
+        counts,
+        _NONE if money is None else amounts.money(money.total, len(money.unpriced), exact=exact),
+        ", ".join(word for word in more if word),
+    )

@@ -1,0 +1,241 @@
+"""`dragoman logs`: the exchanges, a line each, as they come with `-f`; with an id all that is known of one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dragoman.cli import documents
+from dragoman.cli.parser import DONE, UNREAD
+from dragoman.cli.recorded import (
+    Recorded,
+    add_config,
+    add_since,
+    looked_into,
+    name_of,
+    now_in_micro,
+    recorded,
+    write_json,
+)
+from dragoman.cli.terminal import screen_of
+from dragoman.errors import DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.accounts.exchanges import Exchange
+    from dragoman.gateway.records.record import Record
+    from dragoman.store.record_questions import Wanted
+
+_USUAL = 50
+# So many are asked for at a time while they come.
+_AT_ONCE = 1000
+# How often they are asked for, in milliseconds.
+_EVERY = 1000
+_MICRO = 1_000_000
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "logs",
+        help="show the exchanges, or all that is known of one",
+        description="The exchanges that went through the gateway, one line each, the latest last. With an id, all that "
+        "is known of that one: every attempt, every loss, and what it cost.",
+    )
+    parser.add_argument(
+        "id", nargs="?", metavar="ID", help="an exchange: its id or how that begins, the provider's, or the answer's"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with those that come")
+    add_since(parser, "")
+    parser.add_argument("--key", metavar="NAME", help="of this gateway key alone")
+    parser.add_argument("--model", metavar="NAME", help="asked for or served; * stands for anything")
+    parser.add_argument("--session", metavar="ID", help="of this session alone, or of one whose id begins so")
+    parser.add_argument(
+        "--thread", metavar="NUMBER", type=int, help="of this thread alone, as `dragoman session` has it"
+    )
+    parser.add_argument("--errors", action="store_true", help="those that were refused, failed or crashed")
+    parser.add_argument("--ids", action="store_true", help="with the id of each, however little room there is")
+    parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
+    parser.add_argument("--json", action="store_true", help="for programs: an object a line")
+    add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what is asked for."""
+    if options.most < 0:
+        raise DragomanError(f"-n: {options.most} is no number of exchanges")
+    if options.id is not None and options.follow:
+        raise DragomanError("-f follows all exchanges; leave out the id")
+    kept = recorded(options)
+    if options.id is not None:
+        return _show(kept, options)
+    tell = _teller(kept, options)
+    wanted = _wanted(kept, options)
+    number = _latest(kept, wanted, options.most, tell)
+    return _follow(kept, wanted, number, tell) if options.follow else DONE
+
+
+def _show(kept: Recorded, options: argparse.Namespace) -> int:
+    """All that is known of one."""
+    from dragoman.accounts import exchanges
+    from dragoman.cli.exchange_page import as_page
+
+    with looked_into(kept) as tables:
+        found = exchanges.find(tables, name_of(options.id) or "")
+    if options.json:
+        write_json(exchanges.as_json(found))
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say("\n".join(as_page(found, kept, screen)), screen)
+    return DONE
+
+
+def _wanted(kept: Recorded, options: argparse.Namespace) -> Wanted:
+    from dragoman.accounts.sessions import find
+    from dragoman.store.record_questions import Wanted
+
+    since = kept.since(options.since, now_in_micro()) if options.since else 0
+    session: int | None = None
+    if options.session is not None:
+        with looked_into(kept) as tables:
+            session = find(tables, name_of(options.session) or "", name_of(options.key)).id
+    return Wanted(
+        since=since,
+        key=name_of(options.key),
+        model=name_of(options.model),
+        errors=options.errors,
+        session=session,
+        thread=options.thread,
+    )
+
+
+def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange], None]) -> int:
+    """Tell the latest; give the number behind which others come."""
+    from dragoman.accounts import exchanges
+
+    with looked_into(kept) as tables:
+        number = exchanges.newest(tables)
+        found = exchanges.latest(tables, wanted, most)
+    for each in found:
+        tell(each)
+    return max([number, *(each.row.number for each in found)])
+
+
+def _follow(kept: Recorded, wanted: Wanted, number: int, tell: Callable[[Exchange], None]) -> int:
+    """Tell those that come, until nobody reads it any more, or an interrupt."""
+    from dragoman.accounts import exchanges
+    from dragoman.store import StoreBusy
+
+    while not _is_unread():
+        try:
+            with looked_into(kept) as tables:
+                # Fewer than there were if some were forgotten.
+                newest = exchanges.newest(tables)
+                found = exchanges.after(tables, min(number, newest), wanted, _AT_ONCE)
+        except StoreBusy:
+            # Told already; the next second is soon enough.
+            continue
+        for each in found:
+            tell(each)
+        number = found[-1].row.number if len(found) == _AT_ONCE else max([newest, *(each.row.number for each in found)])
+    return UNREAD
+
+
+def _is_unread() -> bool:
+    """Wait a second, or until whoever reads the standard output has gone."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(_EVERY))
+
+
+def _teller(kept: Recorded, options: argparse.Namespace) -> Callable[[Exchange], None]:
+    """What tells one exchange."""
+    if options.json:
+        from dragoman.accounts.exchanges import as_json
+
+        return lambda exchange: write_json(as_json(exchange))
+    from dragoman import terminal
+    from dragoman.gateway.records.log_columns import LogColumns
+
+    screen = terminal.screen_of(sys.stdout, os.environ, options.color)
+    columns = LogColumns(screen)
+    looked_at = screen.columns() is not None
+    told = [kept.day(now_in_micro())]
+
+    def tell(exchange: Exchange) -> None:
+        day, clock = kept.day(exchange.ended), kept.clock(exchange.ended)
+        if looked_at and day != told[0]:
+            # A line has the time of day alone.
+            told[0] = day
+            documents.write(f"{day}\n".encode())
+        when = clock if looked_at else f"{day} {clock}"
+        line = columns.exchange(record_of(exchange), f"{when} {exchange.row.id}" if options.ids else when)
+        documents.write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    return tell
+
+
+def record_of(exchange: Exchange) -> Record:
+    """An exchange as the gateway's log has it; its clock begins with it."""
+    from dragoman.gateway.records.record import Attempt, Record
+    from dragoman.model.response import Usage
+    from dragoman.translate import LossLine
+
+    row, details, tokens = exchange.row, exchange.details, exchange.tokens
+    return Record(
+        id=row.id,
+        dialect=row.dialect,
+        path=row.path,
+        started=0.0,
+        time=row.time / _MICRO,
+        address=row.address,
+        program=row.program,
+        key=row.key,
+        launch=row.launch,
+        asked=row.asked,
+        provider=row.provider,
+        model=row.model,
+        served=row.served,
+        route=row.route,
+        policy=row.policy,
+        reason=row.reason,
+        stream=bool(row.stream),
+        attempts=tuple(
+            Attempt(
+                provider=call.provider,
+                model=call.model,
+                protocol=call.protocol,
+                started=call.started / _MICRO,
+                status=call.status,
+                kind=call.kind,
+                ended=call.ended / _MICRO,
+                first=call.first / _MICRO,
+                upstream_id=call.upstream_id,
+                key=call.key,
+                maybe_billed=call.maybe_billed,
+                tokens=call.tokens,
+                estimated=call.estimated,
+                money=call.money,
+            )
+            for call in details.calls
+        ),
+        full=details.full,
+        status=row.status,
+        first=(row.first or 0) / _MICRO,
+        ended=row.took / _MICRO,
+        usage=None if tokens is None else Usage(input=tokens.input, output=tokens.output, cache_read=tokens.cache_read),
+        losses=tuple(LossLine(fate=loss.fate, feature=loss.feature, at=loss.place, note="") for loss in details.losses),
+        # Of those that crashed nobody was left to say so.
+        failure=row.failure or ("crashed" if row.outcome == "crashed" else ""),
+        why=details.why,
+        tokens=tokens,
+        estimated=bool(row.estimated),
+        money=details.money,
+        stop=row.stop,
+        answered_by=row.answered_by,
+        response_id=row.response_id,
+    )

@@ -1,0 +1,151 @@
+"""Recorded: what commands share that show what went through the gateway: which file, what is in it, since when.
+
+They look at the file itself, whether a gateway runs or not. What is written in journals is moved there first, so that
+all is seen that was written before they began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from dragoman.cli import amounts, documents
+from dragoman.cli.trust import file_to_read
+from dragoman.config.load import read_settings
+from dragoman.errors import DragomanError
+from dragoman.model.jsonvalue import JsonValue
+from dragoman.providers.catalogue import catalogue
+from dragoman.wire.json import encode_text
+
+if TYPE_CHECKING:
+    from dragoman.accounts.period import Zone
+    from dragoman.store.account_tables import AccountTables
+
+_MICRO = 1_000_000
+# Names from outside are shown up to so many letters.
+_LONGEST = 60
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """The file in which exchanges are accounted for, and the zone of its days."""
+
+    path: str
+    zone: Zone
+
+    def since(self, text: str, now: int) -> int:
+        """When that was, in microseconds, which a person says."""
+        from dragoman.accounts.period import period_of
+
+        return period_of(self.zone, now // _MICRO, since=text, first=0).asked_since * _MICRO
+
+    def clock(self, micro: int) -> str:
+        """A time of day."""
+        return self.zone.local(micro // _MICRO).strftime("%H:%M:%S")
+
+    def day(self, micro: int) -> str:
+        """A date."""
+        return self.zone.local(micro // _MICRO).strftime("%Y-%m-%d")
+
+    def moment(self, micro: int, now: int) -> str:
+        """A time, with its date if that is not today's."""
+        clock = self.clock(micro)[:5]
+        day = self.day(micro)
+        if day == self.day(now):
+            return clock
+        return f"{day[5:] if day[:4] == self.day(now)[:4] else day} {clock}"
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Declare which gateway's records are meant."""
+    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+
+
+def add_since(parser: argparse.ArgumentParser, default: str) -> None:
+    """Declare since when."""
+    parser.add_argument(
+        "--since",
+        default=default,
+        metavar="WHEN",
+        help=f"24h, 7d, today, a date, or all{f' (default: {default})' if default else ''}",
+    )
+
+
+def recorded(options: argparse.Namespace) -> Recorded:
+    """The file that the configuration names."""
+    from dragoman.accounts.period import zone_of
+    from dragoman.store import MEMORY
+
+    storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
+    if not storage.path or storage.path == MEMORY:
+        raise DragomanError("storage.path names no file: nothing is recorded in memory")
+    return Recorded(path=storage.path, zone=zone_of(""))
+
+
+def now_in_micro() -> int:
+    """The time it is, in microseconds."""
+    return time.time_ns() // 1000
+
+
+def drain(path: str) -> None:
+    """Move what stands in journals into the file; what cannot be moved at present is told, and the rest shown."""
+    from dragoman.accounts.drain import drain_all
+    from dragoman.store import StoreBusy
+
+    try:
+        drained = drain_all(path, now=now_in_micro())
+    except StoreBusy as error:
+        documents.complain(f"note: what was written last is not shown: {error}")
+        return
+    if drained.damaged:
+        lines = amounts.counted(drained.damaged, "line")
+        documents.complain(f"note: {lines} of journals could not be read, and what they said is left out")
+
+
+@contextmanager
+def looked_into(kept: Recorded) -> Iterator[AccountTables]:
+    """The tables, to read only, with all that was written until now."""
+    from dragoman.store.account_tables import open_account_tables
+
+    drain(kept.path)
+    tables = open_account_tables(kept.path, read_only=True)
+    try:
+        yield tables
+    finally:
+        tables.close()
+
+
+def name_of(text: str | None) -> str | None:
+    """A name from the command line as a file can have it: what is no text is no name either."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
+
+
+def shown(text: str) -> str:
+    """A name from outside as it may stand in a cell: no blank in it can pose as the end of a column."""
+    text = text[:_LONGEST]
+    return '"' + text.replace('"', "'") + '"' if " " in text or '"' in text else text
+
+
+def write_json(value: JsonValue) -> None:
+    """One value on a line of the standard output, in which nothing is left that a terminal would obey."""
+    text = encode_text(value)
+    if not text.isprintable():
+        text = _unprintable(_escaped, text)
+    documents.write(text.encode() + b"\n")
+
+
+# Those of ASCII are escaped by JSON itself.
+_unprintable = re.compile(r"[^\x20-\x7e]").sub
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if found[0].isprintable():
+        return found[0]
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,0 +1,288 @@
+"""`dragoman sessions`: the sessions, the latest first, each with all its threads as one line."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.cli import amounts, documents
+from dragoman.cli.parser import DONE
+from dragoman.cli.recorded import (
+    Recorded,
+    add_config,
+    add_since,
+    looked_into,
+    name_of,
+    now_in_micro,
+    recorded,
+    shown,
+    write_json,
+)
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, Screen, screen_of, table, wrapped
+from dragoman.errors import DragomanError
+from dragoman.model.jsonvalue import JsonObject
+
+if TYPE_CHECKING:
+    from dragoman.accounts.sessions import Line, Listing, Whole
+    from dragoman.accounts.standing import Standing
+    from dragoman.store.session_questions import Figures, SessionRow
+
+_SINCE = "1d"
+_USUAL = 50
+# From here on there is room for a column for everything.
+_WIDE = 120
+# Names are shown as far as they tell sessions apart, and at least so much of them.
+_LEAST_NAME = 8
+STATES = {"streaming": GREEN, "tools": GREEN, "failed": RED, "silent": YELLOW, "left": YELLOW}
+_NUMBERS = {
+    name: Column(heading=name, right=True) for name in ("TURNS", "AGENTS", "TOKENS", "MONEY", "LOSSES", "ERRORS")
+}
+_STATE = Column(heading="STATE", styles=STATES)
+_SESSION, _KEY, _CLIENT, _STARTED, _LAST = (
+    Column(heading="SESSION", least=13),
+    Column(heading="KEY", least=6),
+    Column(heading="CLIENT", least=8),
+    Column(heading="STARTED"),
+    Column(heading="LAST"),
+)
+_MORE = Column(heading="MORE", below=True)
+_WIDE_COLUMNS = (_SESSION, _KEY, _CLIENT, _STARTED, _LAST, _STATE, *_NUMBERS.values(), _MORE)
+_NARROW_COLUMNS = (_SESSION, _CLIENT, _STARTED, _STATE, _NUMBERS["TURNS"], _NUMBERS["TOKENS"], _NUMBERS["MONEY"], _MORE)
+# How a session is linked with another one.
+_LINKS = {"continues": "continues", "forked": "forked from", "fork": "forked from"}
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "sessions",
+        help="list sessions with what they do and cost",
+        description="Sessions of clients, those heard of last first: what each is doing, and what it came to with all "
+        "its agents in all its time. `dragoman session ID` shows one.",
+    )
+    add_since(parser, _SINCE)
+    parser.add_argument("--key", metavar="NAME", help="of this gateway key alone")
+    parser.add_argument("--all", action="store_true", help="with the threads of each")
+    parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the list."""
+    from dragoman.accounts import live, sessions
+
+    if options.most < 1:
+        raise DragomanError(f"-n: {options.most} is no number of sessions")
+    kept = recorded(options)
+    now = now_in_micro()
+    since = kept.since(options.since, now)
+    key = name_of(options.key)
+    with looked_into(kept) as tables:
+        opened = live.OpenExchanges(kept.path).look()
+        places = live.places_of(tables, opened)
+        by_session = live.latest_by(opened, places, live.session_number)
+        found = sessions.listing(tables, since, key, options.most, by_session, now)
+        by_thread = live.latest_by(opened, places, live.thread_number)
+        wholes = {
+            line.session.id: sessions.whole(tables, line.session, by_thread, now, fold=False)
+            for line in found.lines
+            if options.all
+        }
+    if options.json:
+        write_json(_as_json(found, wholes, since, now))
+        return DONE
+    screen = screen_of(sys.stdout, options.color)
+    if not found.lines and screen.terminal:
+        documents.say(
+            "\n".join(
+                wrapped(
+                    screen, f"No session since {kept.day(since)} {kept.clock(since)}; --since 30d looks further back."
+                )
+            ),
+            screen,
+        )
+        return DONE
+    documents.say("\n".join(_as_text(found, wholes, kept, screen, now)), screen)
+    return DONE
+
+
+def _as_text(found: Listing, wholes: dict[int, Whole], kept: Recorded, screen: Screen, now: int) -> Iterator[str]:
+    wide = not screen.terminal or screen.width >= _WIDE
+    names = _names([line.session for line in found.lines]) if screen.terminal else {}
+    several = len({line.session.key for line in found.lines}) > 1
+    rows: list[tuple[str, ...]] = []
+    for line in found.lines:
+        row = _row(line, names.get(line.session.id, line.session.name), kept, screen, now, wide=wide, whose=several)
+        rows.append(row)
+        if line.session.id in wholes:
+            rows += _threads(wholes[line.session.id], kept, screen, now, wide=wide)
+    if any(msgspec.structs.astuple(found.without)):
+        rows.append(_cells("no session", "", "", "", "", "", found.without, "", "", not screen.terminal, wide=wide))
+    yield from table(screen, _WIDE_COLUMNS if wide else _NARROW_COLUMNS, rows)
+    if found.more and screen.terminal:
+        yield ""
+        yield from wrapped(screen, f"There are more; -n {2 * len(found.lines)} shows as many again.")
+
+
+def _row(
+    line: Line, name: str, kept: Recorded, screen: Screen, now: int, *, wide: bool, whose: bool
+) -> tuple[str, ...]:
+    """A session; whose it is needs no saying where there is but one."""
+    session = line.session
+    exact = not screen.terminal
+    origin = link_of(session, line.origin)
+    return _cells(
+        shown(name),
+        shown(session.key) if wide or whose else "",
+        shown(session.client),
+        _when(session.started, kept, now, exact=exact),
+        _when(session.last, kept, now, exact=exact),
+        state_of(line.standing, now),
+        line.figures,
+        line.agents,
+        origin,
+        exact,
+        wide=wide,
+    )
+
+
+def _threads(whole: Whole, kept: Recorded, screen: Screen, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
+    """The threads of a session below it."""
+    exact = not screen.terminal
+    for node in whole.tree.nodes:
+        thread = node.thread
+        words = f"{shown(thread.kind)} {shown(thread.label or thread.name)}".strip()
+        yield _cells(
+            "  " * (node.depth + 1) + words,
+            "",
+            "",
+            _when(thread.started, kept, now, exact=exact),
+            _when(thread.last, kept, now, exact=exact),
+            state_of(whole.standings[thread.id], now),
+            node.own,
+            "",
+            "",
+            exact,
+            wide=wide,
+        )
+
+
+def _cells(
+    name: str,
+    key: str,
+    client: str,
+    started: str,
+    last: str,
+    state: str,
+    figures: Figures,
+    agents: int | str,
+    more: str,
+    exact: bool,
+    *,
+    wide: bool,
+) -> tuple[str, ...]:
+    """One row; where there is no room for a column, what is not nothing is said in words."""
+    took = amounts.tokens(figures.input + figures.output, exact=exact)
+    cost = amounts.money(figures.cost, figures.unpriced, exact=exact)
+    turns = str(figures.requests)
+    if wide:
+        numbers = (turns, str(agents), took, cost, str(figures.losses), str(figures.errors))
+        return (name, key, client, started, last, state, *numbers, more)
+    said = [more, amounts.counted(agents, "agent") if isinstance(agents, int) and agents else "", *troubles_of(figures)]
+    said.append(key and f"key {key}")
+    return (name, client, started, state, turns, took, cost, ", ".join(word for word in said if word))
+
+
+def _when(micro: int, kept: Recorded, now: int, *, exact: bool) -> str:
+    return f"{kept.day(micro)} {kept.clock(micro)}" if exact else kept.moment(micro, now)
+
+
+def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
+    """The beginnings of names by which these sessions can be told apart."""
+    ordered = sorted({row.name for row in rows})
+    least: dict[str, int] = dict.fromkeys(ordered, _LEAST_NAME)
+    for one, other in itertools.pairwise(ordered):
+        common = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+        for name in (one, other):
+            least[name] = max(least[name], common + 1)
+    return {row.id: row.name[: least[row.name]] for row in rows}
+
+
+def state_of(standing: Standing, now: int) -> str:
+    """What is being done, in few words."""
+    from dragoman.accounts.standing import in_words
+
+    return in_words(standing, now)
+
+
+def troubles_of(figures: Figures) -> Iterable[str]:
+    """What did not go well, if anything, and what is not known."""
+    if figures.losses:
+        yield amounts.counted(figures.losses, "loss", "losses")
+    if figures.errors:
+        yield amounts.counted(figures.errors, "error")
+    if figures.unpriced:
+        yield f"{amounts.counted(figures.unpriced, 'call')} unpriced"
+    if figures.cancelled:
+        yield f"{figures.cancelled} left by the client"
+
+
+def link_of(session: SessionRow, origin: SessionRow | None) -> str:
+    """What a session goes on from, in words."""
+    if not session.origin:
+        return ""
+    name = f"session {session.origin}, which is gone" if origin is None else shown(origin.name)
+    return f"{_LINKS.get(session.link, shown(session.link))} {name}"
+
+
+def figures_as_json(figures: Figures) -> JsonObject:
+    """What something came to, by the names that `dragoman usage` has."""
+    from dragoman.accounts.usage import figures_of
+
+    members: JsonObject = msgspec.to_builtins(figures_of(msgspec.structs.astuple(figures)))
+    return members
+
+
+def session_members(session: SessionRow, origin: SessionRow | None, standing: Standing) -> JsonObject:
+    """What is known of a session beside its figures."""
+    from dragoman.accounts.exchanges import instant
+
+    return {
+        "id": session.name,
+        "number": session.id,
+        "key": session.key,
+        "client": session.client,
+        "started": instant(session.started),
+        "last": instant(session.last),
+        "state": standing.state,
+        "state_since": instant(standing.since) if standing.since else None,
+        "link": session.link,
+        "origin": None if origin is None else origin.name,
+    }
+
+
+def _as_json(found: Listing, wholes: dict[int, Whole], since: int, now: int) -> JsonObject:
+    from dragoman.accounts.exchanges import instant
+    from dragoman.cli.session import threads_as_json
+
+    lines: list[JsonObject] = []
+    for line in found.lines:
+        told = session_members(line.session, line.origin, line.standing)
+        told |= {"threads": line.threads, "agents": line.agents, **figures_as_json(line.figures)}
+        if line.session.id in wholes:
+            told["tree"] = threads_as_json(wholes[line.session.id])
+        lines.append(told)
+    return {
+        "since": instant(since),
+        "until": instant(now),
+        "sessions": list(lines),
+        "more": found.more,
+        "no_session": figures_as_json(found.without),
+    }

@@ -1,0 +1,178 @@
+"""`dragoman top`: what goes on now: what is open, who does what, and what the last minute came to."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dragoman.cli import amounts, documents
+from dragoman.cli.parser import DONE
+from dragoman.cli.recorded import Recorded, add_config, looked_into, now_in_micro, recorded, shown, write_json
+from dragoman.cli.sessions import STATES, figures_as_json, state_of
+from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
+from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.terminal import Choice, is_dumb
+
+if TYPE_CHECKING:
+    from dragoman.accounts.live import Doing, Present, Watch
+
+THREAD, MODEL = "thread", "model"
+_EVERY = 1.0
+# How much of a session's name is shown: by so much `dragoman session` knows which is meant.
+_NAME = 13
+_STATE = Column(heading="STATE", styles=STATES)
+_NUMBERS = tuple(Column(heading=heading, right=True) for heading in ("OPEN", "TURNS", "TOKENS", "MONEY", "ERRORS"))
+_THREADS = (
+    Column(heading="SESSION", least=13),
+    Column(heading="THREAD", least=10),
+    Column(heading="MODEL", least=10),
+    _STATE,
+    *_NUMBERS,
+)
+# From here on there is room for the model, too.
+_WIDE = 100
+_MODELS = (Column(heading="ASKED", least=10), Column(heading="TARGET", least=14), _STATE, *_NUMBERS)
+# Orders of terminals: https://man7.org/linux/man-pages/man4/console_codes.4.html
+_BEGIN, _END = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "top",
+        help="watch what goes on",
+        description="What is open now, who does what, and what the last minute came to; drawn anew each second on a "
+        "terminal until it is interrupted, and once elsewhere.",
+    )
+    parser.add_argument("--once", action="store_true", help="one page, and no more")
+    parser.add_argument(
+        "--by", choices=(THREAD, MODEL), default=THREAD, help="a line for each thread, or for each model"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs: one page")
+    add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what goes on."""
+    from dragoman.accounts.live import Watch
+
+    kept = recorded(options)
+    watch = Watch(kept.path, by_model=options.by == MODEL)
+    screen = screen_of(sys.stdout, options.color)
+    if options.json:
+        write_json(_as_json(_look(kept, watch)))
+        return DONE
+    if options.once or not screen.terminal or is_dumb(os.environ):
+        documents.say("\n".join(page(_look(kept, watch), options.by, kept, screen)), screen)
+        return DONE
+    _draw(kept, watch, options.by, options.color)
+    return DONE
+
+
+def _look(kept: Recorded, watch: Watch) -> Present:
+    with looked_into(kept) as tables:
+        return watch.look(tables, now_in_micro())
+
+
+def _draw(kept: Recorded, watch: Watch, by: str, colour: Choice) -> None:
+    """Draw the page each second, in a screen of its own, until an interrupt; what was there before comes back."""
+    try:
+        documents.write(_BEGIN.encode())
+        while True:
+            # Windows are made wider and narrower.
+            screen = screen_of(sys.stdout, colour)
+            lines = list(page(_look(kept, watch), by, kept, screen))[: _height()]
+            drawn = f"{_REST_OF_LINE}\r\n".join(lines)
+            documents.write(screen.encode(f"{_HOME}{drawn}{_REST_OF_LINE}{_REST_OF_SCREEN}"))
+            time.sleep(_EVERY)
+    finally:
+        documents.write(_END.encode())
+
+
+def _height() -> int:
+    return max(os.get_terminal_size(sys.stdout.fileno()).lines, 3)
+
+
+def page(present: Present, by: str, kept: Recorded, screen: Screen) -> Iterator[str]:
+    """One page: a sentence of all, and a line for each that does something."""
+    total, exact = present.total, not screen.terminal
+    words = [
+        f"{present.opened} open",
+        amounts.counted(total.requests, "turn"),
+        f"{amounts.tokens(total.input + total.output, exact=exact)} tokens",
+        amounts.money(total.cost, total.unpriced, exact=exact),
+        amounts.counted(total.errors, "error"),
+    ]
+    yield from wrapped(screen, f"{kept.clock(present.now)}  {words[0]}; in the last minute {', '.join(words[1:])}")
+    yield ""
+    if not present.doings:
+        yield "Nothing went on in the last minute."
+        return
+    if by == MODEL:
+        rows = [
+            (shown(doing.asked), shown(doing.target), *_numbers(doing, present.now, exact)) for doing in present.doings
+        ]
+        yield from table(screen, _MODELS, rows)
+        return
+    named = [(*_names(doing, exact), *_numbers(doing, present.now, exact)) for doing in present.doings]
+    if exact or screen.width >= _WIDE:
+        yield from table(screen, _THREADS, named)
+    else:
+        yield from table(screen, (*_THREADS[:2], *_THREADS[3:]), [(*row[:2], *row[3:]) for row in named])
+
+
+def _names(doing: Doing, exact: bool) -> tuple[str, str, str]:
+    session, thread = doing.place.session, doing.place.thread
+    model = shown(doing.target or doing.asked) or "-"
+    if session is None:
+        return "no session", shown(doing.client) or "-", model
+    called = "-" if thread is None else f"{shown(thread.kind)} {shown(thread.label)}".strip()
+    return shown(session.name if exact else session.name[:_NAME]), called, model
+
+
+def _numbers(doing: Doing, now: int, exact: bool) -> tuple[str, ...]:
+    figures = doing.figures
+    return (
+        state_of(doing.standing, now),
+        str(doing.opened),
+        str(figures.requests),
+        amounts.tokens(figures.input + figures.output, exact=exact),
+        amounts.money(figures.cost, figures.unpriced, exact=exact),
+        str(figures.errors),
+    )
+
+
+def _as_json(present: Present) -> JsonObject:
+    from dragoman.accounts.exchanges import instant
+
+    return {
+        "time": instant(present.now),
+        "seconds": 60,
+        "open": present.opened,
+        "total": figures_as_json(present.total),
+        "rows": [_doing_as_json(doing) for doing in present.doings],
+    }
+
+
+def _doing_as_json(doing: Doing) -> JsonValue:
+    from dragoman.accounts.exchanges import instant, session_as_json, thread_as_json
+
+    standing, thread = doing.standing, doing.place.thread
+    return {
+        "key": doing.key,
+        "client": doing.client,
+        "session": session_as_json(doing.place.session),
+        "thread": None if thread is None else thread_as_json(thread),
+        "asked": doing.asked,
+        "target": doing.target,
+        "state": standing.state,
+        "state_since": instant(standing.since) if standing.since else None,
+        "open": doing.opened,
+        **figures_as_json(doing.figures),
+    }

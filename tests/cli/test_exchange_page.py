@@ -1,0 +1,62 @@
+"""The page of one exchange, with what is not known of it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.accounts.entry import Entry
+from dragoman.accounts.exchanges import Exchange
+from dragoman.accounts.period import zone_of
+from dragoman.accounts.placing import Placed
+from dragoman.accounts.rows import details_of, row_of
+from dragoman.cli.exchange_page import as_page
+from dragoman.cli.recorded import Recorded
+from dragoman.cli.terminal import Screen
+from dragoman.store.record_questions import RecordRow
+from tests.accounts.invented import entry
+from tests.cli.recorded_file import HOSTILE, MONEY
+from tests.screen import fits
+
+KEPT = Recorded(path="", zone=zone_of("UTC"))
+
+
+def page(told: Entry, *, terminal: bool = False, width: int = 80) -> dict[str, str]:
+    """The page by the names of its lines."""
+    # As SQLite would have it.
+    values = [int(value) if isinstance(value, bool) else value for value in row_of(told, Placed())]
+    row = RecordRow(1, *values)  # type: ignore[arg-type]  # columns, whatever they are
+    lines = list(
+        as_page(Exchange(row=row, details=details_of(row.details)), KEPT, Screen(terminal=terminal, width=width))
+    )
+    assert not terminal or fits(lines, width)
+    return dict(line.split("\t") for line in lines if line.count("\t") == 1)
+
+
+def test_pitfall_557_what_has_no_price_is_said_to_have_none() -> None:
+    assert page(entry(1, money=None))["money"] == "unpriced"
+    assert page(entry(1, tokens=None, money=None))["tokens"] == "not known"
+    some = replace(MONEY, unpriced=("thinking",), said=None)
+    assert page(entry(1, money=some))["money"] == (
+        "≥ $0.0132 (input $0.005, cache read $0.0009, cache write $0.0003, output $0.007); no price for thinking; "
+        "prices of 2026-10-30; entry anthropic/large"
+    )
+
+
+def test_a_pipe_has_exact_numbers() -> None:
+    told = page(entry(1))
+    assert told["tokens"] == "40 fresh + 60 read from caches + 0 written to caches = 100 in; 20 out, of which 5 thought"
+    assert told["money"] == "$0.0000015 (input $0.000001, output $0.0000005); prices of 2026-10-30"
+    assert told["session"] == "none"
+    assert "thread" not in told
+
+
+def test_pitfall_571_what_came_at_once_has_no_speed() -> None:
+    assert page(entry(1))["took"] == "3ms, first content after 1ms"
+    assert page(replace(entry(1), stream=True))["took"] == "3ms, first content after 1ms, then 9500.0 tokens a second"
+
+
+def test_what_a_stranger_says_stays_in_its_quotes() -> None:
+    told = page(replace(entry(1), program=HOSTILE, why='x", key root', asked=HOSTILE))
+    assert told["why"] == '"x\', key root"'
+    assert "\x1b" not in told["who"]
+    page(replace(entry(1), program=HOSTILE, asked=HOSTILE, model=HOSTILE, key=HOSTILE), terminal=True)

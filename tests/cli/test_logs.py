@@ -1,0 +1,230 @@
+"""`dragoman logs`: a line for each exchange, as they come, and all that is known of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.folder import folder_of
+from dragoman.accounts.journal import Journal
+from tests.cli.recorded_file import HOSTILE, MAIN, config, recorded_file, talk, timeless
+from tests.cli.screens import on_screen, piped
+from tests.screen import fits
+from tests.server.process import PATIENCE, clean_environment
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    recorded_file(folder)
+    return folder
+
+
+def words(place: Path, *said: str) -> list[str]:
+    return ["logs", "--config", str(place / "gateway.toml"), *said]
+
+
+def test_eighty_columns_show_the_latest_last_as_the_gateway_logs_them(place: Path) -> None:
+    seen = on_screen(words(place, "-n", "5"), place, columns=80)
+    assert seen.status == 0
+    lines = seen.plain.splitlines()
+    assert fits(seen.raw.replace("\r", "").splitlines(), 80)
+    assert [timeless(line).rstrip() for line in lines][:5] == [
+        "HH:MM 502 /messages   1.2s           - anthropic/large  key alice",
+        "             bad_gateway: ollama unreachable",
+        "HH:MM 200 /messages   1.2s   12.0k+700 anthropic/large  -top_k ~cache_mark",
+        "HH:MM 200 /messages   1.2s   12.0k+700 anthropic/large  key bob",
+        "HH:MM 401 /messages   1.2s           - anthropic/large  no key was given",
+    ]
+    assert seen.coloured
+
+
+def test_a_wide_terminal_shows_first_content_and_ids(place: Path) -> None:
+    seen = on_screen(words(place, "-n", "1", "--key", "bob"), place, columns=140, environ={"NO_COLOR": "1"})
+    (line,) = seen.plain.splitlines()
+    assert timeless(line).startswith("HH:MM 200 /messages          1.2s first 310ms    12.0k(9000)+700 anthropic/large")
+    assert not seen.coloured
+    seen = on_screen(words(place, "-n", "1", "--key", "bob", "--ids"), place, columns=80)
+    assert timeless(seen.plain).startswith(f"HH:MM {talk(20, 0).id} 200 /messages   1.2s   12.0k+700 ")
+    assert fits(seen.raw.replace("\r", "").splitlines(), 80)
+
+
+def test_a_pipe_has_the_whole_date_and_no_end_of_line(place: Path) -> None:
+    status, out, err = piped(words(place, "--key", "bob"), place)
+    assert (status, err) == (0, "")
+    assert timeless(out).startswith("DAY HH:MM 200 /messages ")
+    assert out.rstrip().endswith(talk(20, 0).id)
+
+
+@pytest.mark.parametrize(
+    ("said", "numbers"),
+    [
+        (["--errors"], [2, 30]),
+        (["--errors", "--key", "alice"], [2]),
+        (["--model", "nothing"], []),
+        (["--model", "anthropic/larg*", "-n", "2"], [20, 30]),
+        (["--since", "1m"], [20, 30, 21]),
+        (["--session", MAIN, "--thread", "3"], [4]),
+        (["--session", MAIN[:13], "--thread", "1"], [2, 1]),
+        (["-n", "0"], []),
+    ],
+)
+def test_what_is_asked_for_is_shown(place: Path, said: list[str], numbers: list[int]) -> None:
+    status, out, _ = piped(words(place, *said, "--json"), place)
+    assert status == 0
+    assert [int(json.loads(line)["id"][4:]) for line in out.splitlines()] == numbers
+
+
+def test_pitfall_512_the_exchanges_of_one_agent_are_picked_out_of_its_session(place: Path) -> None:
+    def threads(*said: str) -> set[int]:
+        _, out, _ = piped(words(place, "--json", *said), place)
+        return {json.loads(line)["thread"]["number"] for line in out.splitlines()}
+
+    assert threads("--session", MAIN) == {1, 2, 3, 4, 5, 6, 7}
+    assert threads("--session", MAIN, "--thread", "2") == {2}
+
+
+PAGE = """\
+EXCHANGE  req_000000000000000000000001
+outcome   answered, status 200, stop end
+time      DAY HH:MM to HH:MM
+took      1.2s, first content after 310ms, then 743.6 tokens a second
+asked     large (conversation, /messages, anthropic-messages, streamed)
+served    anthropic/large (anthropic-messages)
+who       key alice, client claude-cli, program "claude-cli/2.1.325 (external,
+          cli)", from 192.0.2.0/24
+session   5f0c7c1e-0001-4b6f-9d8a-000000000001 of key alice
+thread    1, main, by rule claude-code.hint
+tokens    2500 fresh + 9000 read from caches + 500 written to caches = 12.0k in;
+          700 out, of which 200 thought
+money     $0.013 (input $0.0050, cache read $0.0009, cache write $0.0003, output
+          $0.0070); prices of DAY; entry anthropic/large; the provider
+          says $0.013
+ids       ours req_000000000000000000000001, provider's theirs, answer's msg_1
+
+#  TARGET           OUTCOME      STATUS  AFTER  FIRST  TOOK     TOKENS   MONEY
+1  ollama/qwen3     unreachable       -    0ms      -   5ms          -       -
+      openai-chat
+2  anthropic/large  answered        200    6ms  304ms  1.2s  12.0k+700  $0.013
+      id theirs, key 1, may have been billed, anthropic-messages
+
+LOST          FEATURE     AT
+dropped       top_k       sampling.top_k
+approximated  cache_mark  messages[3]
+"""
+
+
+def test_all_that_is_known_of_one_is_on_a_page(place: Path) -> None:
+    seen = on_screen(words(place, "theirs"), place, columns=80)
+    assert seen.status == 0
+    assert timeless(seen.plain) == PAGE
+    assert fits(seen.raw.replace("\r", "").splitlines(), 80)
+    wide = on_screen(words(place, talk(1, 0).id), place, columns=140)
+    assert "1  ollama/qwen3     unreachable       -    0ms      -   5ms          -       -  openai-chat" in wide.plain
+
+
+def test_programs_get_the_same_as_one_object(place: Path) -> None:
+    status, out, _ = piped(words(place, "theirs", "--json"), place)
+    told = json.loads(out)
+    assert (status, told["id"], told["cost_nano_usd"]) == (0, talk(1, 0).id, 13_200_000)
+    assert [attempt["outcome"] for attempt in told["attempts"]] == ["unreachable", "answered"]
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (["nobody"], "there is no exchange 'nobody'; `dragoman logs` lists the latest"),
+        (["nobody\udce9"], "there is no exchange 'nobody?'; `dragoman logs` lists the latest"),
+        (["' OR 1=1 --x"], 'there is no exchange "\' OR 1=1 --x"; `dragoman logs` lists the latest'),
+        (["--session", "nobody"], "there is no session 'nobody'; `dragoman sessions` lists the latest"),
+        (["-n", "-1"], "-n: -1 is no number of exchanges"),
+        (["-f", "theirs"], "-f follows all exchanges; leave out the id"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_sentence(place: Path, said: list[str], problem: str) -> None:
+    status, out, err = piped(words(place, *said), place)
+    assert (status, out, err) == (1, "", f"dragoman: {problem}\n")
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_names_of_strangers_move_no_cursor_and_pose_as_no_column(place: Path, columns: int) -> None:
+    for said in (["-n", "1"], [talk(21, 0).id]):
+        seen = on_screen(words(place, *said), place, columns=columns)
+        assert fits(seen.raw.replace("\r", "").splitlines(), columns)
+        assert HOSTILE[:8] not in seen.raw
+
+
+@contextmanager
+def following(place: Path, *said: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", *words(place, "--follow", *said)],
+        cwd=place,
+        env=clean_environment(place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[bytes]) -> str:
+    """The next line, which comes within a while."""
+    assert process.stdout is not None
+    until = time.monotonic() + PATIENCE
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([process.stdout], [], [], max(until - time.monotonic(), 0))
+        assert ready, "nothing came"
+        piece = os.read(process.stdout.fileno(), 1)
+        assert piece, process.stderr and process.stderr.read()
+        line += piece
+    return line.decode()
+
+
+def test_those_that_come_are_told_as_they_come_until_an_interrupt(tmp_path: Path) -> None:
+    config(tmp_path)
+    journal = Journal(folder_of(str(tmp_path / "state.db")))
+    journal.settle(talk(1, 0))
+    with following(tmp_path, "--key", "alice") as process:
+        assert line_of(process).rstrip().endswith(talk(1, 0).id)
+        journal.settle(replace(talk(2, 0), key="bob"))
+        journal.settle(talk(3, 0))
+        assert line_of(process).rstrip().endswith(talk(3, 0).id)
+        journal.settle(talk(4, 0))
+        assert line_of(process).rstrip().endswith(talk(4, 0).id)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    journal.close()
+
+
+def test_pitfall_617_a_reader_that_goes_ends_it_though_nothing_comes(tmp_path: Path) -> None:
+    config(tmp_path)
+    journal = Journal(folder_of(str(tmp_path / "state.db")))
+    journal.settle(talk(1, 0))
+    with following(tmp_path) as process:
+        line_of(process)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        assert process.wait(PATIENCE) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    journal.close()

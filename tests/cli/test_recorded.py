@@ -1,0 +1,157 @@
+"""What the commands share that show what went through the gateway."""
+
+from __future__ import annotations
+
+import sqlite3
+from argparse import Namespace
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.folder import folder_of
+from dragoman.accounts.journal import Journal
+from dragoman.accounts.period import zone_of
+from dragoman.cli import recorded as common
+from dragoman.cli.recorded import Recorded, looked_into, name_of, shown, write_json
+from dragoman.errors import DragomanError
+from dragoman.store.record_questions import RecordQuestions
+from tests.accounts.invented import NOON, entry
+from tests.accounts.kept_sessions import filling
+from tests.cli.machine import clean
+from tests.cli.recorded_file import config
+from tests.cli.screens import piped
+
+COMMANDS = (["sessions"], ["session", "x"], ["logs"], ["logs", "x"], ["top", "--once"], ["top", "--json"])
+UTC = Recorded(path="", zone=zone_of("UTC"))
+
+
+@pytest.fixture(autouse=True)
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean(tmp_path, monkeypatch)
+
+
+def test_times_are_told_in_the_zone_of_days() -> None:
+    assert (UTC.day(NOON), UTC.clock(NOON)) == ("2027-01-15", "08:00:00")
+    assert [UTC.moment(NOON - days * 86_400_000_000, NOON) for days in (0, 1, 20)] == [
+        "08:00",
+        "01-14 08:00",
+        "2026-12-26 08:00",
+    ]
+    india = Recorded(path="", zone=zone_of("+05:30"))
+    assert india.clock(NOON) == "13:30:00"
+    assert india.since("today", NOON) == NOON - 13 * 3_600_000_000 - 30 * 60_000_000
+    assert UTC.since("2h", NOON) == NOON - 7_200_000_000
+    assert UTC.since("all", NOON) == 0
+
+
+def test_the_file_is_the_one_that_the_configuration_names(tmp_path: Path) -> None:
+    found = common.recorded(Namespace(config=str(config(tmp_path))))
+    assert found.path == str(tmp_path / "state.db")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_what_is_kept_in_memory_is_nowhere(tmp_path: Path, words: list[str]) -> None:
+    status, out, err = piped([*words, "--config", str(config(tmp_path, ":memory:"))], tmp_path)
+    assert (status, out) == (1, "")
+    assert err == "dragoman: storage.path names no file: nothing is recorded in memory\n"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_file_of_a_newer_version_is_refused_in_a_sentence_and_left_alone(tmp_path: Path, words: list[str]) -> None:
+    with closing(sqlite3.connect(tmp_path / "state.db")) as db:
+        db.execute("PRAGMA user_version = 99")
+    before = (tmp_path / "state.db").read_bytes()
+    status, out, err = piped([*words, "--config", str(config(tmp_path))], tmp_path)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "newer version" in err
+    assert (tmp_path / "state.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [["sessions"], ["logs"], ["top", "--once"]], ids=" ".join)
+def test_where_nothing_was_recorded_there_is_nothing_and_nothing_is_made(tmp_path: Path, words: list[str]) -> None:
+    status, _, err = piped([*words, "--config", str(config(tmp_path))], tmp_path)
+    assert (status, err) == (0, "")
+    assert not (tmp_path / "state.db").exists()
+
+
+@pytest.mark.parametrize("command", ["sessions", "logs"])
+@pytest.mark.parametrize("when", ["yesterdy", "2026-13-01", "7", "-1d", "99999999999d", ""])
+def test_a_wrong_date_is_told_in_a_sentence(tmp_path: Path, command: str, when: str) -> None:
+    status, out, err = piped([command, f"--since={when}", "--config", str(config(tmp_path))], tmp_path)
+    if command == "logs" and not when:
+        assert status == 0
+        return
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"dragoman: --since: {when!r} is no time; it may be 7d")
+
+
+def test_all_is_seen_that_was_written_before(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    journal = Journal(folder_of(path))
+    journal.settle(entry(1))
+    journal.open(replace(entry(2), outcome="open"))
+    with looked_into(Recorded(path=path, zone=UTC.zone)) as tables:
+        assert RecordQuestions(tables.connection).newest() == 1
+    # Its worker is gone: what was open has crashed.
+    journal.close()
+    with looked_into(Recorded(path=path, zone=UTC.zone)) as tables:
+        assert RecordQuestions(tables.connection).newest() == 2
+
+
+def test_a_file_that_is_locked_is_read_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+    with filling(path) as file:
+        file.exchanges([entry(1)])
+    journal = Journal(folder_of(str(path)))
+    journal.settle(entry(2))
+    monkeypatch.setattr(
+        "dragoman.store.account_tables.open_account_tables.__kwdefaults__", {"read_only": False, "patience": 0.05}
+    )
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with looked_into(Recorded(path=str(path), zone=UTC.zone)) as tables:
+            assert RecordQuestions(tables.connection).newest() == 1
+    assert capsys.readouterr().err.startswith("dragoman: note: what was written last is not shown: ")
+    journal.close()
+
+
+def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "state.db")
+    journal = Journal(folder_of(path))
+    assert journal.path is not None
+    for number in (1, 2, 3):
+        journal.settle(entry(number))
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(b"".join([*lines[:2], b"xx" + lines[2][2:], *lines[3:]]))
+    with looked_into(Recorded(path=path, zone=UTC.zone)) as tables:
+        assert RecordQuestions(tables.connection).newest() == 2
+    assert capsys.readouterr().err == (
+        "dragoman: note: 1 line of journals could not be read, and what they said is left out\n"
+    )
+    journal.close()
+
+
+def test_names_are_shown_so_that_they_pose_as_nothing_else() -> None:
+    assert [shown(text) for text in ("", "large", "two words", 'a" b', "x" * 500)] == [
+        "",
+        "large",
+        '"two words"',
+        '"a\' b"',
+        "x" * 60,
+    ]
+    assert (name_of(None), name_of("a\udce9b")) == (None, "a?b")
+
+
+def test_json_has_nothing_that_a_terminal_obeys(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_json({"name": "é\x1b[2J\x9b\u202e\U000e0001"})
+    assert capfdbinary.readouterr().out.decode() == '{"name":"é\\u001b[2J\\u009b\\u202e\\udb40\\udc01"}\n'
+
+
+def test_nothing_is_done_where_the_store_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"no database" * 100)
+    with pytest.raises(DragomanError), looked_into(Recorded(path=str(tmp_path / "state.db"), zone=UTC.zone)):
+        pytest.fail("it was opened")
