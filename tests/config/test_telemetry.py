@@ -123,3 +123,11 @@ def test_a_warning_says_so(tmp_path: Path) -> None:
         "telemetry.endpoint gets its headers in clear text: use https://"
         in settings_of(tmp_path, text, {"K": "1"}).warnings
     )
+
+
+@pytest.mark.parametrize("storage", ["records = false", 'path = ":memory:"'])
+def test_without_records_there_is_nothing_to_tell(tmp_path: Path, storage: str) -> None:
+    text = f'[telemetry]\nendpoint = "http://127.0.0.1:4318"\n[storage]\n{storage}\n'
+    told = "telemetry tells what is written down of exchanges, and nothing is: [storage] has no records or no file"
+    assert told in settings_of(tmp_path, text, {"HOME": str(tmp_path)}).warnings
+    assert told not in settings_of(tmp_path, text.partition("[storage]")[0], {"HOME": str(tmp_path)}).warnings

@@ -207,6 +207,8 @@ def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str,
     if sends_in_clear(settings.telemetry):
         yield "telemetry.endpoint gets its headers in clear text: use https://"
     storage = settings.storage
+    if settings.telemetry.endpoint and (not storage.records or storage.path in ("", _MEMORY)):
+        yield "telemetry tells what is written down of exchanges, and nothing is: [storage] has no records or no file"
     if storage.records and storage.path == _MEMORY:
         yield "storage.path names no file, so that nothing is written down of exchanges (records = false if so meant)"
     if storage.keep and settings.server.workers > 1 and storage.path in ("", _MEMORY):

@@ -9,6 +9,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.placing import NOWHERE
 from dragoman.accounts.spans import Place
 from dragoman.config.settings import Settings, Telemetry
 from dragoman.gateway.records import collector as collector_module
@@ -87,15 +88,15 @@ def test_the_collector_of_the_moment_is_told() -> None:
             gateway = Gateway()
             gateway.told.follow()
             # Nobody is named yet.
-            gateway.told.tell([WHOLE])
+            gateway.told.tell([(WHOLE, NOWHERE)])
             gateway.follow(first.address)
-            gateway.told.tell([WHOLE])
+            gateway.told.tell([(WHOLE, NOWHERE)])
             # The same one goes on.
             gateway.follow(first.address)
             gateway.follow(second.address)
-            gateway.told.tell([FAILED_OVER])
+            gateway.told.tell([(FAILED_OVER, NOWHERE)])
             await gateway.told.close()
-            gateway.told.tell([WHOLE])
+            gateway.told.tell([(WHOLE, NOWHERE)])
             told = gateway.service.metrics.snapshot().told
             await gateway.service.close()
             assert told == {"sent": 2}
@@ -119,9 +120,9 @@ def test_pitfall_437_the_end_is_not_held_up_by_a_collector(monkeypatch: pytest.M
         async def run() -> None:
             gateway = Gateway()
             gateway.follow(server.address)
-            gateway.told.tell([WHOLE])
+            gateway.told.tell([(WHOLE, NOWHERE)])
             await asyncio.to_thread(asked.wait, PATIENCE)
-            gateway.told.tell([FAILED_OVER])
+            gateway.told.tell([(FAILED_OVER, NOWHERE)])
             await gateway.told.close()
             await asyncio.sleep(0)
             assert gateway.service.metrics.snapshot().told == {"dropped": 1}

@@ -33,6 +33,7 @@ from dragoman.gateway.processes.followed_config import LOOK_EVERY, Configuration
 from dragoman.gateway.processes.hangup import OnHangup
 from dragoman.gateway.processes.other_workers import OtherWorkers
 from dragoman.gateway.processes.watchdog import Watchdog
+from dragoman.gateway.records.collector import ToldCollector
 from dragoman.gateway.records.metrics import Metrics
 from dragoman.gateway.service import Service
 from dragoman.gateway.traffic_news import TrafficNews
@@ -65,6 +66,7 @@ class Worker:
         self._kept = KeptRests(lambda: self._service, time.time)
         self._news = TrafficNews(self.channel, lambda: self._service, self._kept)
         self._checks = Checks(lambda: self._service)
+        self._collector = ToldCollector(lambda: self._service)
         supervised = self._others is not None
         self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
         self._app = App(self._service, self._others)
@@ -93,8 +95,9 @@ class Worker:
         if self._configuration.catch_up():
             self._apply()
         await self._kept.take_up()
-        self._service.accounting.start()
         self._service.listener.keep(self._service.settings.storage.path, self._duty.log)
+        self._collector.follow()
+        self._service.accounting.start(self._collector.tell)
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()
@@ -124,6 +127,10 @@ class Worker:
         await self._service.close()
         await self._service.state.close(0.0)
         await self._service.accounting.close(_LAST_DRAIN if not self._now.is_set() else _SHORT_DRAIN)
+        # The very last: what is not told by now is in the accounts all the same.
+        telling = asyncio.ensure_future(self._collector.close())
+        if not await self._before_told(telling):
+            telling.cancel()
 
     def reload(self) -> None:
         """Apply the configuration as it is now, if it may be."""
@@ -140,6 +147,7 @@ class Worker:
         self._server.limits = server_limits(settings.limits, settings.timeouts)
         self._closing = asyncio.get_running_loop().create_task(old.close())
         self._follow_checks()
+        self._collector.follow()
         log.event("info", "the configuration was changed", providers=len(settings.providers))
 
     def _follow_checks(self) -> None:

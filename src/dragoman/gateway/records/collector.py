@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from dragoman.accounts import genai_names
 from dragoman.accounts.entry import Entry
+from dragoman.accounts.placing import Placed
 from dragoman.accounts.spans import Place
 from dragoman.accounts.telemetry import Collector, Telemetry
 from dragoman.config.settings import Settings
@@ -49,11 +50,11 @@ class ToldCollector:
             self._telemetry = Telemetry(collector, self._places, self._warn, count)
             self._telemetry.start()
 
-    def tell(self, entries: Sequence[Entry]) -> None:
-        """Leave exchanges to be told, from any thread."""
+    def tell(self, placed: Sequence[tuple[Entry, Placed]]) -> None:
+        """Leave exchanges to be told that are in the tables; from the drain's thread."""
         telemetry = self._telemetry
         if telemetry is not None:
-            telemetry.export(entries)
+            telemetry.export([entry for entry, _ in placed])
 
     async def close(self) -> None:
         """Tell what waits, for two seconds at most; whoever does not wait for that leaves nothing behind that does."""
