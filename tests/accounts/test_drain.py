@@ -244,3 +244,49 @@ def test_files_of_others_are_left_alone_but_for_journals(path: str, tables: Acco
     drainer.drain_orphans(NOON)
     assert drainer.drained == Drained(damaged=1, journals=1)
     assert [found.name for found in folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str, tables: AccountTables) -> None:
+    told: list[str] = []
+    heard: dict[str, int] = {}
+
+    def hears(placed: Sequence[tuple[Entry, Placed]]) -> None:
+        told.extend(entry.id for entry, _ in placed)
+
+    def ids(*numbers: int) -> list[str]:
+        return [entry(number).id for number in numbers]
+
+    journal = Journal(folder_of(path))
+    assert journal.path is not None
+    drainer = Drainer(tables, folder_of(path), hears, heard)
+    journal.settle(entry(1))
+    # A command looks before the worker's own drain does.
+    drain_all(path, now=NOON)
+    journal.settle(entry(2))
+    drainer.drain(journal.path)
+    assert told == ids(1, 2)
+    journal.settle(entry(3))
+    drain_all(path, now=NOON)
+    # The file was away for a while, and everything was opened again.
+    drainer = Drainer(tables, folder_of(path), hears, heard)
+    drainer.drain(journal.path)
+    assert told == ids(1, 2, 3)
+    journal.settle(entry(4))
+    drain_all(path, now=NOON)
+    journal.settle(entry(5))
+    journal.close()
+    drainer.drain_orphans(NOON)
+    assert told == ids(1, 2, 3, 4, 5)
+    assert heard == {}
+    assert rows(path) == [(number, "answered") for number in range(1, 6)]
+
+
+def test_of_the_journals_of_others_a_worker_is_told_what_it_moves_itself(path: str, tables: AccountTables) -> None:
+    told: list[str] = []
+    journal = Journal(folder_of(path))
+    journal.settle(entry(1))
+    drain_all(path, now=NOON)
+    journal.settle(entry(2))
+    journal.close()
+    Drainer(tables, folder_of(path), lambda placed: told.extend(entry.id for entry, _ in placed)).drain_orphans(NOON)
+    assert told == [entry(2).id]

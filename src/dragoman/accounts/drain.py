@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from dragoman.accounts.entry import CRASHED, Entry, Tokens
 from dragoman.accounts.folder import folder_of, journals_in
 from dragoman.accounts.journal_reader import read_before, read_piece, read_story
-from dragoman.accounts.placing import Placed, Placer
+from dragoman.accounts.placing import NOWHERE, Placed, Placer
 from dragoman.accounts.rows import Batch
 from dragoman.store import MEMORY
 from dragoman.store.account_tables import AccountTables, is_outdated, open_account_tables
@@ -58,12 +58,19 @@ def drain_all(path: str, *, now: int) -> Drained:
 
 
 class Drainer:
-    """Moves journals of a folder into tables. `told` hears of what was moved, after it is on the disk."""
+    """Moves journals of a folder into tables. `told` hears of what was moved, after it is on the disk.
 
-    def __init__(self, tables: AccountTables, folder: Path, told: Told | None = None) -> None:
+    It hears all of the journals that are its worker's own, also what a command has moved that looked at the tables
+    meanwhile: `heard` says how far, by their names, and outlives this.
+    """
+
+    def __init__(
+        self, tables: AccountTables, folder: Path, told: Told | None = None, heard: dict[str, int] | None = None
+    ) -> None:
         self.tables = tables
         self._folder = folder
         self._told = told
+        self._heard = {} if heard is None else heard
         self._placer: Placer | None = None
         self.rows = 0
         self.damaged = 0
@@ -81,6 +88,7 @@ class Drainer:
         except FileNotFoundError:
             return 0
         try:
+            self._heard.setdefault(journal.name, 0)
             return self._drain(descriptor, journal, until=until)
         finally:
             os.close(descriptor)
@@ -107,17 +115,29 @@ class Drainer:
     def _drain(self, descriptor: int, journal: Path, *, until: int | None = None, is_over: bool = False) -> int:
         applied = self._applied(journal)
         while True:
+            self._catch_up(descriptor, journal, applied)
             piece = read_piece(descriptor, applied, until=until, is_over=is_over)
             if piece.end == piece.start:
                 return applied
             if self._write(journal, piece.start, piece.end, piece.entries, piece.damaged):
-                applied = piece.end
+                applied = self._heard[journal.name] = piece.end
             else:
                 # Somebody else was faster; what they left is read from where they are.
                 moved = self._applied(journal)
                 if moved <= applied:
                     return applied
                 applied = moved
+
+    def _catch_up(self, descriptor: int, journal: Path, applied: int) -> None:
+        """Tell what somebody else has moved of a journal that is told from its beginning."""
+        heard = self._heard.get(journal.name, applied)
+        while self._told is not None and heard < applied:
+            piece = read_piece(descriptor, heard, until=applied)
+            if piece.end == piece.start:
+                break
+            if piece.entries:
+                self._told([(entry, NOWHERE) for entry in piece.entries])
+            heard = self._heard[journal.name] = piece.end
 
     def _applied(self, journal: Path) -> int:
         with self.tables.reading():
@@ -170,6 +190,7 @@ class Drainer:
             if not self._write(journal, applied, size + 1, rows, 0):
                 return False
         journal.unlink(missing_ok=True)
+        self._heard.pop(journal.name, None)
         with self.tables.transaction():
             self.tables.marks.remove(journal.name)
         self.journals += 1

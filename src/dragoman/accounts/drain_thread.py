@@ -62,6 +62,8 @@ class Drain:
         self._clock = clock
         self._tables: AccountTables | None = None
         self._drainer: Drainer | None = None
+        # How far `told` has heard of the journals of this worker.
+        self._heard: dict[str, int] = {}
         self._orphans = 0
         # The journal that was drained last, and how far.
         self._applied: tuple[Path | None, int] = (None, 0)
@@ -170,7 +172,7 @@ class Drain:
     def _opened(self) -> Drainer:
         if self._drainer is None:
             self._tables = open_account_tables(self._path, patience=_PATIENCE)
-            self._drainer = Drainer(self._tables, self._folder, self._told)
+            self._drainer = Drainer(self._tables, self._folder, self._told, self._heard)
             self._drainer.remove_marks()
         return self._drainer
 
