@@ -7,19 +7,19 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 
 # More tokens nobody counts.
-_MOST = 2**53
+MOST = 2**53
 
 
 def count_of(value: JsonValue) -> int | None:
     """A count, as a number or as the text of one; None if it is none."""
     if type(value) is int:
-        return value if 0 <= value < _MOST else None
+        return value if 0 <= value < MOST else None
     if isinstance(value, str | float | Number):
         try:
             number = float(value.strip() if isinstance(value, str) else value)
         except (ValueError, OverflowError):
             return None
-        return int(number) if number.is_integer() and 0 <= number < _MOST else None
+        return int(number) if number.is_integer() and 0 <= number < MOST else None
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -9,7 +11,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.rules.counts import PRICED, count_of, inclusive
+from dragoman.rules.counts import MOST, PRICED, count_of, inclusive
 from dragoman.rules.extras import drop_extras
 
 # Where servers tell a count, in the order in which it is believed: in the details, then beside the totals.
@@ -21,16 +23,39 @@ from dragoman.rules.extras import drop_extras
 #   num_cached_tokens    https://github.com/mistralai/client-python/blob/main/docs/models/usageinfodollardefs.md
 #   reasoning_tokens beside the totals   SGLang; Perplexity's Sonar:
 #                        https://github.com/vercel/ai/blob/main/packages/perplexity/src/convert-perplexity-usage.ts
-_PROMPT, _COMPLETION = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
-_TOTAL = ("total_tokens",)
-_TOTALS = frozenset({*_PROMPT, *_COMPLETION, *_TOTAL})
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
 # Where the counts stand that are written at home.
-_HOME = frozenset({"", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0]})
-_READ = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens")
-_WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
-_THINKING = ("reasoning_tokens",)
+_HOME = ("", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0])
+
+
+class _Count(Struct, frozen=True):
+    """One count: its names, and the members that it may stand in before those beside the totals."""
+
+    names: tuple[str, ...]
+    details: tuple[str, ...] = ()
+    # The name and the place of all servers but a few; "" is beside the totals.
+    name: str = ""
+    place: str = ""
+
+
+def _count(*names: str, details: tuple[str, ...] = ()) -> _Count:
+    return _Count(names, details, names[0], details[0] if details else "")
+
+
+_PROMPT, _COMPLETION = _count("prompt_tokens", "input_tokens"), _count("completion_tokens", "output_tokens")
+_TOTAL = _count("total_tokens")
+_SUMS = (*_PROMPT.names, *_COMPLETION.names)
+_TOTALS = frozenset({*_SUMS, *_TOTAL.names})
+_READ = _count(
+    "cached_tokens",
+    "prompt_cache_hit_tokens",
+    "cache_read_input_tokens",
+    "num_cached_tokens",
+    details=_INPUT_DETAILS,
+)
+_WRITTEN = _count("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens", details=_INPUT_DETAILS)
+_THINKING = _count("reasoning_tokens", details=_OUTPUT_DETAILS)
 
 
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
@@ -40,8 +65,7 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     total = reading.count(_TOTAL)
     read = written = thinking = None
     if not _TOTALS.issuperset(usage):
-        read, written = reading.count(_READ, _INPUT_DETAILS), reading.count(_WRITTEN, _INPUT_DETAILS)
-        thinking = reading.count(_THINKING, _OUTPUT_DETAILS)
+        read, written, thinking = reading.count(_READ), reading.count(_WRITTEN), reading.count(_THINKING)
     if reading.unread:
         note = f"counts that cannot be read: {', '.join(reading.unread)}"
         ledger.dropped(Feature.USAGE, ("usage",), note)
@@ -73,21 +97,26 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
 class _Reading:
     """Counts of one answer while they are read."""
 
+    __slots__ = ("_read", "_usage", "unread")
+
     def __init__(self, usage: JsonObject) -> None:
         self._usage = usage
         # Of each place what was read there.
         self._read: dict[str, list[str]] = {"": [], _INPUT_DETAILS[0]: [], _OUTPUT_DETAILS[0]: []}
         self.unread: list[str] = []
 
-    def count(self, names: tuple[str, ...], details: tuple[str, ...] = ()) -> int | None:
-        """The first of these members that holds a count."""
-        place = details[0] if details else ""
+    def count(self, wanted: _Count) -> int | None:
+        """The first of the members that holds a count."""
+        name, place = wanted.name, wanted.place
         home = self._usage.get(place) if place else self._usage
-        if type(home) is dict and type(usual := home.get(names[0])) is int and count_of(usual) is not None:
+        if type(home) is dict and type(usual := home.get(name)) is int and 0 <= usual < MOST:
             # The first place of all, where nearly every server has it.
-            self._read[place].append(names[0])
+            self._read[place].append(name)
             return usual
-        for key in (*details, ""):
+        return self._search(wanted)
+
+    def _search(self, wanted: _Count) -> int | None:
+        for key in (*wanted.details, ""):
             owner = self._usage.get(key) if key else self._usage
             if owner is None:
                 continue
@@ -95,9 +124,9 @@ class _Reading:
                 if key not in self.unread:
                     self.unread.append(key)
                 continue
-            if owner.keys().isdisjoint(names):
+            if owner.keys().isdisjoint(wanted.names):
                 continue
-            for name in names:
+            for name in wanted.names:
                 value = owner.get(name)
                 if value is None:
                     continue
@@ -105,7 +134,7 @@ class _Reading:
                 if found is None:
                     self.unread.append(f"{key}.{name}" if key else name)
                     continue
-                if name == names[0] and key in _HOME and bool(key) == bool(details):
+                if name == wanted.name and key == wanted.place:
                     # Under any other name it stays as it is, for the way home.
                     self._read[key].append(name)
                 return found
@@ -113,13 +142,17 @@ class _Reading:
 
     def rest(self) -> Extras | None:
         """What the model does not hold, or holds under another name."""
-        rest: JsonObject = {}
-        for key, value in self._usage.items():
-            if key in _HOME and isinstance(value, dict):
+        read = self._read[""]
+        rest: JsonObject = {key: value for key, value in self._usage.items() if value is not None and key not in read}
+        for key in _HOME:
+            value = rest.get(key)
+            if isinstance(value, dict):
                 read = self._read[key]
-                value = {name: count for name, count in value.items() if name not in read} or None
-            if value is not None and key not in self._read[""]:
-                rest[key] = value
+                left: JsonObject = {name: count for name, count in value.items() if name not in read}
+                if left:
+                    rest[key] = left
+                else:
+                    del rest[key]
         return Extras(origin=NAME, fields=rest) if rest else None
 
 
@@ -184,10 +217,16 @@ def _report_rest(extras: Extras, ledger: Ledger) -> None:
 
 def usage_of(answer: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
-    usage, tier = usage_in(answer, None), answer.get("service_tier")
+    usage, found = usage_in(answer, None), answer.get("service_tier")
     if not isinstance(usage, dict):
         return None
-    totals = [total for name in (*_PROMPT, *_COMPLETION) if (total := usage.get(name)) is not None]
-    if totals and all(count_of(total) is None for total in totals):
-        return None
-    return decode_usage(usage, tier if isinstance(tier, str) else None, Ledger())
+    tier = found if isinstance(found, str) else None
+    told = False
+    for name in _SUMS:
+        total = usage.get(name)
+        if total is None:
+            continue
+        if count_of(total) is not None:
+            return decode_usage(usage, tier, Ledger())
+        told = True
+    return None if told else decode_usage(usage, tier, Ledger())
