@@ -94,65 +94,74 @@ class Missed(Struct, frozen=True, kw_only=True):
     lasting: bool = False
 
 
-class Attempt:
-    """One target, and how far its answer has come."""
+class _Answer:
+    """How far an answer has come; what is not set yet is as it stands here."""
+
+    lane: Lane = Lane.UNKNOWN
+    # Whether it is a stream that something translates.
+    is_heard: bool = False
+    feed: Callable[[bytes], bytes] = bytes
+    unframer: Unframer | None = None
+    # How much is held of which the client was not told yet.
+    held_size: int = 0
+    # How its stream failed, in the client's words; `tells_itself` if that is an answer that the provider gave.
+    error_form: bytes = b""
+    tells_itself: bool = False
+    size: int = 0
+    # A whole answer, those that paused before it, and what goes with it.
+    raw: bytes = b""
+    earlier: tuple[bytes, ...] = ()
+    losses: Sequence[LossLine] = ()
+    usage: Usage | None = None
+    # What the calls told that paused before it; and what was counted here, where nothing was told.
+    before: Usage | None = None
+    estimate: Usage | None = None
+    # Of a whole answer: what it calls itself, which model it names, and why it ended.
+    seen: Seen = UNSEEN
+    # When the first content came.
+    first: float = 0.0
+    # What was said, where that is to be kept: of a stream what gathers it.
+    answer: Response | None = None
+    fold: Fold | None = None
+
+
+class Attempt(_Answer):
+    """One target, and how far its answer has come. Most have one answer, which comes to its end at once."""
 
     # The request as the target gets it, if `is_prepared`; what translates its stream, if `is_heard`.
     prepared: ProviderRequest
     translator: StreamTranslator
+    is_prepared = False
+    # The right to try a target that rested.
+    permit: Permit | None = None
+    # Whether the client kept it waiting.
+    is_slowed = False
+    # The keys that were refused, those that were not tried yet, and the one that is used.
+    _refused: tuple[str, ...] = ()
+    _others = 0
+    key: str | None = None
+    # What was asked last, and what was done about refusals of it.
+    body = b""
+    _tried: tuple[Remedy, ...] = ()
+    # The status of the latest answer.
+    status = 0
 
     def __init__(self, target: Target, rotation: Rotation, preferred: str = "") -> None:
         self.target = target
         self._rotation = rotation
-        # The digest of the key that goes before its turn, and the keys that were refused.
+        # The digest of the key that goes before its turn.
         self._preferred = preferred
-        self._refused: tuple[str, ...] = ()
-        self.is_prepared = False
-        # The right to try a target that rested.
-        self.permit: Permit | None = None
-        # Whether the client kept it waiting.
-        self.is_slowed = False
-        # The keys that were not tried yet, and the one that is used.
-        self._others = 0
-        self.key: str | None = None
-        # What was asked last, and what was done about refusals of it.
-        self.body = b""
-        self._tried: list[Remedy] = []
-        # The head of the latest answer.
-        self.status = 0
+        # The headers of the latest answer.
         self.headers: HeaderList = []
-        self.lane = Lane.UNKNOWN
-        self.forget()
+        # Frames that the client was not told yet, and what was gathered for one that is told all at once.
+        self.held: list[bytes] = []
+        self.told: list[bytes] = []
 
     def forget(self) -> None:
         """Begin again with another answer, in place of one that nobody was told."""
-        self.lane = Lane.UNKNOWN
-        self.is_heard = False
-        self.feed: Callable[[bytes], bytes] = bytes
-        self.unframer: Unframer | None = None
-        # Frames that the client was not told yet, and what was gathered for one that is told all at once.
-        self.held: list[bytes] = []
-        self.held_size = 0
-        # How its stream failed, in the client's words; `tells_itself` if that is an answer that the provider gave.
-        self.error_form = b""
-        self.tells_itself = False
-        self.told: list[bytes] = []
-        self.size = 0
-        # A whole answer, those that paused before it, and what goes with it.
-        self.raw = b""
-        self.earlier: list[bytes] = []
-        self.losses: Sequence[LossLine] = ()
-        self.usage: Usage | None = None
-        # What the calls told that paused before it; and what was counted here, where nothing was told.
-        self.before: Usage | None = None
-        self.estimate: Usage | None = None
-        # Of a whole answer: what it calls itself, which model it names, and why it ended.
-        self.seen = UNSEEN
-        # When the first content came.
-        self.first = 0.0
-        # What was said, where that is to be kept: of a stream what gathers it.
-        self.answer: Response | None = None
-        self.fold: Fold | None = None
+        for name in _Answer.__annotations__:
+            vars(self).pop(name, None)
+        self.held, self.told = [], []
 
     def put(self, prepared: ProviderRequest) -> None:
         """Know the request as the target gets it."""
@@ -165,7 +174,7 @@ class Attempt:
 
     def let_go(self) -> None:
         """Keep no more than it takes to tell how it failed: others are asked, and each has a request of its own."""
-        self.body, self.raw, self.earlier = b"", b"", []
+        self.body, self.raw, self.earlier = b"", b"", ()
         if self.is_prepared:
             self.prepared = replace(self.prepared, translated=replace(self.prepared.translated, body=b""))
 
@@ -233,7 +242,7 @@ class Attempt:
         self._others = self._rotation.count - 1
         self._refused = ()
         if anew:
-            self._tried.clear()
+            self._tried = ()
         self.use_key(body)
 
     def use_key(self, body: bytes) -> None:
@@ -273,7 +282,7 @@ class Attempt:
 
     def relieved(self, remedy: Remedy) -> Callable[[], bytes | None]:
         """What gives the last request without what was refused; None if that is not in it."""
-        self._tried.append(remedy)
+        self._tried += (remedy,)
         body, prepared = self.body, self.prepared
         return lambda: _relieved(remedy, body, prepared)
 

@@ -83,18 +83,19 @@ class Begun(Struct, frozen=True):
 class Driver(StoreActs):
     """Runs one exchange. Nothing here is held by what it holds once it has ended."""
 
+    _flight: Flight | None = None
+    # The right to call its provider, where calls are counted.
+    _slot: Slot | None = None
+    _hung_up = False
+    # The stream that is heard, and how many bytes may still come of it.
+    _translator: StreamTranslator | None = None
+    _feed: Callable[[bytes], bytes] = bytes
+    _unframer: Unframer | None = None
+    _room: int | None = None
+
     def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         super().__init__(service, asked, client, account)
         self._machine = Machine(service, asked, account, self._memory)
-        self._flight: Flight | None = None
-        # The right to call its provider, where calls are counted.
-        self._slot: Slot | None = None
-        self._hung_up = False
-        # The stream that is heard, and how many bytes may still come of it.
-        self._translator: StreamTranslator | None = None
-        self._feed: Callable[[bytes], bytes] = bytes
-        self._unframer: Unframer | None = None
-        self._room: int | None = None
 
     async def run(self, said: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before."""

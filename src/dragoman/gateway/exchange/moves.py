@@ -51,6 +51,26 @@ class Moves(ABC):
 
     # The present target, if there is one.
     attempt: Attempt
+    has_attempt = False
+    _body = b""
+    _looked: Look | None = None
+    # Whom it may go to, once it is known what it asks for.
+    _route: Route | None = None
+    # The provider that keeps what it refers to, if that is not kept here.
+    _keeper = ""
+    # Whether it goes on from what somebody keeps, and nobody knows who.
+    _is_astray = False
+    _course: Course | None = None
+    # Whether a key rests because of it.
+    _has_rested = False
+    # Whether its client hears signs of life while targets are tried, since there are several.
+    _is_held = False
+    # What is told if nothing can be done about a refusal.
+    _refusal: Missed | None = None
+    state = State.FRESH
+    told = Told.NOTHING
+    flowing = False
+    _is_telling = False
 
     def __init__(self, service: Service, asked: ClientRequest, account: Account, memory: Memory) -> None:
         self._service = service
@@ -60,26 +80,6 @@ class Moves(ABC):
         self._replies = Replies(service, asked, account)
         self.calls = Calls(service, account)
         self._out: list[Command] = []
-        self._body = b""
-        self._looked: Look | None = None
-        # Whom it may go to, once it is known what it asks for.
-        self._route: Route | None = None
-        # The provider that keeps what it refers to, if that is not kept here.
-        self._keeper = ""
-        # Whether it goes on from what somebody keeps, and nobody knows who.
-        self._is_astray = False
-        self._course: Course | None = None
-        # Whether a key rests because of it.
-        self._has_rested = False
-        # Whether its client hears signs of life while targets are tried, since there are several.
-        self._is_held = False
-        # What is told if nothing can be done about a refusal.
-        self._refusal: Missed | None = None
-        self.has_attempt = False
-        self.state = State.FRESH
-        self.told = Told.NOTHING
-        self.flowing = False
-        self._is_telling = False
 
     @abstractmethod
     def _move(self, event: Event) -> None:

@@ -64,7 +64,11 @@ class Replies:
         self._account = account
         # What is tried.
         self.course: Course | None = None
-        self.full_report = (asked.header(b"x-dragoman-report") or b"").lower() == b"full"
+
+    @property
+    def full_report(self) -> bool:
+        """Whether the client wants to be told all that was lost."""
+        return (self._asked.header(b"x-dragoman-report") or b"").lower() == b"full"
 
     def answer(
         self,
@@ -78,7 +82,7 @@ class Replies:
         noted = self._account.record.losses
         if losses and noted[-len(losses) :] != tuple(losses):
             noted = (*noted, *losses)
-        if self.full_report and not prepared.relay:
+        if not prepared.relay and self.full_report:
             body = with_report(body, noted) if kind is not EVENT_STREAM else body + report_comment(noted)
         headers = self.headers(prepared, provider_headers, kind, noted)
         return Reply(200, headers, body, {"status": 200, "first": self._service.clock(), "losses": noted})

@@ -41,6 +41,11 @@ _LAST_MOMENTS = 2.0
 class StoreActs(ABC):
     """The part of a driver that knows the store."""
 
+    # What becomes of the answer in the store, and of the note whose it is; whether nobody waits for it any more.
+    _keeper: asyncio.Future[None] | None = None
+    _noting: asyncio.Future[bool] | None = None
+    _leaving = False
+
     def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         self._service = service
         self._asked = asked
@@ -49,10 +54,6 @@ class StoreActs(ABC):
         self._clock = service.clock
         self._memory = Memory(service, asked.api_path)
         self._limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
-        # What becomes of the answer in the store, and of the note whose it is; whether nobody waits for it any more.
-        self._keeper: asyncio.Future[None] | None = None
-        self._noting: asyncio.Future[bool] | None = None
-        self._leaving = False
 
     @abstractmethod
     def _step(self, event: Event) -> Waiting | None:

@@ -218,7 +218,7 @@ class StreamMoves(RequestMoves):
 
     def _finish(self) -> None:
         """End the client's stream, with the full ledger if it asked for that."""
-        if self._replies.full_report and not self.attempt.prepared.relay:
+        if not self.attempt.prepared.relay and self._replies.full_report:
             self._do(Write(report_comment(self._account.record.losses)))
         self._do(End())
 

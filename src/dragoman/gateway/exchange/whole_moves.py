@@ -98,7 +98,7 @@ class WholeMoves(RequestMoves):
             attempt.seen = Seen(said.id, said.model, said.stop.native or said.stop.reason.value)
         # A relayed pause is the client's own business.
         if answer.resume is not None and not attempt.prepared.relay and len(attempt.earlier) < RESUMES:
-            attempt.earlier.append(attempt.raw)
+            attempt.earlier += (attempt.raw,)
             self._go_on(answer.resume)
             return
         if answer.failure is not None:

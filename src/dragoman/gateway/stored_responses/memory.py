@@ -73,25 +73,27 @@ def look(body: bytes, api_path: ApiPath, listen: Callable[[bytes], Facts] | None
 class Memory:
     """The memory of one exchange. `kept_answer` is there if its answer is kept: by `begin`, or by whoever left it."""
 
+    # Of most requests nothing is looked up, and nothing is kept.
+    _said: References | None = None
+    _recalled: Recalled | None = None
+    _task: Task | None = None
+    # The response's id, where it is made here, and by what name its conversation is had: whoever answers.
+    _response_id = ""
+    # Lets others have the conversation that was reserved.
+    _release: Callable[[], None] | None = None
+    # Whether this is what was left to the background.
+    _is_left = False
+    # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
+    _keeper: KeptAnswer | None = None
+    kept_answer: KeptAnswer | None = None
+    # Whether an answer was there, and could not be kept in time.
+    gave_up = False
+
     def __init__(self, service: Service, api_path: ApiPath) -> None:
         self._service = service
         self._api_path = api_path
-        self._said: References | None = None
-        self._recalled: Recalled | None = None
-        self._task: Task | None = None
-        # The response's id, where it is made here, and by what name its conversation is had: whoever answers.
-        self._response_id = ""
-        # Lets others have the conversation that was reserved.
-        self._release: Callable[[], None] | None = None
-        # Whether this is what was left to the background.
-        self._is_left = False
-        # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
-        self._keeper: KeptAnswer | None = None
-        self.kept_answer: KeptAnswer | None = None
         self.turns = TurnMemory(service, api_path)
         self._haste = Haste()
-        # Whether an answer was there, and could not be kept in time.
-        self.gave_up = False
 
     def recalls(self, key: Key | None, body: bytes, looked: Look, target: Target) -> bool:
         """Whether anything may have to be looked up for a request."""
