@@ -50,7 +50,8 @@ class Client:
         origin, _ = locate(call.url)
         known = self._pools.get(origin)
         pool, proxy = self._add(origin) if known is None else known
-        return HttpFlight(pool, call, write_head(call, proxy if origin.scheme == "http" else None))
+        head = write_head(call, proxy if origin.scheme == "http" else None)
+        return HttpFlight(pool, call, head, pool.loop)
 
     async def close(self) -> None:
         """Close the connections at rest; flights under way are left to end."""

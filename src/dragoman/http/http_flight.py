@@ -61,7 +61,7 @@ class HttpFlight:
         "status",
     )
 
-    def __init__(self, pool: Pool, call: Call, head: bytes) -> None:
+    def __init__(self, pool: Pool, call: Call, head: bytes, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.status = 0
         self.headers: HeaderList = []
         # For whoever watches over time: raw bytes so far, and when the last of them came.
@@ -72,7 +72,8 @@ class HttpFlight:
         self._pool = pool
         self._call = call
         self._head = head
-        self._loop = asyncio.get_running_loop()
+        # To ask for the running one costs a call to the system.
+        self._loop = loop or asyncio.get_running_loop()
         self._connection: Connection | None = None
         # Whether the connection served or rested before this call, and whether it died of that.
         self._kept = False
@@ -172,7 +173,12 @@ class HttpFlight:
 
     def close(self) -> None:
         """Say that the answer is no longer wanted; a complete answer's connection is long back in the pool."""
-        self.abort(UpstreamError(ENDED))
+        if self._connection is None and self._connecting is None and self._waiter is None:
+            # Nobody waits, and nothing is under way.
+            self._take = None
+            self._waiting.clear()
+        else:
+            self.abort(UpstreamError(ENDED))
         # An error that was raised knows the frames it went through, and those know this flight and its bodies: nothing
         # but a collection of all garbage, which is rare, would free them.
         self._error, self._broken = UpstreamError(ENDED), None

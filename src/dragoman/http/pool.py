@@ -29,7 +29,7 @@ class Pool:
         self._idle = idle
         self._origin = origin
         self._reuse = reuse
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         # In the order of their last use.
         self._resting: list[Connection] = []
         self._waiting: deque[asyncio.Future[Connection]] = deque()
@@ -45,7 +45,7 @@ class Pool:
         while self._resting:
             connection = self._resting.pop()
             # The other side may have hung up just now: a look into the socket costs less than a failed call.
-            if self._loop.time() - connection.idle_since < self._idle and self.fits(connection):
+            if self.loop.time() - connection.idle_since < self._idle and self.fits(connection):
                 return connection
             connection.dismiss()
         return None
@@ -60,14 +60,14 @@ class Pool:
 
     def obtain(self) -> asyncio.Future[Connection]:
         """A connection to come: a new one, or one that another call gives back. Cancelling gives up the place."""
-        waiter: asyncio.Future[Connection] = self._loop.create_future()
+        waiter: asyncio.Future[Connection] = self.loop.create_future()
         self._waiting.append(waiter)
         self._serve()
         return waiter
 
     def renew(self) -> asyncio.Future[Connection]:
         """A connection to come that has neither served nor rested; where there is no room, one at rest makes it."""
-        waiter: asyncio.Future[Connection] = self._loop.create_future()
+        waiter: asyncio.Future[Connection] = self.loop.create_future()
         self._renewing.append(waiter)
         if self._open >= self._most and self._resting:
             self._resting[0].drop()
@@ -84,10 +84,10 @@ class Pool:
         elif self._closed or ends:
             connection.drop()
         else:
-            connection.idle_since = self._loop.time()
+            connection.idle_since = self.loop.time()
             self._resting.append(connection)
             if self._timer is None:
-                self._timer = self._loop.call_later(self._idle, self._sweep)
+                self._timer = self.loop.call_later(self._idle, self._sweep)
 
     def forget(self, connection: Connection) -> None:
         """Count a connection out, and make a new one if somebody waits."""
@@ -134,7 +134,7 @@ class Pool:
                 return
             self._open += 1
             # A task, so that giving up the waiter can end it at any step; calls on pooled connections need none.
-            task = self._loop.create_task(self._connect(self))
+            task = self.loop.create_task(self._connect(self))
             task.add_done_callback(partial(self._dialled, waiter))
             waiter.add_done_callback(partial(give_up, task))
 
@@ -158,11 +158,11 @@ class Pool:
 
     def _sweep(self) -> None:
         self._timer = None
-        now = self._loop.time()
+        now = self.loop.time()
         while self._resting and self._resting[0].idle_since + self._idle <= now:
             self._resting[0].drop()
         if self._resting:
-            self._timer = self._loop.call_at(self._resting[0].idle_since + self._idle, self._sweep)
+            self._timer = self.loop.call_at(self._resting[0].idle_since + self._idle, self._sweep)
 
 
 def give_up(task: asyncio.Task[Connection], _: asyncio.Future[Connection]) -> None:

@@ -59,7 +59,6 @@ class Request:
 
     __slots__ = (
         "_channel",
-        "_table",
         "chunked",
         "closes",
         "content",
@@ -78,6 +77,7 @@ class Request:
         "query",
         "resumed",
         "started",
+        "table",
     )
 
     def __init__(
@@ -93,11 +93,12 @@ class Request:
         closes: bool,
     ) -> None:
         self._channel = channel
-        self._table: dict[bytes, bytes] | None = None
         self.method = method
         self.path = target.path
         self.query = target.query
         self.headers = headers
+        # The same by their lower-case names; the first of several values is the one that counts.
+        self.table = dict(reversed(headers))
         self.peer = peer
         # HTTP/1.1 rather than 1.0.
         self.modern = modern
@@ -117,14 +118,6 @@ class Request:
         self.held: asyncio.Future[None] | None = None
         self.on_pause: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
-
-    @property
-    def table(self) -> dict[bytes, bytes]:
-        """The headers by their lower-case names; the first of several values is the one that counts."""
-        table = self._table
-        if table is None:
-            table = self._table = dict(reversed(self.headers))
-        return table
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""

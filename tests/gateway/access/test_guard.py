@@ -128,6 +128,7 @@ def test_a_host_is_foreign_if_it_is(case: str) -> None:
 def test_a_request_without_host_is_refused() -> None:
     request = asked()
     request.headers.clear()
+    request.table.clear()
     assert not is_admitted(guard(), request)
 
 

@@ -50,17 +50,18 @@ class Guard:
 
     def admit(self, request: Request) -> None:
         """Refuse what a foreign web page sent."""
-        host = request.header(b"host") or b""
+        said = request.table.get
+        host = said(b"host") or b""
         if host not in self._good:
             if not self._is_ours(host):
                 raise ClientError(403, "this Host is not allowed here; add it to server.allowed_hosts if it should be")
             if len(self._good) < _HOSTS_LIMIT:
                 self._good.add(host)
-        origin = request.header(b"origin")
+        origin = said(b"origin")
         if origin is not None:
             if not self._is_allowed(origin, host):
                 raise ClientError(403, "web pages of this Origin are not allowed to call; see server.allowed_origins")
-        elif (site := request.header(b"sec-fetch-site")) is not None and site.lower() not in _LOCAL_SITES:
+        elif (site := said(b"sec-fetch-site")) is not None and site.lower() not in _LOCAL_SITES:
             raise ClientError(403, "requests from another site's web page are not allowed")
 
     def identify(self, request: Request, protocol: str) -> Key | None:
@@ -132,7 +133,7 @@ def hostname(host: bytes) -> str:
 
 def credential(request: Request, protocol: str) -> bytes | None:
     """The key a request carries, in either header; on Messages `x-api-key` goes before (mapping.md §2)."""
-    plain, bearer = request.header(b"x-api-key"), request.header(b"authorization")
+    plain, bearer = request.table.get(b"x-api-key"), request.table.get(b"authorization")
     token = bearer[7:].strip() if bearer is not None and bearer[:7].lower() == _BEARER else None
     given = plain or token if protocol == MESSAGES else token or plain
     # An empty one is none.

@@ -35,17 +35,20 @@ _is_personal = re.compile(
     rb"|(?<![a-z])(?:ids?|uuid|guid)(?![a-z])"
 ).search
 _IDEMPOTENCY = b"idempotency-key"
+# How all begin that are worth a closer look.
+_LOOKED_AT = (*_PASSED_PREFIXES, _AGENT_PREFIX, _IDEMPOTENCY)
 # A malformed value would fail the whole request.
 _is_beta = re.compile(rb"[A-Za-z0-9._-]+").fullmatch
 
 _RETRY = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 _LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-fast-", b"x-ratelimit-")
+_RETURNED = (*_RETRY, *_LIMIT_PREFIXES)
 
 # A client's parser gives up on headers that are very long, and names from outside may be.
 _LONGEST = 200
 # So many of a provider's headers reach a client.
 _MOST_RETURNED = 64
-_UPSTREAM_IDS = (b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id")
+_UPSTREAM_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id"})
 
 
 def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
@@ -53,6 +56,8 @@ def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
     passed: HeaderList = []
     once = b""
     for name, value in headers:
+        if not name.startswith(_LOOKED_AT):
+            continue
         if name == _BETA:
             betas = [beta for beta in (part.strip() for part in value.split(b",")) if _is_beta(beta)]
             if betas:
@@ -111,7 +116,9 @@ def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     return [
         (name, value)
         for name, value in headers
-        if len(value) <= _LONGEST and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
+        if name.startswith(_RETURNED)
+        and len(value) <= _LONGEST
+        and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
     ][:_MOST_RETURNED]
 
 
