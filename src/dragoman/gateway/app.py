@@ -62,6 +62,8 @@ _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _LONGEST_PROGRAM = 120
 # What a model works for: it takes a place among the exchanges of its key.
 _WORKING_KINDS = frozenset({Kind.CONVERSATION, Kind.COUNT, Kind.COMPACT, Kind.OTHER})
+# Members of an enumeration are slow to find, and this is asked of every request.
+_CONVERSATION = Kind.CONVERSATION
 _OPEN_KINDS = frozenset({Kind.HOME, Kind.HELLO, Kind.HEALTH, Kind.READY})
 # What the accounts call an exchange; what is not here is none of theirs.
 _ACCOUNTED: dict[Kind, str] = {
@@ -113,21 +115,11 @@ class App:
                 raise ClientError(426, "WebSockets are not spoken here; the same path answers over HTTP")
             if api_path.methods and request.method not in api_path.methods:
                 raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
-            key = None if api_path.kind in _OPEN_KINDS else service.guard.identify(request, api_path.protocol)
-            page = self._pages.get(api_path.kind)
-            if page is not None:
-                await page(request)
+            is_talk = api_path.kind is _CONVERSATION
+            is_open = not is_talk and api_path.kind in _OPEN_KINDS
+            key = None if is_open else service.guard.identify(request, api_path.protocol)
+            if not is_talk and await self._own(service, request, api_path, key):
                 return
-            if api_path.kind is Kind.ROUTE:
-                check_near(service, request)
-                await self._explain(request, key)
-                return
-            if api_path.kind is Kind.LAUNCH:
-                check_near(service, request)
-                await self._launch(request, api_path, "" if key is None else key.name)
-                return
-            if api_path.kind is Kind.NOWHERE:
-                raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
         except ClientError as error:
             self._refuse(request, api_path, error)
             return
@@ -147,7 +139,7 @@ class App:
                 except KeyBusy as error:
                     self._tell(service, request, account, error)
                     return
-            if api_path.kind is Kind.CONVERSATION:
+            if is_talk:
                 asked = ClientRequest(
                     api_path=api_path,
                     headers=request.headers,
@@ -177,6 +169,24 @@ class App:
         synced = service.accounting.synced()
         if synced is not None:
             request.hold(synced)
+
+    async def _own(self, service: Service, request: Request, api_path: ApiPath, key: Key | None) -> bool:
+        """Answer what the gateway is asked about itself; False if this is something else."""
+        kind = api_path.kind
+        page = self._pages.get(kind)
+        if page is not None:
+            await page(request)
+        elif kind is Kind.ROUTE:
+            check_near(service, request)
+            await self._explain(request, key)
+        elif kind is Kind.LAUNCH:
+            check_near(service, request)
+            await self._launch(request, api_path, "" if key is None else key.name)
+        elif kind is Kind.NOWHERE:
+            raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
+        else:
+            return False
+        return True
 
     async def _aside(
         self, service: Service, request: Request, api_path: ApiPath, account: Account, key: Key | None

@@ -28,6 +28,10 @@ class Mode(Enum):
     UNWANTED = "unwanted"
 
 
+# Members of an enumeration are slow to find, and these are looked for with every body.
+HELD, UNWANTED = Mode.HELD, Mode.UNWANTED
+
+
 class Source(Protocol):
     """Where a body comes from: a connection, as far as a body needs to know it."""
 
@@ -74,7 +78,7 @@ class Body:
         self.taken = False
         self.size = 0
         self.mark = HIGH_WATER
-        self.mode = Mode.HELD
+        self.mode = HELD
         self.pieces = Pieces()
         self.failure: ClientError | None = None
         self.waiter: asyncio.Future[None] | None = None
@@ -83,7 +87,7 @@ class Body:
         """Take a piece from the parser."""
         self.size += len(data)
         self.expects = False
-        if self.mode is not Mode.UNWANTED:
+        if self.mode is not UNWANTED:
             self.pieces.append(data)
         if self.size > self.mark:
             self._pass_mark()

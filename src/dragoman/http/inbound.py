@@ -27,6 +27,9 @@ BACKLOG = 64 * 1024
 # How much is parsed at once of what may hold many messages.
 SLICE = 4 * 1024
 RESET = struct.pack("ii", 1, 0)
+# Members of an enumeration are slow to find, and these are looked for with every message.
+FRESH, IDLE, HEAD = ConnectionPhase.FRESH, ConnectionPhase.IDLE, ConnectionPhase.HEAD
+BODY, BUSY = ConnectionPhase.BODY, ConnectionPhase.BUSY
 
 
 class Inbound(asyncio.Protocol):
@@ -35,7 +38,7 @@ class Inbound(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.loop = asyncio.get_running_loop()
-        self.phase = ConnectionPhase.FRESH
+        self.phase = FRESH
         self.since = self.loop.time()
         self.transport: asyncio.Transport
         self.intake: Intake
@@ -77,7 +80,7 @@ class Inbound(asyncio.Protocol):
             if len(self.backlog) > BACKLOG:
                 self.hold()
             return
-        if self.phase is ConnectionPhase.BODY:
+        if self.phase is BODY:
             self.since = self.loop.time()
         self._read(data)
         if len(data) > LARGE_READ and not self.holding and not self.closing:
@@ -156,13 +159,13 @@ class Inbound(asyncio.Protocol):
         """Wait for the client's body."""
         if proceed:
             self.send(CONTINUE)
-        self._enter(ConnectionPhase.BODY)
+        self._enter(BODY)
         self.release()
 
     def body_waited(self) -> None:
         """Wait for the handler again."""
-        if self.phase is ConnectionPhase.BODY:
-            self._enter(ConnectionPhase.BUSY)
+        if self.phase is BODY:
+            self._enter(BUSY)
 
     def too_much(self) -> None:
         """Close rather than read an endless rest, at the latest after the reply."""
@@ -176,7 +179,7 @@ class Inbound(asyncio.Protocol):
     def retire(self) -> None:
         """Close if nothing is under way, else after the reply."""
         self.retiring = True
-        if self.phase in (ConnectionPhase.FRESH, ConnectionPhase.IDLE, ConnectionPhase.REST) and not self.closing:
+        if self.phase in (FRESH, IDLE, ConnectionPhase.REST) and not self.closing:
             self._close()
 
     def stop(self) -> None:
@@ -188,7 +191,7 @@ class Inbound(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """See whether a limit has passed."""
-        if self.phase is ConnectionPhase.BUSY:
+        if self.phase is BUSY:
             return
         limit = LIMITS[self.phase](self.server.limits)
         if self.phase in READING:
@@ -211,14 +214,14 @@ class Inbound(asyncio.Protocol):
 
     def _settle(self, phase: ConnectionPhase) -> None:
         """Enter a phase, or stay in it without counting anew; a client that was never heard stays fresh."""
-        if self.phase is not phase and not (phase is ConnectionPhase.IDLE and self.phase is ConnectionPhase.FRESH):
+        if self.phase is not phase and not (phase is IDLE and self.phase is FRESH):
             self._enter(phase)
 
     def _expire(self) -> None:
         """Do what the table says about a passed limit."""
-        if self.phase is ConnectionPhase.HEAD:
+        if self.phase is HEAD:
             self._refuse(RefusedMessage(status=408, message="the headers did not come in time"))
-        elif self.phase is ConnectionPhase.BODY:
+        elif self.phase is BODY:
             if self.current is not None:
                 self.current.closes = True
                 self.current.content.fail(ClientError(408, "the request body did not come in time"))
@@ -264,7 +267,7 @@ class Inbound(asyncio.Protocol):
         if self.current is not None or self.closing or (intake.incoming is not None and not intake.queue):
             return
         if self.paused:
-            self._settle(ConnectionPhase.IDLE)
+            self._settle(IDLE)
         elif intake.queue:
             message = intake.queue.popleft()
             if isinstance(message, Request):
@@ -278,11 +281,11 @@ class Inbound(asyncio.Protocol):
         elif self.retiring and not intake.in_head:
             self._close()
         else:
-            self._settle(ConnectionPhase.HEAD if intake.in_head else ConnectionPhase.IDLE)
+            self._settle(HEAD if intake.in_head else IDLE)
             self.release()
 
     def _begin(self, request: Request) -> None:
-        self.phase = ConnectionPhase.BUSY
+        self.phase = BUSY
         self.current = request
         self.serving = False
         self.server.busy += 1

@@ -26,6 +26,9 @@ def asked_tier(body: bytes) -> str:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ""
 
+# Members of an enumeration are slow to find, and this is looked for in every exchange.
+_ANSWERED = Kind.ANSWERED
+
 
 class Calls:
     """Counts calls, and has them in the record as they end."""
@@ -98,7 +101,7 @@ class Calls:
             first=attempt.first,
             usage=usage,
             key=provider.keys.index(key) if key in provider.keys else -1,
-            maybe_billed=kind is not Kind.ANSWERED and maybe_billed(kind),
+            maybe_billed=kind is not _ANSWERED and maybe_billed(kind),
             tokens=tokens,
             estimated=attempt.estimate is not None,
             money=money,

@@ -84,6 +84,10 @@ from dragoman.gateway.exchange.stream_moves import StreamMoves
 from dragoman.gateway.exchange.whole_moves import WholeMoves
 from dragoman.streaming import StreamTranslator
 
+# Members of an enumeration are slow to find, and these are looked for in every exchange.
+_HEARING, _GATHERING, _CONTENT = State.HEARING, State.GATHERING, Told.CONTENT
+_UNKNOWN, _STREAM, _COLLECTED, _WHOLE = Lane.UNKNOWN, Lane.STREAM, Lane.COLLECTED, Lane.WHOLE
+
 
 class Machine(WholeMoves, StreamMoves):
     """One exchange: `handle` makes the moves of the table."""
@@ -103,7 +107,7 @@ class Machine(WholeMoves, StreamMoves):
                 move, event = Machine._failed, Failed(bare(error))
             # It came to nothing, and with it what was to be waited for; what was said is said.
             out[:] = [command for command in out if not isinstance(command, Waiting)]
-        self.flowing = self.state is State.HEARING and self.told is Told.CONTENT
+        self.flowing = self.state is _HEARING and self.told is _CONTENT
         return out
 
     def _move(self, event: Event) -> None:
@@ -112,34 +116,31 @@ class Machine(WholeMoves, StreamMoves):
     def _hear(self, *, comes_whole: bool) -> None:
         """The answer's content type decides how it is read, not what was asked (S12)."""
         attempt = self.attempt
-        if attempt.lane is Lane.UNKNOWN:
+        if attempt.lane is _UNKNOWN:
             if comes_whole:
-                attempt.lane = Lane.WHOLE
+                attempt.lane = _WHOLE
             else:
-                attempt.lane = Lane.STREAM if attempt.prepared.stream else Lane.COLLECTED
-                attempt.hear(self._translator(collect=attempt.lane is Lane.COLLECTED))
-            if attempt.lane is Lane.STREAM:
+                attempt.lane = _STREAM if attempt.prepared.stream else _COLLECTED
+                attempt.hear(self._translator(collect=attempt.lane is _COLLECTED))
+            if attempt.lane is _STREAM:
                 attempt.feed = self._feed()
-        elif attempt.lane is not Lane.WHOLE:
+        elif attempt.lane is not _WHOLE:
             attempt.translator.go_on()
-        match attempt.lane:
-            case Lane.STREAM:
-                self._wait(
-                    State.HEARING, Hear(attempt.translator, attempt.feed, attempt.unframer, attempt.prepared.relay)
-                )
-            case Lane.COLLECTED:
-                self._wait(State.COLLECTING, Collect(attempt.translator, attempt.unframer, attempt.told, attempt.size))
-            case _ if not attempt.earlier:
-                self._wait(State.GATHERING, ReadWhole())
-            case _ if comes_whole:
-                self._wait(State.READING_ON, ReadWhole())
-            case _:
-                # What a provider goes on with, as a whole answer of its protocol, whatever the form it comes in.
-                source, limit = attempt.target.endpoint.protocol, self._service.settings.limits.event
-                attempt.hear(
-                    StreamTranslator(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
-                )
-                self._wait(State.CONTINUING, Collect(attempt.translator, attempt.unframer, [], 0))
+        if attempt.lane is _STREAM:
+            self._wait(_HEARING, Hear(attempt.translator, attempt.feed, attempt.unframer, attempt.prepared.relay))
+        elif attempt.lane is _COLLECTED:
+            self._wait(State.COLLECTING, Collect(attempt.translator, attempt.unframer, attempt.told, attempt.size))
+        elif not attempt.earlier:
+            self._wait(_GATHERING, ReadWhole())
+        elif comes_whole:
+            self._wait(State.READING_ON, ReadWhole())
+        else:
+            # What a provider goes on with, as a whole answer of its protocol, whatever the form it comes in.
+            source, limit = attempt.target.endpoint.protocol, self._service.settings.limits.event
+            attempt.hear(
+                StreamTranslator(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
+            )
+            self._wait(State.CONTINUING, Collect(attempt.translator, attempt.unframer, [], 0))
 
     def _feed(self) -> Callable[[bytes], bytes]:
         translator, changed = self.attempt.translator, self._changed()

@@ -33,6 +33,9 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import Kind
 
 _NATIVE_FAILURE = b"response.failed"
+# Members of an enumeration are slow to find, and these are looked for in every stream.
+_CONTENT, _ALL, _ENDING, _SETTLING = Told.CONTENT, Told.ALL, State.ENDING, State.SETTLING
+_ANSWERED, _LINGERING = Kind.ANSWERED, Limit(LimitPhase.ENDING)
 
 
 class StreamMoves(RequestMoves):
@@ -45,11 +48,11 @@ class StreamMoves(RequestMoves):
         if (failure := translator.failure) is not None:
             self._account.note(failure=failure.kind.value)
             out = self._clean(out)
-            if self.told is not Told.CONTENT and self._is_missed(failure, out):
+            if self.told is not _CONTENT and self._is_missed(failure, out):
                 self.state = State.MISSED
                 self._do(HangUp())
                 return
-        if self.told is not Told.CONTENT:
+        if self.told is not _CONTENT:
             if not translator.speaking or self._memory.noting is not None:
                 attempt.hold(out)
                 if translator.speaking:
@@ -67,7 +70,7 @@ class StreamMoves(RequestMoves):
         if translator.cut_short:
             self._do(HangUp())
         else:
-            self._do(Limit(LimitPhase.ENDING))
+            self._do(_LINGERING)
 
     def _is_missed(self, failure: Failure, out: bytes) -> bool:
         """Whether a failure of which nobody has heard is no answer; one that is goes on if nothing else can be done."""
@@ -81,7 +84,7 @@ class StreamMoves(RequestMoves):
 
     def _noted(self, event: Noted) -> None:
         held = self.attempt.held
-        if self.told is not Told.CONTENT and self.attempt.translator.speaking:
+        if self.told is not _CONTENT and self.attempt.translator.speaking:
             out, self.attempt.held = b"".join(held), []
             self._took(Took(out, event.now))
 
@@ -95,7 +98,7 @@ class StreamMoves(RequestMoves):
         """Tell the first content, behind what was held."""
         attempt = self.attempt
         self._open()
-        self.told = Told.CONTENT
+        self.told = _CONTENT
         attempt.first = now
         self._account.note(first=now)
         held, attempt.held = b"".join(attempt.held), []
@@ -105,7 +108,7 @@ class StreamMoves(RequestMoves):
         """Tell the last frames, if what they hold need not be kept; else as soon as it is."""
         if self._memory.kept_answer is None:
             self._tell_end(out)
-            self.state = State.ENDING
+            self.state = _ENDING
             if not self.attempt.prepared.relay:
                 # Nothing that still comes is for the client; only the provider's connection may end well.
                 self._finish()
@@ -114,16 +117,16 @@ class StreamMoves(RequestMoves):
         said, last = parted(out)
         self._write(said)
         self.attempt.held = [last]
-        self.state = State.SETTLING
+        self.state = _SETTLING
         self._do(Keep(last))
 
     def _tell_end(self, out: bytes) -> None:
         """All is known before the client knows its answer complete."""
         self._keep_turn()
         failed = self.attempt.translator.failure
-        self._settle(Kind.ANSWERED if failed is None else self.attempt.kind_of(failed), self._heard())
+        self._settle(_ANSWERED if failed is None else self.attempt.kind_of(failed), self._heard())
         self._write(out)
-        self.told = Told.ALL
+        self.told = _ALL
 
     def _ended(self, _: Done) -> None:
         """The provider has ended its stream: its answer is complete, or paused."""
@@ -151,14 +154,14 @@ class StreamMoves(RequestMoves):
         if failure is not None:
             self._account.note(failure=failure.kind.value)
             out = self._clean(out)
-        if self.told is not Told.CONTENT:
+        if self.told is not _CONTENT:
             if failure is not None or not attempt.translator.speaking:
                 attempt.error_form = out
                 self._unsaid(failure or EMPTY, heard=attempt.translator.answered)
                 return
             self._commit(self._service.clock())
         self._end_with(out)
-        if self.state is State.SETTLING:
+        if self.state is _SETTLING:
             self._wait(State.STORING, AwaitKept())
         else:
             if attempt.prepared.relay:
@@ -182,7 +185,7 @@ class StreamMoves(RequestMoves):
         """The store has taken the answer while the provider has not ended."""
         if not self._is_kept(event):
             return
-        self.state = State.ENDING
+        self.state = _ENDING
         if not self.attempt.prepared.relay:
             self._finish()
 
@@ -224,6 +227,6 @@ class StreamMoves(RequestMoves):
 
     def _keep_alive(self, _: Due) -> None:
         streams = self._is_held or (self.has_attempt and self.attempt.lane is Lane.STREAM)
-        if self.told is Told.STATUS or (streams and self.told is not Told.ALL):
+        if self.told is Told.STATUS or (streams and self.told is not _ALL):
             self._open(pending=self._is_held)
             self._do(Write(codec_of(self._asked.api_path.protocol).heartbeat))

@@ -37,7 +37,10 @@ class Overstayed(TimedOut):
     """The answer is whole, but the provider does not end it."""
 
 
-# Nothing is waited for of a provider. Members of an enumeration are slow to hash, and quick to compare.
+# Members of an enumeration are slow to find, and these are looked for in every exchange.
+_WAITING, _OPENING = LimitPhase.WAITING, LimitPhase.OPENING
+_HEARING, _ENDING = LimitPhase.HEARING, LimitPhase.ENDING
+# Nothing is waited for of a provider. Members of an enumeration are slow to hash, too, and quick to compare.
 _UNLIMITED = (LimitPhase.SETTLING, LimitPhase.PAUSING)
 # How long a whole answer's connection may take to end, so that it can be used again.
 _LINGER = 1.0
@@ -75,7 +78,7 @@ class TimeLimits:
         self._is_held = False
         self._when = started
         self._soonest = min(timeouts.first_byte, timeouts.idle, timeouts.whole)
-        self.phase = LimitPhase.WAITING
+        self.phase = _WAITING
         # When the provider was last heard, and when the client was last told something.
         self.heard = started
         self.told = started
@@ -89,11 +92,11 @@ class TimeLimits:
             self._first_byte = wanted
             self._soonest = min(wanted, self._timeouts.idle, self._timeouts.whole)
         self._flight = flight
-        self._enter(LimitPhase.WAITING)
+        self._enter(_WAITING)
 
     def opening(self) -> None:
         """The answer has begun, and may say nothing yet; before that there is no status to be kept alive."""
-        self.phase = LimitPhase.OPENING
+        self.phase = _OPENING
         self.heard = now = self._loop.time()
         if not self._is_held:
             self.told = now
@@ -101,9 +104,9 @@ class TimeLimits:
 
     def spoken(self) -> None:
         """There is content: from here on silence is limited, and nothing else."""
-        if self.phase is LimitPhase.OPENING:
+        if self.phase is _OPENING:
             # The timer fires soon enough for either limit.
-            self.phase = LimitPhase.HEARING
+            self.phase = _HEARING
             self._go_on()
 
     def _go_on(self) -> None:
@@ -117,11 +120,11 @@ class TimeLimits:
             self._go_on()
         if not self._is_held:
             self.told = self._loop.time()
-        self._enter(LimitPhase.HEARING)
+        self._enter(_HEARING)
 
     def ending(self) -> None:
         """The answer is whole."""
-        self._enter(LimitPhase.ENDING)
+        self._enter(_ENDING)
 
     def settling(self) -> None:
         """The answer is being kept, and nothing is waited for of the provider."""
@@ -147,7 +150,7 @@ class TimeLimits:
             self._handle.cancel()
             self._handle = None
         self._flight = None
-        self.phase = LimitPhase.WAITING
+        self.phase = _WAITING
 
     def _enter(self, phase: LimitPhase) -> None:
         self.phase = phase
@@ -176,11 +179,11 @@ class TimeLimits:
     def _arm(self, now: float, limit: float = math.inf) -> None:
         # No limit of any phase but the last is nearer, unless little is left of the whole: the timer fires no later
         # than needed, and looks again then.
-        soonest = _LINGER if self.phase is LimitPhase.ENDING else self._soonest
+        soonest = _LINGER if self.phase is _ENDING else self._soonest
         due = min(now + soonest, self._deadline, limit)
         if self.phase in _UNLIMITED:
             due = now + self._timeouts.keep_alive
-        if self.alive is not None and self.phase is not LimitPhase.ENDING:
+        if self.alive is not None and self.phase is not _ENDING:
             due = min(due, self.told + self._timeouts.keep_alive)
         if self._handle is not None:
             if now < self._when <= due:
