@@ -111,7 +111,9 @@ class Service:
             reuse=former.client.reuse if former is not None else None,
         )
         self.draining = False
-        self.clock: Callable[[], float] = asyncio.get_running_loop().time
+        # To ask for the running one costs a call to the system each time.
+        self.loop = asyncio.get_running_loop()
+        self.clock: Callable[[], float] = self.loop.time
         self.traffic: Traffic = former.traffic if former is not None else Traffic(self.clock)
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
@@ -316,7 +318,7 @@ class Service:
         if record.launch:
             self.tallies.count(record)
         # With the loop's next turn: the thread that writes lines would take the interpreter from whoever answers.
-        asyncio.get_running_loop().call_soon(self.log.exchange, record)
+        self.loop.call_soon(self.log.exchange, record)
 
     async def close(self) -> None:
         """Let go of idle connections; exchanges under way end on their own."""

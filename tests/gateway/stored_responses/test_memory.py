@@ -36,7 +36,7 @@ async def _begun(house: House, remembering: Memory, **body: object) -> tuple[Pro
     service, looked = house.app.service, look(raw, PLACE)
     aim = service.routes.target(looked.model, RESPONSES)
     found = await remembering.recall(None, raw, looked, aim)
-    question = remembering.prepare(ASKED, raw, looked, found, aim, renamed=True, strict=False, owner=b"")
+    question = remembering.prepare(ASKED, raw, looked, found, aim, False)
     assert looked.said is not None
     said = raw if found is None else recalled_of(raw, looked.said, found).body
     return await remembering.begin(None, question), {**json.loads(said)}

@@ -26,6 +26,7 @@ def asked_tier(body: bytes) -> str:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ""
 
+
 # Members of an enumeration are slow to find, and this is looked for in every exchange.
 _ANSWERED = Kind.ANSWERED
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -72,6 +73,8 @@ from dragoman.store import StoreError
 from dragoman.streaming import StreamTranslator
 from dragoman.wire.json import encode
 
+T = TypeVar("T")
+
 
 class Begun(Struct, frozen=True):
     """A request that was understood before, and what keeps its answer."""
@@ -100,7 +103,11 @@ class Driver(StoreActs):
     async def run(self, said: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before."""
         try:
-            event = await self._first(said)
+            if isinstance(said, Begun):
+                self._memory.follow_up(said.memory)
+                event: Event = said.resume
+            else:
+                event = await self._outcome(said, Begin)
             while (command := self._step(event)) is not None:
                 event = await self._outcome(_WAITS[type(command)](self, command))
         except asyncio.CancelledError:
@@ -121,17 +128,10 @@ class Driver(StoreActs):
                 # There is no other time to tell it.
                 self._step(Kept())
 
-    async def _first(self, said: Awaitable[bytes] | Begun) -> Event:
-        if isinstance(said, Begun):
-            self._memory.follow_up(said.memory)
-            return said.resume
-        outcome = await self._outcome(said)
-        return Begin(outcome.value) if isinstance(outcome, Done) and isinstance(outcome.value, bytes) else outcome
-
-    async def _outcome(self, waiting: Awaitable[object]) -> Done | Failed:
+    async def _outcome(self, waiting: Awaitable[T], came: Callable[[T], Event] = Done) -> Event:
         """What became of something that was waited for; an error is a value, without the frames that hold it."""
         try:
-            return Done(await waiting)
+            return came(await waiting)
         except HungUp:
             return Done()
         except ConfigError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVarTuple
 
 from dragoman.gateway.exchange.attempt import (
     UNSEEN,
@@ -44,6 +46,10 @@ from dragoman.routing.outcomes import Kind
 from dragoman.routing.route import Route
 from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamTranslator, Tap
+
+Given = TypeVarTuple("Given")
+# Members of an enumeration are slow to find, and these are looked for in every exchange.
+_NOTHING, _ALL, _OVER, _ANSWERED = Told.NOTHING, Told.ALL, State.OVER, Kind.ANSWERED
 
 
 class Moves(ABC):
@@ -92,13 +98,15 @@ class Moves(ABC):
         self.state = state
         self._out.append(command)
 
-    def _work(self, state: State, work: Callable[[], object], size: int, *, paid: bool = False) -> None:
+    def _work(
+        self, state: State, size: int, work: Callable[[*Given], object], *given: *Given, paid: bool = False
+    ) -> None:
         """Have work done: at once, unless it takes so long that others would wait for it."""
         if size > INLINE:
-            self._wait(state, Work(work, size, paid))
+            self._wait(state, Work(partial(work, *given), size, paid))
         else:
             self.state = state
-            self._move(Done(work()))
+            self._move(Done(work(*given)))
 
     def _nothing(self, _: Event) -> None:
         """Nothing comes of it."""
@@ -124,7 +132,7 @@ class Moves(ABC):
     def _ended_calls(self, kind: Kind) -> tuple[record.Attempt, ...]:
         if not self.has_attempt:
             return self._account.record.attempts
-        if kind is Kind.ANSWERED and self._course is not None and self._course.stays:
+        if kind is _ANSWERED and self._course is not None and self._course.stays:
             self._pin(self._course, self.attempt)
         return self.calls.ended(self.attempt, kind)
 
@@ -157,14 +165,14 @@ class Moves(ABC):
 
     def _respond(self, reply: Reply, kind: Kind) -> None:
         """Send a whole reply, which the last call came to."""
-        if self.told is Told.NOTHING:
+        if self.told is _NOTHING:
             self._settle(kind, reply.noted)
             self._do(Respond(reply.status, reply.headers, reply.body))
         else:
             # The status is out, and this is a stream that came as a whole.
             self._settle(kind, {**reply.noted, "status": 200})
             self._do(Write(reply.body), End())
-        self.told = Told.ALL
+        self.told = _ALL
 
     def _translator(self, *, collect: bool) -> StreamTranslator:
         attempt, prepared = self.attempt, self.attempt.prepared
@@ -222,5 +230,5 @@ class Moves(ABC):
             self._do(Write(data))
 
     def _over(self) -> None:
-        self.state = State.OVER
+        self.state = _OVER
         self._do(HangUp())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -40,7 +39,7 @@ async def one_call(
 async def _called(
     service: Service, account: Account, target: Target, order: Order, noted: bool
 ) -> AsyncIterator[tuple[Flight, TimeLimits]]:
-    time_limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
+    time_limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
     service.accounting.open(account.record, target, len(order.body))
     headers = passed_headers.traced(order.headers, account.record, service.told_share)
     flight = await service.open(order if headers is order.headers else replace(order, headers=headers))

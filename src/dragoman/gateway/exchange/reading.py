@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
 from dragoman.gateway.exchange.time_limits import Overstayed, TimeLimits
-from dragoman.gateway.large_work import beside_loop
+from dragoman.gateway.large_work import INLINE, beside_loop
 from dragoman.gateway.value_limits import weigh_answer
 from dragoman.http.flight import Flight
 
@@ -48,7 +48,10 @@ async def read_whole(flight: Flight, limits: TimeLimits, clock: Callable[[], flo
     await _gather(flight, limits, clock, read.extend, most)
     body = bytes(read)
     del read
-    await beside_loop(partial(weigh_answer, body), len(body), paid=True)
+    if len(body) > INLINE:
+        await beside_loop(partial(weigh_answer, body), len(body), paid=True)
+    else:
+        weigh_answer(body)
     return body
 
 

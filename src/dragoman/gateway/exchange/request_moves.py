@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -53,7 +52,6 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.large_work import INLINE
 from dragoman.gateway.stored_responses.memory import Look, look
 from dragoman.gateway.stored_responses.recall import Found
-from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -62,6 +60,10 @@ from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
 from dragoman.sessions.classes import class_of
+
+# Members of an enumeration are slow to find, and these are looked for in every exchange.
+_READING, _RECALLING, _PREPARING = State.READING, State.RECALLING, State.PREPARING
+_RESERVING, _CALLING, _UNKNOWN = State.RESERVING, State.CALLING, Lane.UNKNOWN
 
 
 class RequestMoves(FailureMoves):
@@ -79,7 +81,7 @@ class RequestMoves(FailureMoves):
     def _begin(self, event: Begin) -> None:
         self._body = event.body
         listen = self._service.listener.ear(self._account.record)
-        self._work(State.READING, partial(look, event.body, self._asked.api_path, listen), len(event.body))
+        self._work(_READING, len(event.body), look, event.body, self._asked.api_path, listen)
 
     def _read(self, event: Done) -> None:
         assert isinstance(event.value, Look)
@@ -97,8 +99,8 @@ class RequestMoves(FailureMoves):
             # Where there is no choice, none is made; but of several keys a conversation keeps one.
             if len(route.only.provider.keys) > 1 and route.sticky:
                 self._route = route
-                seeing = partial(seen_in, self._body, self._asked, looked, route, Wants(opening=True))
-                self._work(State.CHOOSING, seeing, len(self._body))
+                body, wants = self._body, Wants(opening=True)
+                self._work(State.CHOOSING, len(body), seen_in, body, self._asked, looked, route, wants)
             else:
                 self._set_out(Course((route.only,), routing, route, traffic=service.traffic))
             return
@@ -130,8 +132,7 @@ class RequestMoves(FailureMoves):
             self._choose(seen_in(body, self._asked, looked, route, wants))
         else:
             times = len(route.targets) if wants.losses else 1
-            seeing = partial(seen_in, body, self._asked, looked, route, wants)
-            self._work(State.CHOOSING, seeing, times * len(body))
+            self._work(State.CHOOSING, times * len(body), seen_in, body, self._asked, looked, route, wants)
 
     def _chosen(self, event: Done) -> None:
         route, looked, service = self._route, self._looked, self._service
@@ -239,7 +240,7 @@ class RequestMoves(FailureMoves):
                 **({} if self._course is None else self._course.noted),
             )
         if self._memory.recalls(self._asked.key, self._body, looked, target):
-            self._wait(State.RECALLING, Recall(self._body, looked, target))
+            self._wait(_RECALLING, Recall(self._body, looked, target))
         else:
             self._prepare(None)
 
@@ -259,20 +260,12 @@ class RequestMoves(FailureMoves):
     def _prepare(self, found: Found | None) -> None:
         looked, target = self._looked, self.attempt.target
         assert looked is not None
-        key = self._asked.key
-        preparing = partial(
-            self._memory.prepare,
-            self._asked,
-            self._body,
-            looked,
-            found,
-            target,
-            renamed=target.model != looked.model,
-            strict=target.strict or self._is_strict,
-            owner=owner_of(key),
-        )
-        size = len(self._body) + self._memory.turns.size
-        self._work(State.PREPARING, preparing, size if found is None else size + found.size)
+        body, memory = self._body, self._memory
+        size = len(body) + memory.turns.size
+        if found is not None:
+            size += found.size
+        strict = target.strict or self._is_strict
+        self._work(_PREPARING, size, memory.prepare, self._asked, body, looked, found, target, strict)
 
     @property
     def _is_strict(self) -> bool:
@@ -290,7 +283,7 @@ class RequestMoves(FailureMoves):
             # Nothing of it is kept.
             self._ask(event.value.translated.body)
         else:
-            self._wait(State.RESERVING, Reserve(event.value))
+            self._wait(_RESERVING, Reserve(event.value))
 
     def _reserved(self, event: Done) -> None:
         prepared = event.value
@@ -333,7 +326,7 @@ class RequestMoves(FailureMoves):
         if self._course is not None and attempt.permit is None:
             attempt.permit = self._course.use_permit()
         first_byte = None if self._course is None else self._course.first_byte
-        self._wait(State.CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))
+        self._wait(_CALLING, Call(attempt.prepared, attempt.body, attempt.key, first_byte))
 
     def _called(self, event: Done) -> None:
         flight: Flight = event.value  # type: ignore[assignment]  # as the driver gives it
@@ -342,7 +335,7 @@ class RequestMoves(FailureMoves):
         if attempt.status >= 300:
             self._wait(State.REFUSED, ReadError())
             return
-        if attempt.lane is Lane.UNKNOWN:
+        if attempt.lane is _UNKNOWN:
             self._note_losses()
         attempt.unframer = unframer_of(attempt.prepared, flight)
         self._hear(comes_whole=attempt.unframer is None and not is_stream(flight))
@@ -379,7 +372,7 @@ class RequestMoves(FailureMoves):
             return
         self._refusal = missed
         self._end_call(missed.kind)
-        self._work(State.RELIEVING, attempt.relieved(remedy), len(attempt.body), paid=True)
+        self._work(State.RELIEVING, len(attempt.body), attempt.relieved(remedy), paid=True)
 
     def _rest_key(self, missed: Missed, failure: Failure) -> None:
         """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""
@@ -425,7 +418,7 @@ class RequestMoves(FailureMoves):
         body = attempt.prepared.translated.body
         self._end_call(Kind.ANSWERED)
         attempt.before = attempt.cost
-        self._work(State.RESUMING, partial(codec.resume_request, body, blocks), len(body), paid=True)
+        self._work(State.RESUMING, len(body), codec.resume_request, body, blocks, paid=True)
 
     def _resumed(self, event: Done) -> None:
         assert isinstance(event.value, bytes)

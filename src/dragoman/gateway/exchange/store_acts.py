@@ -53,7 +53,7 @@ class StoreActs(ABC):
         self._account = account
         self._clock = service.clock
         self._memory = Memory(service, asked.api_path)
-        self._limits = TimeLimits(asyncio.get_running_loop(), service.settings.timeouts, account.record.started)
+        self._limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
 
     @abstractmethod
     def _step(self, event: Event) -> Waiting | None:

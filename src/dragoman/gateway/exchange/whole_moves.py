@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from dragoman.errors import BadAnswer, DragomanError, Oversized
 from dragoman.gateway.exchange.attempt import (
     LONGEST_ERROR,
@@ -13,6 +10,7 @@ from dragoman.gateway.exchange.attempt import (
     Seen,
 )
 from dragoman.gateway.exchange.failure_moves import EMPTY
+from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.request_moves import RequestMoves
 from dragoman.gateway.exchange.states import State
@@ -22,15 +20,20 @@ from dragoman.gateway.exchange.steps import (
     Name,
 )
 from dragoman.gateway.exchange.whole_answer import Relayed, own_failure, relayed_answer
+from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import Kind
 from dragoman.rules.pauses import RESUMES
+from dragoman.streaming import StreamTranslator
 from dragoman.translate import TranslatedResponse, translate_response
 
 # How an event stream begins.
 _EVENTS = (b"data:", b"event:", b":")
 _TOO_LARGE = "the provider's answer is larger than the limit"
 _UNREADABLE = "the provider's answer could not be read"
+
+# Members of an enumeration are slow to find, and these are looked for in every exchange.
+_JUDGING, _TRANSLATING, _ANSWERED = State.JUDGING, State.TRANSLATING, Kind.ANSWERED
 
 
 class WholeMoves(RequestMoves):
@@ -47,10 +50,10 @@ class WholeMoves(RequestMoves):
             attempt.lane = Lane.COLLECTED
             attempt.hear(self._translator(collect=not attempt.prepared.stream))
             attempt.size = len(raw)
-            self._work(State.FEEDING, partial(attempt.translator.feed, raw), len(raw), paid=True)
+            self._work(State.FEEDING, len(raw), attempt.translator.feed, raw, paid=True)
         elif attempt.prepared.relay and not attempt.prepared.stream:
-            judging = partial(relayed_answer, raw, codec_of(attempt.target.endpoint.protocol))
-            self._work(State.JUDGING, judging, len(raw), paid=True)
+            codec = codec_of(attempt.target.endpoint.protocol)
+            self._work(_JUDGING, len(raw), relayed_answer, raw, codec, paid=True)
         else:
             self._translate()
 
@@ -78,17 +81,8 @@ class WholeMoves(RequestMoves):
         size = len(attempt.raw) + sum(map(len, attempt.earlier))
         if size > self._service.settings.limits.answer:
             raise Oversized(_TOO_LARGE)
-        translating = partial(
-            translate_response,
-            attempt.raw,
-            source=attempt.target.endpoint.protocol,
-            target=attempt.prepared.client,
-            request=attempt.prepared.translated,
-            stream=attempt.prepared.stream,
-            mint=self._service.mint,
-            earlier=attempt.earlier,
-        )
-        self._work(State.TRANSLATING, partial(_readable, translating), size, paid=True)
+        asked, mint = attempt.prepared, self._service.mint
+        self._work(_TRANSLATING, size, _translated, attempt.raw, attempt.earlier, asked, mint, paid=True)
 
     def _translated(self, event: Done) -> None:
         attempt, answer = self.attempt, event.value
@@ -139,7 +133,7 @@ class WholeMoves(RequestMoves):
             reply.noted["usage"] = attempt.usage
         self._keep_turn()
         attempt.first = self._service.clock()
-        self._respond(reply, Kind.ANSWERED)
+        self._respond(reply, _ANSWERED)
         self._over()
 
     # Streams for one answer.
@@ -160,8 +154,7 @@ class WholeMoves(RequestMoves):
         if attempt.translator.paused:
             self._go_on(attempt.translator.resume or ())
         else:
-            closing = partial(_readable, attempt.translator.close)
-            self._work(State.CLOSING, closing, attempt.size, paid=True)
+            self._work(State.CLOSING, attempt.size, _closed, attempt.translator, paid=True)
 
     def _closed(self, event: Done) -> None:
         attempt = self.attempt
@@ -180,7 +173,7 @@ class WholeMoves(RequestMoves):
 
     def _continued(self, event: Done) -> None:
         assert isinstance(event.value, int)
-        self._work(State.READING_ON, self.attempt.translator.close, event.value, paid=True)
+        self._work(State.READING_ON, event.value, self.attempt.translator.close, paid=True)
 
     def _read_on(self, event: Done) -> None:
         attempt = self.attempt
@@ -192,8 +185,23 @@ class WholeMoves(RequestMoves):
         self._translate()
 
 
-def _readable(work: Callable[[], object]) -> object:
+def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderRequest, mint: Mint) -> TranslatedResponse:
     try:
-        return work()
+        return translate_response(
+            raw,
+            source=prepared.target.endpoint.protocol,
+            target=prepared.client,
+            request=prepared.translated,
+            stream=prepared.stream,
+            mint=mint,
+            earlier=earlier,
+        )
+    except DragomanError:
+        raise BadAnswer(_UNREADABLE) from None
+
+
+def _closed(translator: StreamTranslator) -> bytes:
+    try:
+        return translator.close()
     except DragomanError:
         raise BadAnswer(_UNREADABLE) from None

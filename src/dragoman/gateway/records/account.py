@@ -38,10 +38,13 @@ class Account:
 
     def settle(self, **changes: object) -> None:
         """Say that all is known, before the client knows its answer complete; only the first time counts."""
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            changes.setdefault("status", self.record.status or 500)  # Only an error of our own leaves none behind.
-            self.record = replace(self.record, ended=self._clock(), **changes)
-            finish(self.record)
-            if self.on_settled is not None:
-                self.on_settled()
+        finish = self._finish
+        if finish is None:
+            return
+        self._finish = None
+        if "status" not in changes:
+            changes["status"] = self.record.status or 500  # Only an error of our own leaves none behind.
+        self.record = replace(self.record, ended=self._clock(), **changes)
+        finish(self.record)
+        if self.on_settled is not None:
+            self.on_settled()

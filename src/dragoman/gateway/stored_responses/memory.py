@@ -122,10 +122,7 @@ class Memory:
         looked: Look,
         found: Found | None,
         target: Target,
-        *,
-        renamed: bool,
         strict: bool,
-        owner: bytes,
     ) -> ProviderRequest:
         """Write a request for the provider it leads to, with what it refers to in place of references."""
         if found is not None and looked.said is not None:
@@ -133,7 +130,8 @@ class Memory:
             body = self._recalled.body
             weigh_request(body)
         body = self.turns.restored(body, target)
-        return prepare(asked, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner)
+        renamed = target.model != looked.model
+        return prepare(asked, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner_of(asked.key))
 
     async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
         """The question, as one whose answer says that it is kept, if it is."""
