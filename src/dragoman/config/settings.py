@@ -6,6 +6,7 @@ The comment above a member is its description in docs/configuration.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -93,7 +94,7 @@ class Key(Struct, frozen=True, kw_only=True):
     owner: bytes | None = None
 
 
-class Timeouts(Struct, frozen=True, kw_only=True):
+class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
     """Limits in time, in seconds."""
 
     # Until a connection to a provider stands.
@@ -119,10 +120,15 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     # How long running exchanges may take after a termination signal; 0 ends them at once.
     drain: float = 30.0
 
-    @property
+    @cached_property
     def whole(self) -> float:
         """How long an exchange may take until its answer is whole, or is a stream that says something."""
         return _WHOLE if self.total is None else self.total
+
+    @cached_property
+    def soonest(self) -> float:
+        """The first of all limits that an exchange may meet, while its provider is waited for."""
+        return min(self.first_byte, self.idle, self.whole)
 
 
 class Routing(Struct, frozen=True, kw_only=True):

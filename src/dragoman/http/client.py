@@ -96,16 +96,19 @@ class Tls:
 
 def write_head(call: Call, proxy: Proxy | None) -> bytes:
     """A request's line and headers; the proxy is one that reads them itself."""
-    lines = []
+    pieces: list[bytes] = []
+    lines = len(call.headers)
     for name, value in call.headers:
         check_name(name)
-        lines.append(b"%b: %b\r\n" % (name, value))
+        pieces += (name, b": ", value, b"\r\n")
     if call.body or call.method in WITH_BODY:
-        lines.append(b"content-length: %d\r\n" % len(call.body))
+        pieces.append(b"content-length: %d\r\n" % len(call.body))
+        lines += 1
     if proxy is not None and proxy.authorization:
-        lines.append(b"proxy-authorization: %b\r\n" % proxy.authorization)
-    block = b"".join(lines)
+        pieces.append(b"proxy-authorization: %b\r\n" % proxy.authorization)
+        lines += 1
+    block = b"".join(pieces)
     # Three searches of the whole instead of three of each value.
-    if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:
+    if block.count(b"\n") != lines or block.count(b"\r") != lines or b"\0" in block:
         raise ValueError("a header value holds a line break or a null byte")
     return b"%b%b\r\n" % (request_line(call.method, call.url, proxy is not None), block)

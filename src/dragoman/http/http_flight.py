@@ -27,6 +27,9 @@ MOST_BETWEEN = 256 * 1024 * 1024
 # other end, who may have done, and billed, what was asked.
 STALE_SECONDS = 10.0
 
+# Headers that say how a body is coded.
+CODINGS = frozenset({b"content-encoding", b"transfer-encoding"})
+
 BROKEN_CODING = "the provider's answer is not what its content-encoding says"
 TOO_LARGE = "the provider's answer is larger than the limit"
 ENDED = "the call was ended before its answer was"
@@ -190,9 +193,11 @@ class HttpFlight:
         self.status = status
         self.headers = headers
         for name, value in headers:
+            if name not in CODINGS:
+                continue
             if name == b"content-encoding":
                 self._prepare(headers)
-            elif name == b"transfer-encoding" and value.lower() not in (b"chunked", b"identity"):
+            elif value.lower() not in (b"chunked", b"identity"):
                 # Codings of the transfer are not asked for, so nobody may apply them.
                 self.abort(BadAnswer(NOT_HTTP))
         self._wake()

@@ -241,6 +241,10 @@ def is_responses(api_path: ApiPath, outline: Outline) -> bool:
     return api_path.protocol == CHAT and outline.messages == _NULL and outline.input != _NULL
 
 
+# What a provider is asked for, whatever its client wants.
+_STREAMS = {"always": True, "never": False}
+
+
 def prepare(
     asked: ClientRequest,
     body: bytes,
@@ -258,7 +262,7 @@ def prepare(
         source = RESPONSES
         body, usage = _without_options(body)
     stream = bytes(outline.stream) == b"true"
-    streams = {"always": True, "never": False}.get(target.provider.streams, stream)
+    streams = _STREAMS.get(target.provider.streams, stream)
     protocol = target.endpoint.protocol
     metered = False
     if source == protocol:

@@ -224,21 +224,24 @@ class RequestMoves(FailureMoves):
         target = able(target, looked.outline)
         self._memory.retarget()
         self._begun(target)
-        if self._course is not None:
-            self._course.tries += 1
-        if self._course is not None and self._course.tries > 1:
+        course = self._course
+        if course is not None:
+            course.tries += 1
+        if course is not None and course.tries > 1:
             self._note_target(target)
         else:
-            self._account.note(
-                asked=looked.model,
-                size=len(self._body),
-                stream=bytes(looked.outline.stream) == b"true",
-                provider=target.provider.name,
-                model=target.shown,
-                served=target.endpoint.protocol,
-                facts=looked.facts,
-                **({} if self._course is None else self._course.noted),
-            )
+            known: dict[str, object] = {
+                "asked": looked.model,
+                "size": len(self._body),
+                "stream": bytes(looked.outline.stream) == b"true",
+                "provider": target.provider.name,
+                "model": target.shown,
+                "served": target.endpoint.protocol,
+                "facts": looked.facts,
+            }
+            if course is not None and course.noted:
+                known |= course.noted
+            self._account.note(**known)
         if self._memory.recalls(self._asked.key, self._body, looked, target):
             self._wait(_RECALLING, Recall(self._body, looked, target))
         else:

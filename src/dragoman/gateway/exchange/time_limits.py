@@ -77,7 +77,7 @@ class TimeLimits:
         self._handle: asyncio.TimerHandle | None = None
         self._is_held = False
         self._when = started
-        self._soonest = min(timeouts.first_byte, timeouts.idle, timeouts.whole)
+        self._soonest = timeouts.soonest
         self.phase = _WAITING
         # When the provider was last heard, and when the client was last told something.
         self.heard = started
