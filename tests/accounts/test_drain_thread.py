@@ -139,10 +139,11 @@ def test_a_file_that_is_full_is_tried_again(path: str, monkeypatch: pytest.Monke
     add, full = Records.add, threading.Event()
     full.set()
 
-    def limited(self: Records, rows: list[tuple[object, ...]]) -> None:
-        add(self, rows)
+    def limited(self: Records, rows: list[tuple[object, ...]]) -> int:
+        added = add(self, rows)
         if full.is_set():
             raise sqlite3.OperationalError("database or disk is full")
+        return added
 
     monkeypatch.setattr(Records, "add", limited)
     with running(path) as worker:
@@ -160,10 +161,10 @@ def test_what_nobody_thought_of_does_not_end_it(path: str, monkeypatch: pytest.M
     broken.set()
     add = Records.add
 
-    def strange(self: Records, rows: list[tuple[object, ...]]) -> None:
+    def strange(self: Records, rows: list[tuple[object, ...]]) -> int:
         if broken.is_set():
             raise ZeroDivisionError
-        add(self, rows)
+        return add(self, rows)
 
     monkeypatch.setattr(Records, "add", strange)
     with running(path) as worker:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.entry import CRASHED, Entry, Tokens
 from dragoman.accounts.folder import folder_of, journals_in
-from dragoman.accounts.journal_reader import read_before, read_piece, read_story
+from dragoman.accounts.journal_reader import Piece, read_before, read_piece, read_story
 from dragoman.accounts.placing import NOWHERE, Placed, Placer
 from dragoman.accounts.rows import Batch
 from dragoman.store import MEMORY
@@ -26,6 +26,9 @@ from dragoman.store.account_tables import AccountTables, is_outdated, open_accou
 
 # What a token is in bytes of JSON, where nothing was counted.
 _BYTES_OF_A_TOKEN = 4
+
+# So many bytes of a journal are written in one transaction, for which others wait.
+_AT_ONCE = 512 * 1024
 
 Told = Callable[[Sequence[tuple[Entry, Placed]]], None]
 
@@ -116,17 +119,18 @@ class Drainer:
         applied = self._applied(journal)
         while True:
             self._catch_up(descriptor, journal, applied)
-            piece = read_piece(descriptor, applied, until=until, is_over=is_over)
-            if piece.end == piece.start:
+            first = read_piece(descriptor, applied, until=until, is_over=is_over)
+            if first.end == first.start:
                 return applied
-            if self._write(journal, piece.start, piece.end, piece.entries, piece.damaged):
-                applied = self._heard[journal.name] = piece.end
+            moved = self._write(journal, _pieces(first, descriptor, until=until, is_over=is_over))
+            if moved:
+                self._heard[journal.name] = moved
             else:
                 # Somebody else was faster; what they left is read from where they are.
                 moved = self._applied(journal)
                 if moved <= applied:
                     return applied
-                applied = moved
+            applied = moved
 
     def _catch_up(self, descriptor: int, journal: Path, applied: int) -> None:
         """Tell what somebody else has moved of a journal that is told from its beginning."""
@@ -143,35 +147,52 @@ class Drainer:
         with self.tables.reading():
             return self.tables.marks.applied(journal.name)
 
-    def _write(self, journal: Path, start: int, end: int, entries: Iterable[Entry], damaged: int) -> bool:
-        """One transaction: the mark, the rows, the sums; False if the mark is elsewhere."""
+    def _write(self, journal: Path, pieces: Iterable[Piece]) -> int:
+        """One transaction: the rows of pieces that follow one another, the sums, the mark; give where that is then.
+
+        0 if it is not where the first one begins: somebody else has moved it, and nothing is written.
+        """
         tables, batch = self.tables, Batch()
         # What it remembers of a transaction that was taken back is wrong.
         placer, self._placer = self._placer or Placer(tables.speakers), None
         placed: list[tuple[Entry, Placed]] = []
+        start, end, damaged, rows = -1, 0, 0, 0
         try:
             with tables.transaction():
-                if not tables.marks.move(journal.name, start, end, damaged):
-                    raise _Elsewhere
-                if start == 0 and not journal.exists():
-                    # It was removed, and so may its mark have been.
-                    raise _Elsewhere
-                for entry in entries:
-                    place = placer.place(entry)
-                    batch.add(entry, place)
-                    placed.append((entry, place))
+                for piece in pieces:
+                    if start < 0:
+                        start = piece.start
+                        if tables.marks.applied(journal.name) != start or (start == 0 and not journal.exists()):
+                            # It was moved; or the journal was removed, and so may its mark have been.
+                            raise _Elsewhere
+                    self._take(piece.entries, placer, batch, placed)
+                    rows += tables.records.add(batch.taken_rows())
+                    end, damaged = piece.end, damaged + piece.damaged
                 placer.finish()
-                tables.records.add(batch.rows)
                 tables.sums.add(batch.sums())
                 tables.sums.add_to_threads(batch.thread_sums())
+                if not tables.marks.move(journal.name, start, end, damaged):
+                    raise _Elsewhere
         except _Elsewhere:
-            return False
+            return 0
         self._placer = placer
-        self.rows += len(batch.rows)
+        self.rows += rows
         self.damaged += damaged
         if self._told is not None and placed:
             self._told(placed)
-        return True
+        return end
+
+    def _take(self, entries: Iterable[Entry], placer: Placer, batch: Batch, placed: list[tuple[Entry, Placed]]) -> None:
+        place, add = placer.place, batch.add
+        if self._told is None:
+            # Nobody wants to hear of them: each is let go of as soon as there is a row of it.
+            for entry in entries:
+                add(entry, place(entry))
+            return
+        for entry in entries:
+            found = place(entry)
+            add(entry, found)
+            placed.append((entry, found))
 
     def _finish(self, descriptor: int, journal: Path, now: int) -> bool:
         """Do with a journal whatever is left to do, with its lock; False if it has to stay for a while."""
@@ -187,7 +208,7 @@ class Drainer:
             crashed = [] if self._goes_on(journal) else story.unsettled
             ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
             rows = [crashed_entry(entry, ended) for entry in crashed]
-            if not self._write(journal, applied, size + 1, rows, 0):
+            if not self._write(journal, [Piece(applied, size + 1, rows)]):
                 return False
         journal.unlink(missing_ok=True)
         self._heard.pop(journal.name, None)
@@ -212,6 +233,16 @@ class Drainer:
             finally:
                 os.close(descriptor)
         return False
+
+
+def _pieces(first: Piece, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[Piece]:
+    """A piece and those that follow it, as many as are written at once."""
+    piece = first
+    while piece.end > piece.start:
+        yield piece
+        if piece.end - first.start >= _AT_ONCE:
+            return
+        piece = read_piece(descriptor, piece.end, until=until, is_over=is_over)
 
 
 class _Elsewhere(Exception):

@@ -1,6 +1,7 @@
 """Entry: what is known of one exchange, as a line of a journal has it; nothing in it was said by the user or the model.
 
-New members are added at the end of a struct alone, with a default: journals outlive a release.
+New members are added at the end of a struct alone, with a default: journals outlive a release. None of them can hold
+itself, so that the collector need not know of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refus
 OUTCOMES = (OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED)
 
 
-class Tokens(Struct, frozen=True, array_like=True):
+class Tokens(Struct, frozen=True, array_like=True, gc=False):
     """Counts; `input` includes what caches had and took (`cache_write` of any lifetime), `output` what was thought."""
 
     input: int = 0
@@ -29,7 +30,7 @@ class Tokens(Struct, frozen=True, array_like=True):
     searches: int = 0
 
 
-class Money(Struct, frozen=True, array_like=True):
+class Money(Struct, frozen=True, array_like=True, gc=False):
     """Nano-dollars by class, each 0 where nothing is known; `unpriced` names what had no price."""
 
     input: int = 0
@@ -63,7 +64,7 @@ class Money(Struct, frozen=True, array_like=True):
         )
 
 
-class Call(Struct, frozen=True, array_like=True):
+class Call(Struct, frozen=True, array_like=True, gc=False):
     """One call to a provider; times are microseconds since the exchange began, 0 if there was none."""
 
     provider: str
@@ -82,7 +83,7 @@ class Call(Struct, frozen=True, array_like=True):
     money: Money | None = None
 
 
-class Lost(Struct, frozen=True, array_like=True):
+class Lost(Struct, frozen=True, array_like=True, gc=False):
     """One line of the ledger: what was lost, how, where."""
 
     feature: str
@@ -90,7 +91,7 @@ class Lost(Struct, frozen=True, array_like=True):
     place: str = ""
 
 
-class Entry(Struct, frozen=True, array_like=True):
+class Entry(Struct, frozen=True, array_like=True, gc=False):
     """One exchange, as far as it is known."""
 
     # Who and when: microseconds of the wall's clock at its beginning.

@@ -12,11 +12,12 @@ import msgspec
 
 from dragoman.accounts.entry import Entry
 
-# So much is read at a time; more where a line is longer, or where nothing in it is right.
-_PIECE = 256 * 1024
+# So much is read at a time, little enough to be at hand while rows are made of it; more where a line is longer, or
+# where nothing in it is right.
+_PIECE = 64 * 1024
 _BEGUN, _OPEN, _EXCHANGE = b'["begun",', b'["open",', b'["exchange",'
 # The interpreter is left to others after so many lines, for as long as it takes to be taken up, in seconds.
-_BREATH_AFTER = 64
+_BREATH_AFTER = 128
 _BREATH = 0.00005
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
@@ -52,10 +53,17 @@ def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over
         data = os.pread(descriptor, wanted, start) if wanted > 0 else b""
         end, damaged, wrong, wrong_end, lines = start, 0, 0, start, 0
         entries.clear()
-        for line, at in _lines(data, start):
+        at = start
+        for line in data.split(b"\n")[:-1]:
+            at += len(line) + 1
             lines += 1
             if not lines % _BREATH_AFTER:
                 time.sleep(_BREATH)
+            if line.startswith(_OPEN, 9):
+                # Nothing comes of it here, right or wrong.
+                if not wrong:
+                    end = at
+                continue
             if not _is_right(line):
                 if line:
                     wrong, wrong_end = wrong + 1, at
@@ -65,7 +73,7 @@ def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over
             damaged, wrong, end = damaged + wrong, 0, at
             try:
                 if line.startswith(_EXCHANGE, 9):
-                    entries.append(_decode_entry(memoryview(line)[21:-1]))
+                    entries.append(_decode_entry(line[21:-1]))
             except (msgspec.ValidationError, msgspec.DecodeError):
                 # Its sum is right: it was written by a release that says things otherwise.
                 damaged += 1
@@ -128,12 +136,7 @@ def _lines(data: bytes, start: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _is_right(line: bytes) -> bool:
-    if len(line) < 10 or line[8] != 0x20:
-        return False
-    try:
-        return int(line[:8], 16) == crc32(memoryview(line)[9:])
-    except ValueError:
-        return False
+    return line[:9] == b"%08x " % crc32(line[9:]) and len(line) > 9
 
 
 class News(NamedTuple):

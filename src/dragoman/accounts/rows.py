@@ -34,7 +34,7 @@ Key = tuple[int, str, str, str, str]
 ThreadKey = tuple[int, int]
 
 
-class Details(Struct, frozen=True, array_like=True):
+class Details(Struct, frozen=True, array_like=True, gc=False):
     """The rest of an entry, which no question groups by. New members are added at the end alone, with a default."""
 
     calls: tuple[Call, ...] = ()
@@ -83,47 +83,32 @@ def is_unpriced(entry: Entry) -> bool:
 
 
 def _row(entry: Entry, session: int, thread: int, unpriced: bool) -> tuple[object, ...]:
-    tokens, money = entry.tokens, entry.money
-    losses = entry.losses
+    # By places, which never change: columns are named as members are, and stand in their order but for a few.
+    said = astuple(entry)
+    tokens, money, losses = entry.tokens, entry.money, entry.losses
     return (
-        entry.id,
-        entry.time,
-        entry.kind,
-        entry.outcome,
-        entry.key,
-        entry.client,
-        entry.program,
-        entry.address,
-        entry.launch,
+        said[0],
+        said[1],
+        said[3],
+        said[2],
+        *said[4:9],
         session,
         thread,
-        entry.dialect,
-        entry.path,
-        entry.stream,
-        entry.asked,
-        entry.provider,
-        entry.model,
-        entry.served,
-        entry.answered_by,
-        entry.route,
-        entry.policy,
-        entry.reason,
-        entry.status,
-        entry.failure,
-        entry.stop,
-        entry.first or None,
-        entry.took,
-        # The columns are named as the members, in their order.
+        *said[9:22],
+        # Behind `why`, which is among the details.
+        said[23],
+        said[24] or None,
+        said[25],
         *(_UNKNOWN if tokens is None else astuple(tokens)),
-        entry.estimated,
+        said[27],
         0 if money is None else money.total,
         unpriced,
         None if money is None else money.said,
         "" if money is None else money.version,
         len(losses),
-        entry.upstream_id,
-        entry.response_id,
-        _encode(Details(entry.calls, losses, money, entry.facts, entry.why, entry.full, entry.size, entry.trace)),
+        said[32],
+        said[33],
+        _encode(Details(said[29], losses, money, said[35], said[22], said[30], said[34], said[36])),
     )
 
 
@@ -188,6 +173,11 @@ class Batch:
             self._by_thread[quarter, thread] = [measures]
         else:
             threads.append(measures)
+
+    def taken_rows(self) -> list[tuple[object, ...]]:
+        """The rows since they were last taken."""
+        rows, self.rows = self.rows, []
+        return rows
 
     def sums(self) -> list[tuple[object, ...]]:
         """What they come to by quarter, key, client, provider and model, in the order of their keys."""

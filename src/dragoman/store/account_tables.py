@@ -25,6 +25,8 @@ from dragoman.store.writable import not_writable
 
 # How long, in seconds, another process that writes is waited for.
 PATIENCE = 5.0
+# Pages of the log beside the file, of 4 KB each, before they are moved into it.
+_CHECKPOINT = 4000
 
 
 class AccountTables:
@@ -108,6 +110,8 @@ def _opened(path: str, patience: float) -> KeptFile:
         write_ahead(db, patience)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA secure_delete = ON")
+        # Pages that grow with each batch are moved into the file once for many of them.
+        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         migrate(db)
     except BaseException:
         db.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 # The order in which rows are handed in; `number` is the file's own.
 COLUMNS = (
@@ -60,9 +60,10 @@ class Records:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def add(self, rows: Iterable[tuple[object, ...]]) -> None:
-        """Add rows, in the order of `COLUMNS`."""
+    def add(self, rows: Sequence[tuple[object, ...]]) -> int:
+        """Add rows, in the order of `COLUMNS`; give how many."""
         self._db.executemany(_ADD, rows)
+        return len(rows)
 
     def count(self) -> int:
         """How many there are."""

@@ -137,19 +137,23 @@ def tokens_of(usage: Usage) -> Tokens:
 
 
 def _call(attempt: Attempt, started: float) -> Call:
+    tokens = attempt.tokens
+    if tokens is None and attempt.usage is not None:
+        tokens = tokens_of(attempt.usage)
+    first, ended = attempt.first, attempt.ended
     return Call(
         attempt.provider,
         attempt.model,
         attempt.protocol,
         attempt.kind,
         attempt.status,
-        _since(started, attempt.started),
-        _since(started, attempt.first),
-        _since(started, attempt.ended),
+        int((attempt.started - started) * _MICROSECONDS),
+        int((first - started) * _MICROSECONDS) if first else 0,
+        int((ended - started) * _MICROSECONDS) if ended else 0,
         attempt.upstream_id,
         attempt.key,
         attempt.maybe_billed,
-        attempt.tokens if attempt.tokens is not None or attempt.usage is None else tokens_of(attempt.usage),
+        tokens,
         attempt.estimated,
         attempt.money,
     )
@@ -157,4 +161,4 @@ def _call(attempt: Attempt, started: float) -> Call:
 
 def _since(started: float, moment: float) -> int:
     """Microseconds from the beginning to a moment; 0 if that never came, and never 0 if it did."""
-    return max(int((moment - started) * _MICROSECONDS), 1) if moment else 0
+    return int((moment - started) * _MICROSECONDS) or 1 if moment else 0
