@@ -59,7 +59,9 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     streams: str | None = None
     # The models to list; left out, the provider is asked.
     models: tuple[str, ...] | None = None
-    # Whether `stream_options.include_usage` is added to relayed Chat streams, so that their tokens are counted.
+    # Whether `stream_options.include_usage` is added to relayed Chat streams, and the chunk that answers it withheld
+    # from clients that did not ask; without it their tokens are counted here, as an estimate. Left out, it is added
+    # where the catalogue knows that it is taken.
     ask_usage: bool | None = None
     # Whether it counts tokens for the protocols it speaks.
     counts_tokens: bool | None = None

@@ -183,6 +183,7 @@ def _listed(name: str, listing: Listing | None) -> Provider:
         anthropic=listing.anthropic,
         counts_tokens=listing.counts_tokens,
         stores=listing.stores,
+        ask_usage=bool(listing.include_usage),
     )
 
 
@@ -197,7 +198,7 @@ def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[Row, ...])
         models=provider.models if table.models is None else table.models,
         # Another address is another service, even if it speaks for this one.
         anthropic=provider.anthropic and table.base_url is None,
-        ask_usage=provider.ask_usage if table.ask_usage is None else table.ask_usage,
+        ask_usage=_asks_usage(provider, table) if table.ask_usage is None else table.ask_usage,
         counts_tokens=provider.counts_tokens if table.counts_tokens is None else table.counts_tokens,
         stores=provider.stores if table.stores is None else table.stores,
         concurrency=table.concurrency,
@@ -205,6 +206,15 @@ def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[Row, ...])
         queue_time=provider.queue_time if table.queue_time is None else table.queue_time,
         check_every=table.check_every,
     )
+
+
+def _asks_usage(provider: Provider, table: ProviderTable) -> bool:
+    """Whether it is known to take the question for usage: a service at its own address, a local server at any."""
+    return provider.ask_usage and (table.base_url is None or any(map(_is_local, provider.endpoints)))
+
+
+def _is_local(endpoint: Endpoint) -> bool:
+    return urlsplit(endpoint.base_url).hostname == "127.0.0.1"
 
 
 def _endpoints(table: ProviderTable, listing: Listing | None, note: Report) -> tuple[Endpoint, ...]:

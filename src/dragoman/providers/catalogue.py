@@ -50,6 +50,8 @@ class _Facts(Struct, frozen=True, kw_only=True):
     anthropic: bool = False
     counts_tokens: bool = False
     stores: bool = True
+    # Where it can be checked that it takes `stream_options.include_usage`; "" if nobody knows.
+    include_usage: str = ""
 
 
 class Listing(_Facts, frozen=True, kw_only=True):
@@ -95,6 +97,8 @@ def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> Listing
     # What is known of its label comes first, so that its own rows have the last word.
     known = entries[entry.label].rows if entry.label in entries and entry.label != name else ()
     facts = {member: value for member, value in msgspec.structs.asdict(entry).items() if member != "rows"}
+    if not entry.include_usage and entry.label in entries:
+        facts["include_usage"] = entries[entry.label].include_usage
     return Listing(name=name, rows=tuple(_row(row) for row in (*known, *entry.rows)), **facts)
 
 

@@ -41,7 +41,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] | None = None
     # Whether it is Anthropic's own service, the only one to see its clients' own `x-claude-code-*` headers.
     anthropic: bool = False
-    # Whether `stream_options.include_usage` is added to relayed Chat streams, so that their tokens are counted.
+    # Whether `stream_options.include_usage` is added to relayed Chat streams: without it their tokens are counted here.
     ask_usage: bool = False
     # Whether it answers `/v1/messages/count_tokens` or `/responses/input_tokens` for the protocols it speaks.
     counts_tokens: bool = False

@@ -46,6 +46,7 @@ class Source:
         "decoder",
         "failure",
         "limit",
+        "opening",
         "over",
         "pauses",
         "spoken",
@@ -73,6 +74,8 @@ class Source:
         self.spoken = self.answered = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
+        # What was counted before anything was said.
+        self.opening: Usage | None = None
         # What the answer calls itself, and why it ended, once that is told.
         self.started: Started | None = None
         self.stop: Stop | None = None
@@ -162,7 +165,13 @@ class Source:
 
     def _noted(self, events: list[Event]) -> list[Event]:
         if not self.spoken:
-            said = next((event for event in events if type(event) not in _OPENING), None)
+            said = None
+            for event in events:
+                if type(event) not in _OPENING:
+                    said = event
+                    break
+                if isinstance(event, UsageReported):
+                    self.opening = event.usage
             self.spoken, self.answered = said is not None, said is not None and type(said) is not Failed
         if self.pauses is not None:
             events = self.pauses.passed(events)

@@ -41,7 +41,8 @@ class StreamTranslator:
     under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
     was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. With
     `resumes` a provider that pauses may be asked again so many times (`paused`, `go_on`). `resume` is
-    set when the provider only paused, as in `TranslatedResponse`. A `tap` is handed what passes.
+    set when the provider only paused, as in `TranslatedResponse`. A `tap` is handed what passes. `altered` gives whole
+    frames of a relayed stream as the client gets them, of which those of plain content stay as they are.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class StreamTranslator:
         limit: int = DEFAULT_LIMIT,
         resumes: int = 0,
         tap: Tap | None = None,
+        altered: Callable[[bytes], bytes] | None = None,
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
         asked = asked_by(request, outer)
@@ -90,6 +92,7 @@ class StreamTranslator:
         # The beginning of a relayed frame, until the rest of it comes.
         self._rest = bytearray()
         self._closed = False
+        self._altered = altered
 
     def feed(self, chunk: bytes) -> bytes:
         """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
@@ -98,7 +101,8 @@ class StreamTranslator:
             chunk = _octets(chunk)
         if self._plain_end is not None:
             return self._skim(chunk, self._plain_end)
-        return self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
+        out = self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
+        return out if self._altered is None else self._altered(out)
 
     def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
         """Pass on relayed frames of content unread: reading them would be most of what they cost.
@@ -132,7 +136,8 @@ class StreamTranslator:
                 following = frame_end(chunk, at)
                 frame = chunk[at:following]
                 events = source.feed(frame)
-                out.append(self._lane.take(frame, events))
+                taken = self._lane.take(frame, events)
+                out.append(taken if self._altered is None else self._altered(taken))
                 if not events and source.between:
                     # Where one event told nothing there may be very many, of three bytes each.
                     silent_from = following
@@ -140,7 +145,8 @@ class StreamTranslator:
                     out.append(self._lane.pass_on(chunk[silent_from:following]))
             at = following
         if source.over:
-            out.append(self._lane.pass_on(chunk[at:]))
+            passed = self._lane.pass_on(chunk[at:])
+            out.append(passed if self._altered is None else self._altered(passed))
         elif end < len(chunk):
             rest += chunk[end:]
         return out[0] if len(out) == 1 else b"".join(out)
@@ -160,7 +166,8 @@ class StreamTranslator:
             chunk = bytes(self._rest)
             self._rest.clear()
             taken = self._lane.take(chunk, self._source.feed(chunk))
-        return taken + self._lane.end([] if self.finished else self._source.close())
+        out = taken + self._lane.end([] if self.finished else self._source.close())
+        return out if self._altered is None else self._altered(out)
 
     def fail(self, failure: Failure) -> bytes:
         """End the stream from outside, because of a limit or a lost connection; give the client's error form."""
@@ -216,8 +223,14 @@ class StreamTranslator:
 
     @property
     def stop(self) -> Stop | None:
-        """Why the answer ended, once its provider has said that; its counts are final then."""
+        """Why the answer ended, once its provider has said that."""
         return self._source.stop
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the counts are those of the whole answer, and not what its opening told."""
+        source = self._source
+        return source.stop is not None and source.usage is not None and source.usage is not source.opening
 
     @property
     def status(self) -> int:

@@ -29,7 +29,7 @@ _SAID = ("system", "instructions", "messages", "input", "response_format", "text
 _TOOLS = ("tools", "functions")
 _START = 3
 _PER_MESSAGE = 4
-_PER_CALL = 8
+PER_CALL = 8
 _PER_RESULT = 6
 # A second of speech is about ten tokens, and four thousand octets of a compressed file.
 _OCTETS_PER_SOUND_TOKEN = 400
@@ -152,7 +152,7 @@ class _Reading:
 
     def _call(self, item: JsonObject) -> None:
         """A call: its name, and its arguments as the JSON or text that the model wrote."""
-        self.fixed += _PER_CALL
+        self.fixed += PER_CALL
         inner = item.get("function", item.get("custom"))
         call = inner if isinstance(inner, dict) else item
         for name in ("name", "arguments", "input", "action", "actions", "operation"):

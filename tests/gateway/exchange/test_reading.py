@@ -10,6 +10,7 @@ import pytest
 from dragoman.config.settings import Timeouts
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.estimates import Passed
 from dragoman.gateway.exchange.reading import collect, read_error, read_whole
 from dragoman.gateway.exchange.steps import Collect
 from dragoman.gateway.exchange.time_limits import LimitPhase, TimeLimits
@@ -68,7 +69,9 @@ def test_a_collected_stream_is_read_to_its_end_and_waits_for_its_first_content(s
         translator = StreamTranslator(source=MESSAGES, target=MESSAGES, collect=True)
         said = OPENING + CONTENT if spoken else OPENING
         flight = Sent(said, error=Truncated("it broke off"))
-        assert await collect(Collect(translator, None, told, 5), flight, watch, clock, 10_000) == 5 + len(said)
+        passed = Passed()
+        assert await collect(Collect(translator, None, told, 5, passed), flight, watch, clock, 10_000) == 5 + len(said)
+        assert (passed.beginning, passed.size) == (said, len(said))
         assert watch.phase is (LimitPhase.HEARING if spoken else LimitPhase.OPENING)
         watch.stop()
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.advice import redirected, shown
+from dragoman.gateway.endpoints.metering import Tail, meter
 from dragoman.gateway.endpoints.same_model import PATHS, Ended, SameModel
 from dragoman.gateway.exchange import passed_headers, reply_parts
 from dragoman.gateway.exchange.one_call import one_call
@@ -207,10 +208,11 @@ async def _hand_over(
         _refuse(service, request, account, target, flight.status, told, body)
         return
     account.note(status=flight.status)
-    clock = service.clock
+    clock, tail = service.clock, Tail()
 
     def take(piece: bytes) -> None:
         time_limits.heard = clock()
+        tail.take(piece)
         request.write(piece)
 
     request.start(flight.status, told)
@@ -226,6 +228,8 @@ async def _hand_over(
     finally:
         request.on_pause = request.on_resume = None
     ended(Kind.ANSWERED)
+    if request.method == "POST":
+        meter(service, account, target, tail)
     account.settle()
     request.end()
 

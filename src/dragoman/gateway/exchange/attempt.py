@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice
+from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.provider_request import ProviderRequest, abilities_at
 from dragoman.http.flight import Flight, HeaderList, header
 from dragoman.model.failure import Failure
@@ -116,6 +117,7 @@ class _Answer:
     # What the calls told that paused before it; and what was counted here, where nothing was told.
     before: Usage | None = None
     estimate: Usage | None = None
+    is_uncountable: bool = False
     # Of a whole answer: what it calls itself, which model it names, and why it ended.
     seen: Seen = UNSEEN
     # When the first content came.
@@ -156,6 +158,8 @@ class Attempt(_Answer):
         # Frames that the client was not told yet, and what was gathered for one that is told all at once.
         self.held: list[bytes] = []
         self.told: list[bytes] = []
+        # What came of the latest answer, if that is a stream.
+        self.passed = Passed()
 
     def forget(self) -> None:
         """Begin again with another answer, in place of one that nobody was told."""
@@ -219,6 +223,36 @@ class Attempt(_Answer):
         """What its last call says that it cost, without those that paused before."""
         cost = self.cost
         return cost if cost is None or self.before is None else beyond(self.before, cost)
+
+    @property
+    def lacks_counts(self) -> bool:
+        """Whether what it took is to be counted here: nothing final was told, and nothing was counted yet."""
+        if self.estimate is not None or self.is_uncountable:
+            return False
+        usage = self.own_cost
+        return usage is None or not usage.input or not self._is_final
+
+    @property
+    def _is_final(self) -> bool:
+        return not self.is_heard or (self.translator.is_counted and not self.translator.cut_short)
+
+    @property
+    def counting(self) -> Counting:
+        """What is to be counted."""
+        return Counting(
+            protocol=self.target.endpoint.protocol,
+            model=self.target.model,
+            request=self.body,
+            passed=self.passed,
+            whole=b"" if self.passed.size else self.raw,
+            client=self.prepared.client,
+            told=self.own_cost,
+            final=self._is_final,
+        )
+
+    def count(self, found: Usage | None) -> None:
+        """Know what was counted; None is that it cannot be."""
+        self.estimate, self.is_uncountable = found, found is None
 
     @property
     def answer_named(self) -> Seen:

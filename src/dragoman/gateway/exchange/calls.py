@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.exchange import passed_headers
@@ -64,6 +65,11 @@ class Calls:
         self._is_queued = False
         self.started = self._service.clock()
 
+    @property
+    def runs(self) -> bool:
+        """Whether a call is under way that somebody was asked by."""
+        return self._runs and not self._is_queued
+
     def ended(self, attempt: Attempt, kind: Kind) -> tuple[record.Attempt, ...]:
         """The record's attempts with the last call, and what became of it; it is said once of each."""
         attempts = self._account.record.attempts
@@ -115,7 +121,11 @@ class Calls:
         if counted is not None:
             target, costs = attempt.target, self._service.costs
             tier = asked_tier(attempt.body) if target.provider.upstream in ASKED_COUNTS else ""
-            return costs.spent(target, counted, attempt.answer_named.model, tier)
+            tokens, money = costs.spent(target, counted, attempt.answer_named.model, tier)
+            if attempt.estimate is not None and kind is not Kind.ANSWERED and not attempt.is_heard:
+                # Of an answer that comes whole nobody knows how much there was when nobody waited for it any more.
+                money = replace(money, unpriced=(*money.unpriced, "output"))
+            return tokens, money
         unknown = self._conversation and (kind is Kind.ANSWERED or maybe_billed(kind))
         return None, UNREPORTED if unknown else None
 

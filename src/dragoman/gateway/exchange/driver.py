@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Unconfigured, bare
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.client import Client, ClientRequest
+from dragoman.gateway.exchange.estimates import KEPT, Counting, Passed
 from dragoman.gateway.exchange.machine import Machine
 from dragoman.gateway.exchange.passed_headers import traced
 from dragoman.gateway.exchange.reading import TOO_LARGE, HungUp, collect, read_error, read_whole
@@ -26,6 +27,7 @@ from dragoman.gateway.exchange.steps import (
     Begin,
     Call,
     Collect,
+    Count,
     Done,
     Drop,
     Due,
@@ -63,6 +65,7 @@ from dragoman.gateway.exchange.steps import (
 from dragoman.gateway.exchange.store_acts import StoreActs
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.unexpected_errors import places
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.memory import Memory
@@ -74,6 +77,8 @@ from dragoman.streaming import StreamTranslator
 from dragoman.wire.json import encode
 
 T = TypeVar("T")
+# How long an exchange that has ended waits to know what it took, in seconds.
+_COUNTING = 2.0
 
 
 class Begun(Struct, frozen=True):
@@ -99,6 +104,7 @@ class Driver(StoreActs):
     def __init__(self, service: Service, asked: ClientRequest, client: Client, account: Account) -> None:
         super().__init__(service, asked, client, account)
         self._machine = Machine(service, asked, account, self._memory)
+        self._passed = Passed()
 
     async def run(self, said: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before."""
@@ -113,6 +119,7 @@ class Driver(StoreActs):
         except asyncio.CancelledError:
             try:
                 await self._last_moments()
+                await self._count_rest()
             finally:
                 await self._go()
             raise
@@ -258,6 +265,7 @@ class Driver(StoreActs):
             relay = command.relay
             self._translator, self._room = translator, None if relay else self._service.settings.limits.answer
         self._feed, self._unframer = command.feed, command.unframer
+        self._passed = self._machine.attempt.passed
         client.on_pause, client.on_resume = self._slowed, flight.resume
         if client.paused:
             flight.pause()
@@ -275,11 +283,50 @@ class Driver(StoreActs):
             if told:
                 self._took(told, self._clock())
             await self._noted()
-        except (DragomanError, HungUp):
+        except DragomanError:
             await self._noted()
+            if translator.answered:
+                await self._count_rest()
+            raise
+        except HungUp:
+            await self._noted()
+            if translator.answered:
+                await self._count_rest()
             raise
         finally:
             client.on_pause = client.on_resume = None
+
+    def _count(self, command: Count) -> None:
+        """Count beside the loop what a stream took, and tell the machine when that is known."""
+        self._keeper = keeper = asyncio.ensure_future(self._counted(command.counting))
+        keeper.add_done_callback(self._was_kept)
+
+    async def _counted(self, counting: Counting) -> None:
+        found = None
+        try:
+            found = await beside_loop(counting.count, counting.size, paid=True)
+        except Exception as error:
+            # An answer is worth more than its count.
+            self._service.log.event(
+                "error", "tokens could not be counted", error=type(error).__name__, at=places(error)
+            )
+        finally:
+            self._machine.attempt.count(found)
+
+    async def _count_rest(self) -> None:
+        """Count what an answer took that broke off, or that nobody waits for any more."""
+        counting = self._machine.unfinished()
+        if counting is None:
+            return
+        self._hang_up_call()
+        alive, self._limits.alive = self._limits.alive, None
+        try:
+            await asyncio.wait_for(self._counted(counting), _COUNTING)
+        except TimeoutError:
+            # Then it is not known.
+            return
+        finally:
+            self._limits.alive = alive
 
     def _slowed(self) -> None:
         """The client reads more slowly than the provider speaks, which then says nothing of how fast that is."""
@@ -293,6 +340,10 @@ class Driver(StoreActs):
             chunk = self._unframer.feed(chunk)
         if self._room is not None:
             chunk = self._measured(chunk)
+        passed = self._passed
+        passed.size += len(chunk)
+        if passed.size <= KEPT:
+            passed.chunks.append(chunk)
         out = self._feed(chunk)
         if self._machine.flowing and not self._translator.finished:  # type: ignore[union-attr]  # what is fed is heard
             if out:
@@ -369,6 +420,7 @@ _WAITS: dict[type, Callable[..., Awaitable[object]]] = {
 }
 _ACTS: dict[type, Callable[..., None]] = {
     Keep: Driver._keep,
+    Count: Driver._count,
     KeepTurn: Driver._keep_turn,
     TellNoted: Driver._tell_noted,
     Settle: Driver._settle,

@@ -21,13 +21,16 @@
                   again
     GATHERING     all of a whole answer                 JUDGING on the relay; TRANSLATING; FEEDING if it is events;
                                                         missed
-    JUDGING       what a relayed answer says            NAMING; told ─▶ OVER if it is not kept; RELIEVING; missed
-    TRANSLATING   the answer in the client's words      NAMING; KEEPING; RESUMING; RELIEVING; missed
+    JUDGING       what a relayed answer says            NAMING; told ─▶ OVER if it is not kept; COUNTING; RELIEVING;
+                                                        missed
+    TRANSLATING   the answer in the client's words      NAMING; KEEPING; COUNTING; RESUMING; RELIEVING; missed
     COLLECTING    all of a stream for one answer        CLOSING; RESUMING; missed
     FEEDING       the same, that came as a whole        CLOSING; RESUMING
-    CLOSING       its end                               NAMING; KEEPING; RELIEVING; missed
+    CLOSING       its end                               NAMING; KEEPING; COUNTING; RELIEVING; missed
     NAMING        a relayed answer under our name       KEEPING
-    KEEPING       the store                             told ─▶ OVER
+    KEEPING       the store                             told ─▶ OVER; COUNTING
+    COUNTING      what an answer took that does not     told ─▶ OVER
+                  say so
     RESUMING      the request that goes on after a      CALLING
                   pause
     CONTINUING    all of a stream that goes on          READING_ON
@@ -36,8 +39,10 @@
                   between                               OVER; RESUMING; RELIEVING; MISSED, or missed
     MISSED        the same, of an answer that failed    RELIEVING; missed
                   before anything was said
-    SETTLING      the store, and the provider's end     kept ─▶ ENDING; ended ─▶ STORING
-    STORING       the store                             kept ─▶ told ─▶ OVER
+    SETTLING      the store, or what a stream took      kept ─▶ ENDING; ended ─▶ STORING
+                  that does not say so, and the
+                  provider's end
+    STORING       the store, or that                    kept ─▶ told ─▶ OVER
     BREAKING      the store, for what failed in the     told however that went ─▶ OVER
                   middle of its stream
     ENDING        the provider's end, for a moment      OVER
@@ -129,7 +134,7 @@ class Machine(WholeMoves, StreamMoves):
         if attempt.lane is _STREAM:
             self._wait(_HEARING, Hear(attempt.translator, attempt.feed, attempt.unframer, attempt.prepared.relay))
         elif attempt.lane is _COLLECTED:
-            self._wait(State.COLLECTING, Collect(attempt.translator, attempt.unframer, attempt.told, attempt.size))
+            self._wait(State.COLLECTING, self._collecting(attempt.told, attempt.size))
         elif not attempt.earlier:
             self._wait(_GATHERING, ReadWhole())
         elif comes_whole:
@@ -140,7 +145,11 @@ class Machine(WholeMoves, StreamMoves):
             attempt.hear(
                 StreamTranslator(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
             )
-            self._wait(State.CONTINUING, Collect(attempt.translator, attempt.unframer, [], 0))
+            self._wait(State.CONTINUING, self._collecting([], 0))
+
+    def _collecting(self, told: list[bytes], size: int) -> Collect:
+        attempt = self.attempt
+        return Collect(attempt.translator, attempt.unframer, told, size, attempt.passed)
 
     def _feed(self) -> Callable[[bytes], bytes]:
         translator, changed = self.attempt.translator, self._changed()
@@ -168,6 +177,7 @@ _DONE: dict[State, Callable[[Machine, Done], None]] = {
     State.CLOSING: Machine._closed,
     State.NAMING: Machine._named,
     State.KEEPING: Machine._was_kept,
+    State.COUNTING: Machine._counted,
     State.RESUMING: Machine._resumed,
     State.CONTINUING: Machine._continued,
     State.READING_ON: Machine._read_on,

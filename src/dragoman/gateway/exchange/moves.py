@@ -16,6 +16,7 @@ from dragoman.gateway.exchange.calls import Calls
 from dragoman.gateway.exchange.choice import conversation_of, thread_of
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.course import Course
+from dragoman.gateway.exchange.estimates import Counting
 from dragoman.gateway.exchange.replies import Replies, Reply
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
@@ -136,6 +137,15 @@ class Moves(ABC):
             self._pin(self._course, self.attempt)
         return self.calls.ended(self.attempt, kind)
 
+    def unfinished(self) -> Counting | None:
+        """What is to be counted of an answer that nobody hears the end of; None if nothing came of it."""
+        if not self.has_attempt or not self.calls.runs or not self.attempt.is_prepared:
+            return None
+        attempt = self.attempt
+        if attempt.status >= 300 or self.state in (State.SETTLING, State.STORING) or not attempt.lacks_counts:
+            return None
+        return attempt.counting
+
     def _pin(self, course: Course, attempt: Attempt) -> None:
         """Let the conversation stay with whoever answered."""
         service, looked = self._service, self._looked
@@ -187,6 +197,7 @@ class Moves(ABC):
             limit=self._service.settings.limits.event,
             resumes=RESUMES,
             tap=None if attempt.fold is None else Tap(events=attempt.fold.take),
+            altered=codec_of(prepared.client).withhold_usage if prepared.metered and not collect else None,
         )
 
     def _keep_turn(self) -> None:
@@ -197,11 +208,8 @@ class Moves(ABC):
 
     def _changed(self) -> Callable[[bytes], bytes] | None:
         """What must be done to the frames of a relayed stream, if anything must."""
-        prepared = self.attempt.prepared
-        if prepared.metered:
-            return codec_of(prepared.client).withhold_usage
         kept_answer = self._memory.kept_answer
-        return kept_answer.named if kept_answer is not None and prepared.relay else None
+        return kept_answer.named if kept_answer is not None and self.attempt.prepared.relay else None
 
     def _as_told(self, out: bytes) -> bytes:
         """Frames of a stream under the names that the client knows."""

@@ -271,7 +271,7 @@ def prepare(
         )
         calls = (
             codec_of(protocol).ask_usage(translated.body)
-            if target.provider.ask_usage and api_path.protocol == protocol
+            if streams and target.provider.ask_usage and api_path.protocol == protocol
             else None
         )
         if calls is not None:

@@ -58,10 +58,12 @@ async def read_whole(flight: Flight, limits: TimeLimits, clock: Callable[[], flo
 async def collect(command: Collect, flight: Flight, limits: TimeLimits, clock: Callable[[], float], most: int) -> int:
     """Read a stream to its end; give how much has come so far."""
     translator, unframer, told, size = command.translator, command.unframer, command.told, command.size
+    passed = command.passed
 
     def take(chunk: bytes) -> None:
         nonlocal size
         size += len(chunk)
+        passed.take(chunk)
         if translator.finished:
             return
         told.append(translator.feed(unframer.feed(chunk) if unframer is not None else chunk))

@@ -32,6 +32,7 @@ from dragoman.gateway.exchange.choice import (
     wants_of,
 )
 from dragoman.gateway.exchange.course import Course
+from dragoman.gateway.exchange.estimates import Passed
 from dragoman.gateway.exchange.failure_moves import FailureMoves
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able, asks_strictness
 from dragoman.gateway.exchange.reply_parts import EVENT_STREAM, JSON, failure_of
@@ -324,7 +325,7 @@ class RequestMoves(FailureMoves):
 
     def _call(self) -> None:
         attempt = self.attempt
-        attempt.status, attempt.headers = 0, []
+        attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
         self.calls.begin()
         if self._course is not None and attempt.permit is None:
             attempt.permit = self._course.use_permit()
@@ -420,7 +421,7 @@ class RequestMoves(FailureMoves):
             raise BadAnswer("the provider paused in a protocol that knows no pauses")
         body = attempt.prepared.translated.body
         self._end_call(Kind.ANSWERED)
-        attempt.before = attempt.cost
+        attempt.before, attempt.estimate = attempt.cost, None
         self._work(State.RESUMING, len(body), codec.resume_request, body, blocks, paid=True)
 
     def _resumed(self, event: Done) -> None:

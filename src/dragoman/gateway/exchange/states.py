@@ -39,6 +39,7 @@ class State(IntEnum):
     BACKING_OFF = 29
     CHOOSING = 30
     LOCATING = 31
+    COUNTING = 32
 
 
 class Told(Enum):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.course import Course
+from dragoman.gateway.exchange.estimates import Counting, Passed
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.time_limits import LimitPhase
 from dragoman.gateway.stored_responses.memory import Look
@@ -162,6 +163,7 @@ class Collect(Struct, frozen=True):
     unframer: Unframer | None
     told: list[bytes]
     size: int
+    passed: Passed
 
 
 class Hear(Struct, frozen=True):
@@ -220,6 +222,12 @@ class Keep(Struct, frozen=True):
 
     frames: bytes
     at_once: bool = False
+
+
+class Count(Struct, frozen=True):
+    """Count what a stream took that told nothing of it; `Kept` tells that it is known."""
+
+    counting: Counting
 
 
 class KeepTurn(Struct, frozen=True):
@@ -290,6 +298,7 @@ class Limit(Struct, frozen=True):
 Command: TypeAlias = (
     Waiting
     | Keep
+    | Count
     | KeepTurn
     | TellNoted
     | Settle

@@ -89,7 +89,7 @@ class StoreActs(ABC):
             keeper.add_done_callback(self._was_kept)
 
     def _was_kept(self, keeper: asyncio.Future[None]) -> None:
-        if keeper is not self._keeper:
+        if keeper is not self._keeper or keeper.cancelled():
             return
         self._keeper = None
         error = keeper.exception()
@@ -103,7 +103,7 @@ class StoreActs(ABC):
 
     async def _await_kept(self, _: AwaitKept) -> None:
         self._limits.settling()
-        if self._keeper is not None:
+        while self._keeper is not None:
             await asyncio.wait({self._keeper})
 
     async def _last_moments(self) -> None:

@@ -11,6 +11,7 @@ from dragoman.gateway.exchange.request_moves import RequestMoves
 from dragoman.gateway.exchange.states import State, Told
 from dragoman.gateway.exchange.steps import (
     AwaitKept,
+    Count,
     Done,
     Due,
     End,
@@ -40,6 +41,9 @@ _ANSWERED, _LINGERING = Kind.ANSWERED, Limit(LimitPhase.ENDING)
 
 class StreamMoves(RequestMoves):
     """A stream that is told as it comes; its last frames when what they hold is kept."""
+
+    # Whether it is being counted what the answer took, before all is known of it.
+    _is_counting = False
 
     def _took(self, event: Took) -> None:
         """Everything but the plain flow: the first content, the end, failures."""
@@ -105,7 +109,13 @@ class StreamMoves(RequestMoves):
         self._write(held)
 
     def _end_with(self, out: bytes) -> None:
-        """Tell the last frames, if what they hold need not be kept; else as soon as it is."""
+        """Tell the last frames, if what they hold need not be kept, or counted; else as soon as it is."""
+        attempt = self.attempt
+        if attempt.translator.answered and attempt.lacks_counts:
+            attempt.held, self._is_counting = [out], True
+            self.state = State.SETTLING
+            self._do(Count(attempt.counting))
+            return
         if self._memory.kept_answer is None:
             self._tell_end(out)
             self.state = _ENDING
@@ -182,14 +192,32 @@ class StreamMoves(RequestMoves):
         self._wait(State.STORING, AwaitKept())
 
     def _settled(self, event: Kept) -> None:
-        """The store has taken the answer while the provider has not ended."""
+        """The store has taken the answer, or it is known what that took, while the provider has not ended."""
+        if self._is_counting:
+            self._was_counted()
+            return
         if not self._is_kept(event):
             return
         self.state = _ENDING
         if not self.attempt.prepared.relay:
             self._finish()
 
+    def _was_counted(self) -> None:
+        self._is_counting = False
+        held, self.attempt.held = b"".join(self.attempt.held), []
+        self._end_with(held)
+
     def _stored(self, event: Kept) -> None:
+        if self._is_counting:
+            self._was_counted()
+            if self.state is State.SETTLING:
+                # Who waits for one goes on to wait for the other.
+                self.state = State.STORING
+                return
+            if self.attempt.prepared.relay:
+                self._finish()
+            self._over()
+            return
         if self._is_kept(event):
             self._finish()
             self._over()

@@ -18,8 +18,10 @@ from dragoman.gateway.exchange.steps import (
     Done,
     KeepWhole,
     Name,
+    Work,
 )
 from dragoman.gateway.exchange.whole_answer import Relayed, own_failure, relayed_answer
+from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.outcomes import Kind
@@ -125,8 +127,17 @@ class WholeMoves(RequestMoves):
     def _was_kept(self, _: Done) -> None:
         self._send()
 
+    def _counted(self, event: Done) -> None:
+        assert event.value is None or isinstance(event.value, Usage)
+        self.attempt.count(event.value)
+        self._send()
+
     def _send(self) -> None:
         attempt = self.attempt
+        if attempt.lacks_counts:
+            counting = attempt.counting
+            self._wait(State.COUNTING, Work(counting.count, counting.size, paid=True))
+            return
         kind = EVENT_STREAM if attempt.prepared.stream else [JSON]
         reply = self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses)
         if attempt.usage is not None:

@@ -1,0 +1,96 @@
+"""Metering: what an answer on another path took, if its end says so: embeddings, compactions, transcripts, pictures."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from msgspec.structs import replace
+
+from dragoman.accounts.entry import Money
+from dragoman.errors import WireError
+from dragoman.gateway.records.account import Account
+from dragoman.gateway.records.costs import together
+from dragoman.gateway.service import Service
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.response import Usage
+from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.routing.target import Target
+from dragoman.wire.json import decode_object
+
+# Counts stand at the end of an answer, behind vectors and pictures.
+_KEPT = 64 * 1024
+_LONGEST = 4096
+# Kinds of counts that are no tokens.
+_DURATION = "duration"
+_find_usages = re.compile(rb'"usage"[ \t\r\n]*+:[ \t\r\n]*+(?=\{)').finditer
+
+
+class Tail:
+    """The last of an answer that is passed on."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+
+    def take(self, piece: bytes) -> None:
+        """Know of a piece, and let go of what is too long ago."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        while self._size - len(self._pieces[0]) >= _KEPT:
+            self._size -= len(self._pieces.popleft())
+
+    def usage(self) -> JsonObject | None:
+        """The last counts in it."""
+        data = b"".join(self._pieces)[-_KEPT:]
+        for found in reversed(list(_find_usages(data))):
+            value = _object_at(data, found.end())
+            if value is not None:
+                return value
+        return None
+
+
+def _object_at(data: bytes, start: int) -> JsonObject | None:
+    """The object that begins at a place; None if it cannot be read."""
+    end = start
+    for _ in range(_LONGEST):
+        end = data.find(b"}", end, start + _LONGEST) + 1
+        if not end:
+            return None
+        try:
+            return decode_object(data[start:end])
+        except WireError:
+            # One of those that are in it ended here.
+            continue
+    return None
+
+
+def meter(service: Service, account: Account, target: Target, tail: Tail) -> None:
+    """Have it in the record what the last call took, if that was told."""
+    told = tail.usage()
+    attempts = account.record.attempts
+    if told is None or not attempts:
+        return
+    usage = _read(told, target.endpoint.protocol)
+    if usage is None:
+        if told.get("type") != _DURATION:
+            return
+        closed = replace(attempts[-1], money=Money(unpriced=(_DURATION,)))
+    else:
+        tokens, money = service.costs.spent(target, usage)
+        closed = replace(attempts[-1], usage=usage, tokens=tokens, money=money)
+    attempts = (*attempts[:-1], closed)
+    account.note(attempts=attempts, usage=usage, **together(attempts))
+
+
+def _read(told: JsonObject, protocol: str) -> Usage | None:
+    """Counts in the words of a protocol, or of another one: older paths have other words than newer ones."""
+    if told.get("type") == _DURATION:
+        return None
+    for codec in (codec_of(protocol), *PROTOCOLS):
+        usage = codec.usage_of({"usage": told})
+        if usage is not None and (usage.input or usage.output):
+            return usage
+    return None

@@ -1,0 +1,288 @@
+"""What exchanges cost, over real sockets: all nine pairs, whole and streamed, failed and left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.entry import Money, Tokens
+from dragoman.config.settings import Line, Settings
+from dragoman.prices.book import Override
+from dragoman.prices.table import Rates
+from dragoman.tokens.families import family_of
+from dragoman.tokens.request import count_request, count_texts
+from tests.gateway.harness import (
+    CHAT,
+    MESSAGES,
+    PATIENCE,
+    PROTOCOLS,
+    RESPONSES,
+    Reply,
+    whole,
+)
+from tests.gateway.harness import stream as streamed
+from tests.gateway.records.kept import recorded
+from tests.gateway.says import (
+    NAMES,
+    PAIRS,
+    SAID,
+    comes_true,
+    error_body,
+    error_frame,
+    is_finished,
+    question,
+    speaking,
+    turn,
+    with_settings,
+)
+from tests.sdk.digging import Object
+from tests.sdk.providers import answer as answer_of
+from tests.sdk.providers import stream_of
+
+DOLLAR = 1_000_000
+OWN = Override(
+    rates=Rates(
+        input=3 * DOLLAR,
+        output=15 * DOLLAR,
+        cache_read=3 * DOLLAR // 10,
+        cache_write=375 * DOLLAR // 100,
+        cache_write_1h=6 * DOLLAR,
+        search=10 * 10**9,
+    ),
+    tiers={"priority": Rates(input=6 * DOLLAR, output=30 * DOLLAR)},
+)
+PRICES = {f"{name}/served": OWN for name in NAMES.values()}
+PRICED = with_settings(prices=PRICES)
+PATH = {MESSAGES: "/v1/messages", CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses"}
+STOPS = {MESSAGES: "end_turn", CHAT: "stop", RESPONSES: "completed"}
+COUNTS: dict[str, Object] = {
+    MESSAGES: {
+        "input_tokens": 1000,
+        "cache_read_input_tokens": 2000,
+        "cache_creation_input_tokens": 500,
+        "cache_creation": {"ephemeral_5m_input_tokens": 400, "ephemeral_1h_input_tokens": 100},
+        "output_tokens": 200,
+        "output_tokens_details": {"thinking_tokens": 50},
+        "server_tool_use": {"web_search_requests": 2},
+        "service_tier": "priority",
+    },
+    CHAT: {
+        "prompt_tokens": 3500,
+        "prompt_tokens_details": {"cached_tokens": 2000, "cache_write_tokens": 500},
+        "completion_tokens": 200,
+        "completion_tokens_details": {"reasoning_tokens": 50},
+        "total_tokens": 3700,
+        "cost": 0.0125,
+    },
+    RESPONSES: {
+        "input_tokens": 3500,
+        "input_tokens_details": {"cached_tokens": 2000, "cache_write_tokens": 500},
+        "output_tokens": 200,
+        "output_tokens_details": {"reasoning_tokens": 50},
+        "total_tokens": 3700,
+        "cost_in_usd_ticks": 125_000_000,
+    },
+}
+# What stands beside the counts.
+BESIDE: dict[str, Object] = {
+    MESSAGES: {},
+    CHAT: {"service_tier": "priority"},
+    RESPONSES: {"service_tier": "priority", "tool_usage": {"web_search": {"num_requests": 2}}},
+}
+# By hand: 1,000 plain at $6, 200 said at $30, 2,000 read at $0.30, 500 (400 and 100) written at $3.75 (and $6),
+# 2 searches at one cent.
+COMMON = Money(input=6_000_000, output=6_000_000, cache_read=600_000, cache_write=1_875_000, entry="x", tier="priority")
+COSTS = {
+    MESSAGES: replace(COMMON, cache_write=1_500_000, cache_write_1h=600_000, search=20_000_000),
+    CHAT: replace(COMMON, said=12_500_000),
+    RESPONSES: replace(COMMON, search=20_000_000, said=12_500_000),
+}
+
+
+def reply(protocol: str, *, stream: bool, usage: Object | None, **beside: object) -> Reply:
+    """An answer with these counts; None leaves them out."""
+    said = replace(turn(protocol), usage=usage or None)
+    body = {**answer_of(protocol, said), **beside}
+    if usage is None:
+        del body["usage"]
+    if not stream:
+        return whole(body)
+    if usage is None:
+        body["usage"] = None
+    told = stream_of(protocol, body, said)
+    if protocol == CHAT:
+        tier = json.dumps(beside).encode()[1:-1]
+        told = told.replace(b'"object"', tier + b', "object"') if beside else told
+        if usage is None:
+            told = b"".join(frame + b"\n\n" for frame in told.split(b"\n\n")[:-1] if b'"choices": []' not in frame)
+    if usage is None:
+        told = told.replace(b', "usage": {"input_tokens": 1, "output_tokens": 1}', b"")
+    return streamed(told)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_415_the_same_usage_costs_the_same_streamed_or_whole(client: str, provider: str, stream: bool) -> None:
+    told = reply(provider, stream=stream, usage=COUNTS[provider], **BESIDE[provider])
+    more: Object = {"stream_options": {"include_usage": True}} if client == CHAT and stream else {}
+    with recorded([told], PRICED) as (house, records):
+        answer = house.post(PATH[client], question(client, provider, stream=stream, **more))
+        assert answer.status == 200
+    (record,) = records
+    money = record.money
+    assert money is not None
+    assert replace(money, entry="x", version="") == COSTS[provider]
+    assert money.entry == f"{NAMES[provider]}/served"
+    assert record.tokens == Tokens(
+        input=3500,
+        cache_read=2000,
+        cache_write=500,
+        cache_write_1h=100 if provider == MESSAGES else 0,
+        output=200,
+        thinking=50,
+        searches=0 if provider == CHAT else 2,
+    )
+    (attempt,) = record.attempts
+    assert (attempt.money, attempt.tokens, attempt.estimated) == (money, record.tokens, False)
+    assert (record.answered_by, record.stop) == ("served", STOPS[provider])
+    assert (
+        record.response_id and record.response_id == json.loads(json.dumps(answer_of(provider, turn(provider))))["id"]
+    )
+
+
+def counted(text: str) -> int:
+    return count_texts([text], family_of("served")).tokens
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_what_a_provider_does_not_tell_is_counted_here(client: str, provider: str, stream: bool) -> None:
+    with recorded([reply(provider, stream=stream, usage=None)], PRICED) as (house, records):
+        answer = house.post(PATH[client], question(client, provider, stream=stream))
+        assert answer.status == 200
+        sent = house.provider.received[0].json()
+        if stream:
+            assert is_finished(client, answer.body)
+    (record,) = records
+    assert record.usage is None
+    assert record.estimated
+    assert record.tokens == Tokens(input=count_request(sent, "served").tokens, output=counted(SAID))
+    assert record.money is not None and record.money.unpriced == ()
+    assert record.money.output == record.tokens.output * 15_000
+    assert [attempt.estimated for attempt in record.attempts] == [True]
+
+
+BROKEN = {
+    "cut": lambda provider: streamed(speaking(provider), None),
+    "failed": lambda provider: streamed(speaking(provider), error_frame(provider, "overloaded_error", "too much")),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize(("client", "provider"), PAIRS)
+def test_pitfall_422_433_what_passed_of_a_broken_stream_is_counted(client: str, provider: str, case: str) -> None:
+    with recorded([BROKEN[case](provider)], PRICED) as (house, records):
+        house.post(PATH[client], question(client, provider, stream=True))
+        sent = house.provider.received[0].json()
+    (record,) = records
+    assert record.failure and record.estimated
+    tokens = record.tokens
+    assert tokens is not None
+    # The opening of a message tells its input, and a placeholder for its output.
+    assert tokens.input == (1 if provider == MESSAGES else count_request(sent, "served").tokens)
+    assert 1 < tokens.output <= counted(SAID)
+    assert record.money is not None and record.money.total == tokens.input * 3000 + tokens.output * 15_000
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_pitfall_423_what_a_client_left_is_cancelled_and_counted(provider: str, stream: bool) -> None:
+    reached = threading.Event()
+
+    async def wait() -> None:
+        reached.set()
+        await asyncio.sleep(PATIENCE)
+
+    told = streamed(speaking(provider), wait) if stream else Reply(raw=True, steps=(wait,))
+    with recorded([told], PRICED) as (house, records):
+        body = json.dumps(question(provider, provider, stream=stream)).encode()
+        head = f"POST {PATH[provider]} HTTP/1.1\r\nhost: 127.0.0.1:{house.port}\r\ncontent-length: {len(body)}\r\n\r\n"
+        with house.connect() as connection:
+            connection.sendall(head.encode() + body)
+            assert reached.wait(PATIENCE)
+            if stream:
+                assert connection.recv(1)
+        assert comes_true(lambda: bool(records), PATIENCE)
+        assert comes_true(lambda: house.provider.hung_up == 1, PATIENCE)
+    (record,) = records
+    assert (record.failure, record.estimated) == ("cancelled", True)
+    assert record.tokens is not None and record.tokens.input > 0
+    assert (record.tokens.output > 0) == stream
+    assert record.money is not None and record.money.total > 0
+    # Nobody knows how much there was of an answer that comes whole.
+    assert record.money.unpriced == (() if stream else ("output",))
+
+
+def test_what_was_refused_costs_nothing_and_what_may_have_been_billed_is_not_free() -> None:
+    refused = whole(error_body(CHAT, "invalid_request_error", "no"), 400)
+    with recorded([refused, Reply(steps=(b"",)), Reply(raw=True, steps=(b"HTTP/1.1 200 OK\r\ncontent-le", None))]) as (
+        house,
+        records,
+    ):
+        for _ in range(3):
+            house.post(PATH[CHAT], question(CHAT, CHAT))
+    first, empty, cut = records
+    assert (first.tokens, first.money) == (None, None)
+    for record in (empty, cut):
+        assert record.attempts[0].maybe_billed is (record.money is not None)
+        assert record.money is None or record.money.unpriced == ("usage",)
+
+
+def test_pitfall_420_the_same_request_twice_is_two_exchanges() -> None:
+    replies = [reply(MESSAGES, stream=False, usage=COUNTS[MESSAGES])] * 2
+    with recorded(replies, PRICED) as (house, records):
+        answers = [house.post(PATH[MESSAGES], question(MESSAGES, MESSAGES)) for _ in range(2)]
+    assert len(records) == 2 and len({record.id for record in records}) == 2
+    assert records[0].money == records[1].money is not None
+    assert answers[0].body == answers[1].body
+
+
+def test_pitfall_419_the_last_counts_of_a_stream_are_the_ones_that_count() -> None:
+    chunks = [
+        {"id": "c", "model": "served", "choices": [{"index": 0, "delta": {"content": word}}], "usage": usage}
+        for word, usage in (
+            ("a", {"prompt_tokens": 10, "completion_tokens": 1}),
+            ("b", {"prompt_tokens": 10, "completion_tokens": 2}),
+        )
+    ]
+    last: Object = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    final: Object = {"id": "c", "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 3}}
+    told = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in (*chunks, last, final))
+    for client in PROTOCOLS:
+        with recorded([streamed(told + b"data: [DONE]\n\n")], PRICED) as (house, records):
+            house.post(PATH[client], question(client, CHAT, stream=True))
+        (record,) = records
+        assert record.tokens == Tokens(input=10, output=3)
+        assert not record.estimated
+
+
+def test_pitfall_425_what_a_failed_attempt_took_counts_with_what_followed() -> None:
+    def settings(port: int) -> Settings:
+        made = PRICED(port)
+        line = Line(pattern="both", targets=("responses/served", "messages/served"))
+        return replace(made, routes=(*made.routes, line))
+
+    failed: Object = {**answer_of(RESPONSES, turn(RESPONSES)), "status": "failed", "output": []}
+    failed |= {"error": {"code": "server_error", "message": "broke"}, "usage": COUNTS[RESPONSES]}
+    with recorded([whole(failed), reply(MESSAGES, stream=False, usage=COUNTS[MESSAGES])], settings) as (house, records):
+        asked = {**question(RESPONSES, RESPONSES), "model": "both"}
+        assert house.post(PATH[RESPONSES], asked).status == 200
+    (record,) = records
+    first, second = record.attempts
+    assert first.money is not None and second.money is not None and record.money is not None
+    assert record.money.total == first.money.total + second.money.total
+    assert record.tokens is not None and record.tokens.input == 7000
