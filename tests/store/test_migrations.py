@@ -26,7 +26,10 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         migrate(db)
         assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
-        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            row[0]
+            for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        }
         known = {"responses", "items", "conversations", "events", "promises", "turns", "turns_total", "rests"}
         known |= {"records", "sums", "thread_sums", "sessions", "threads", "tips", "journals"}
         known |= {"long_sums", "quarter_sums"}

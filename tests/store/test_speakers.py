@@ -18,17 +18,17 @@ def _speakers() -> Iterator[Speakers]:
         yield tables.speakers
 
 
-def session(name: str = "s", key: str = "laptop") -> SessionRow:
-    return SessionRow(0, key, name, "codex", 0, "", 10, 20)
+def session(number: int = 1, name: str = "s", key: str = "laptop") -> SessionRow:
+    return SessionRow(number, key, name, "codex", 0, "", 10, 20)
 
 
-def thread(name: str = "main", *, of: int = 1, rules: int = 1) -> ThreadRow:
-    return ThreadRow(0, of, name, "main", "", "large", 0, "said", 100, rules, 1, 10, 20, b"[]")
+def thread(number: int = 1, name: str = "main", *, of: int = 1, rules: int = 1) -> ThreadRow:
+    return ThreadRow(number, of, name, "main", "", "large", 0, "said", 100, rules, 1, 10, 20, b"[]")
 
 
 def test_a_session_is_found_by_its_key_and_name(speakers: Speakers) -> None:
-    number = speakers.add_session(session())
-    other = speakers.add_session(session(key="other"))
+    number, other = 1, 2
+    speakers.add_sessions([session(number), session(other, key="other")])
     found = speakers.session("laptop", "s")
     assert found is not None and found.id == number != other
     assert speakers.session_of(number) == found
@@ -40,14 +40,24 @@ def test_a_session_is_found_by_its_key_and_name(speakers: Speakers) -> None:
 
 def test_a_name_is_there_once_for_a_key() -> None:
     with closing(open_account_tables(":memory:")) as tables:
-        tables.speakers.add_session(session())
+        tables.speakers.add_sessions([session()])
         with pytest.raises(StoreError), tables.transaction():
-            tables.speakers.add_session(session())
+            tables.speakers.add_sessions([session(2)])
+
+
+def test_numbers_are_never_given_again() -> None:
+    with closing(open_account_tables(":memory:")) as tables:
+        assert tables.speakers.numbers() == (0, 0)
+        tables.speakers.add_sessions([session(3)])
+        tables.speakers.add_threads([thread(7)])
+        tables.connection.execute("DELETE FROM sessions")
+        tables.connection.execute("DELETE FROM threads")
+        assert tables.speakers.numbers() == (3, 7)
 
 
 def test_a_thread_is_found_by_its_session_and_name(speakers: Speakers) -> None:
-    first = speakers.add_thread(thread())
-    speakers.add_thread(thread(of=2))
+    first = 1
+    speakers.add_threads([thread(first), thread(2, of=2)])
     found = speakers.thread(1, "main")
     assert found is not None and found.id == first
     assert speakers.thread(1, "'; DROP TABLE threads; --") is None
@@ -77,7 +87,6 @@ def test_old_tips_are_removed_in_steps(speakers: Speakers) -> None:
 
 
 def test_threads_of_older_rules_are_told(speakers: Speakers) -> None:
-    for rules in (1, 2, 1, 3):
-        speakers.add_thread(thread(rules=rules))
+    speakers.add_threads([thread(number, rules=rules) for number, rules in enumerate((1, 2, 1, 3), 1)])
     assert [row.id for row in speakers.outdated(3, 2)] == [1, 2]
     assert len(speakers.outdated(2, 10)) == 2

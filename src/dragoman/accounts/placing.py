@@ -56,6 +56,10 @@ class Placer:
         self._session_of: dict[int, SessionRow] = {}
         self._threads: dict[tuple[int, str], ThreadRow] = {}
         self._thread_of: dict[int, ThreadRow] = {}
+        # Begun in this transaction, with the latest numbers that were given.
+        self._new_sessions: dict[int, SessionRow] = {}
+        self._new_threads: dict[int, ThreadRow] = {}
+        self._numbers: tuple[int, int] | None = None
         self._changed_sessions: dict[int, SessionRow] = {}
         self._changed_threads: dict[int, ThreadRow] = {}
         # Digests, each with its threads, their states and times, that are not written yet.
@@ -108,18 +112,22 @@ class Placer:
 
     def finish(self) -> None:
         """Write what changed, at the end of a transaction."""
-        self._speakers.save_sessions(self._changed_sessions.values())
-        self._speakers.save_threads(self._changed_threads.values())
+        begun, spoken = self._new_sessions, self._new_threads
+        self._speakers.add_sessions(begun.values())
+        self._speakers.add_threads(spoken.values())
+        self._speakers.save_sessions(row for number, row in self._changed_sessions.items() if number not in begun)
+        self._speakers.save_threads(row for number, row in self._changed_threads.items() if number not in spoken)
         tips = self._tips
         self._speakers.save_tips(
             [(digest, thread, *tips[digest][thread]) for digest in sorted(tips) for thread in sorted(tips[digest])]
         )
         for kept in (
             *(self._sessions, self._session_of, self._threads, self._thread_of),
-            *(self._changed_sessions, self._changed_threads, self._tips, self._repeats),
+            *(self._changed_sessions, self._changed_threads, self._tips, self._repeats, begun, spoken),
         ):
             kept.clear()
         self._windows.clear()
+        self._numbers = None
 
     # What is known.
 
@@ -217,7 +225,7 @@ class Placer:
             if found is not None:
                 return found
         row = SessionRow(
-            id=0,
+            id=self._next()[0],
             key=entry.key,
             name=placement.session_name,
             client=entry.client or entry.facts.client,
@@ -226,9 +234,15 @@ class Placer:
             started=entry.time,
             last=entry.time,
         )
-        row.id = self._speakers.add_session(row)
+        self._numbers = (row.id, self._next()[1] - 1)
+        self._new_sessions[row.id] = row
         self._remember_session(row)
         return row
+
+    def _next(self) -> tuple[int, int]:
+        """The next numbers of a session and of a thread: nobody else gives any within this transaction."""
+        numbers = self._numbers = self._numbers or self._speakers.numbers()
+        return numbers[0] + 1, numbers[1] + 1
 
     def _thread_for(self, entry: Entry, placement: Placement, session: SessionRow) -> ThreadRow:
         if placement.thread:
@@ -237,7 +251,7 @@ class Placer:
                 return found
         facts = entry.facts
         row = ThreadRow(
-            id=0,
+            id=self._next()[1],
             session=session.id,
             name=placement.thread_name,
             kind=placement.kind,
@@ -250,12 +264,16 @@ class Placer:
             windows=0,
             started=entry.time,
             last=entry.time,
-            facts=msgspec.json.encode(_without_digests(facts)),
+            facts=msgspec.json.encode(_of_thread(facts)),
         )
-        row.id = self._speakers.add_thread(row)
+        self._numbers = (self._next()[0] - 1, row.id)
+        self._new_threads[row.id] = row
         row = self._remember(row)
         if placement.awaits:
             self._keep(awaited_of(session.id, placement.awaits), row.id, PASSED, entry.time)
+        if not placement.session:
+            # Nobody waits in a session that has only just begun.
+            return row
         for _, child, state, _ in self._rows([awaited_of(session.id, row.name)]):
             if state == PASSED:
                 self._adopt(child, row, "parent id", 100)
@@ -283,7 +301,9 @@ class Placer:
         if not mark or mark in self._windows:
             return
         self._windows.add(mark)
-        if not self._rows([mark]):
+        if not thread.windows:
+            thread.windows = 1
+        elif mark != window_of(thread.id, _FACTS.decode(thread.facts), thread.kind) and not self._rows([mark]):
             thread.windows += 1
             self._keep(mark, thread.id, PASSED, entry.time)
 
@@ -330,9 +350,9 @@ class Placer:
             self._adopt(thread.id, parent, "task id", 95)
 
 
-def _without_digests(facts: Facts) -> Facts:
-    """What a class is derived from."""
-    return replace(facts, opening="", tip="", before=(), call="", previous="", asks="", prompts=(), answer_call="")
+def _of_thread(facts: Facts) -> Facts:
+    """What a class is derived from, and by which the first window is known."""
+    return replace(facts, tip="", before=(), call="", previous="", asks="", prompts=(), tasks=(), answer_call="")
 
 
 def reclassify(tables: AccountTables, most: int) -> int:

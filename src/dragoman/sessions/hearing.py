@@ -35,6 +35,9 @@ _CLAUDE_PREFIX = b"x-claude-code-"
 _older_user = re.compile(r"user_[0-9a-f]*_account_[0-9a-f-]*_session_([0-9a-zA-Z-]+)").fullmatch
 _SESSION = "ses_"
 _ONLY_CLIENT: dict[str, Facts] = {"": NOTHING}
+# Clients by what they say that they are, as often as it was heard of late; others are cut.
+_CLIENTS: dict[tuple[bytes, bytes], str] = {}
+_MOST_CLIENTS = 256
 
 
 class _User(Struct):
@@ -65,7 +68,17 @@ _STRING = msgspec.json.Decoder(str)
 
 def client_of(agent: bytes, originator: bytes = b"") -> str:
     """Which program speaks, by its user agent; "" if that is not known."""
-    said, origin = agent[:MOST_ID].decode("latin-1").lower(), originator[:MOST_ID].decode("latin-1").lower()
+    known = _CLIENTS.get((agent, originator))
+    if known is None:
+        known = _client_of(agent, originator)
+        if len(_CLIENTS) >= _MOST_CLIENTS:
+            _CLIENTS.clear()
+        _CLIENTS[agent, originator] = known
+    return known
+
+
+def _client_of(agent: bytes, originator: bytes) -> str:
+    said, origin = agent.decode("latin-1").lower(), originator.decode("latin-1").lower()
     for program in PROGRAMS:
         if program.agent and said.startswith(program.agent):
             return program.client
@@ -77,7 +90,7 @@ def client_of(agent: bytes, originator: bytes = b"") -> str:
 def heard(headers: Iterable[tuple[bytes, bytes]]) -> Facts:
     """What headers, with their names in lower case, say of who is speaking."""
     found = {name: value for name, value in headers if name in _NAMES}
-    client = client_of(found.get(_AGENT, b""), found.get(_ORIGINATOR, b""))
+    client = client_of(found.get(_AGENT, b"")[:MOST_ID], found.get(_ORIGINATOR, b"")[:MOST_ID])
     if len(found) == (_AGENT in found):
         return _only(client)
     if not client and any(name.startswith(_CLAUDE_PREFIX) for name in found):

@@ -179,7 +179,8 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
     db.execute(
         """
         CREATE TABLE sessions (
-            id INTEGER PRIMARY KEY,
+            -- Never given again, also of one that is forgotten: its sums stay.
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
             key TEXT NOT NULL,
             -- As the client calls it, or made up from how it began.
             name TEXT NOT NULL,
@@ -197,7 +198,7 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
     db.execute(
         """
         CREATE TABLE threads (
-            id INTEGER PRIMARY KEY,
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
             session INTEGER NOT NULL,
             name TEXT NOT NULL,
             class TEXT NOT NULL,

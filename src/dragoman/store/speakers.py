@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 # What one digest leads to, at the most: equal histories of many threads are not told apart by it.
 MOST_ALIKE = 32
@@ -44,7 +45,9 @@ class ThreadRow(Struct):
 
 
 _SESSION = "id, key, name, client, origin, link, started, last"
+_ADD_SESSION = f"INSERT INTO sessions ({_SESSION}) VALUES ({', '.join('?' * 8)})"
 _THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
+_ADD_THREAD = f"INSERT INTO threads ({_THREAD}) VALUES ({', '.join('?' * 14)})"
 
 
 class Speakers:
@@ -77,23 +80,18 @@ class Speakers:
         found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE {which}", values).fetchone()
         return None if found is None else ThreadRow(*found)
 
-    def add_session(self, row: SessionRow) -> int:
-        """Begin a session; its number."""
-        values = (row.key, row.name, row.client, row.origin, row.link, row.started, row.last)
-        return self._added("INSERT INTO sessions (key, name, client, origin, link, started, last)", values)
+    def numbers(self) -> tuple[int, int]:
+        """The latest numbers of a session and of a thread, for who has the right to write and gives the next."""
+        found = dict(self._db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        return int(found.get("sessions", 0)), int(found.get("threads", 0))
 
-    def add_thread(self, row: ThreadRow) -> int:
-        """Begin a thread; its number."""
-        values = (
-            *(row.session, row.name, row.kind, row.label, row.model, row.parent, row.rule, row.sure),
-            *(row.rules, row.windows, row.started, row.last, row.facts),
-        )
-        return self._added(f"INSERT INTO threads ({_THREAD.removeprefix('id, ')})", values)
+    def add_sessions(self, rows: Iterable[SessionRow]) -> None:
+        """Begin sessions, whose numbers were given."""
+        self._db.executemany(_ADD_SESSION, [astuple(row) for row in rows])
 
-    def _added(self, insert: str, values: Sequence[object]) -> int:
-        number = self._db.execute(f"{insert} VALUES ({', '.join('?' * len(values))})", values).lastrowid
-        assert number is not None
-        return number
+    def add_threads(self, rows: Iterable[ThreadRow]) -> None:
+        """Begin threads, whose numbers were given."""
+        self._db.executemany(_ADD_THREAD, [astuple(row) for row in rows])
 
     def save_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Write what changes of sessions."""
