@@ -38,6 +38,7 @@ try:
         top,
         translate,
         trust,
+        usage,
     )
     from dragoman.cli.parser import DONE, REFUSED, UNREAD, Parser, add_common, children, command_at, new_parser, unknown
 except KeyboardInterrupt:
@@ -54,6 +55,7 @@ COMMANDS = (
     sessions,
     session,
     top,
+    usage,
     service,
     route,
     check,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dragoman.cli.terminal import Screen, printable, screen_of
@@ -43,3 +43,17 @@ def write(data: bytes) -> None:
     """Write to the standard output at once."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
+
+
+def write_all(pieces: Iterable[bytes]) -> None:
+    """Write to the standard output what comes, some of it at a time: there may be any amount."""
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _CHUNK:
+            write(b"".join(waiting))
+            waiting.clear()
+            size = 0
+    write(b"".join(waiting))

@@ -85,7 +85,7 @@ def recorded(options: argparse.Namespace) -> Recorded:
     storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
     if not storage.path or storage.path == MEMORY:
         raise DragomanError("storage.path names no file: nothing is recorded in memory")
-    return Recorded(path=storage.path, zone=zone_of(""))
+    return Recorded(path=storage.path, zone=zone_of(storage.zone))
 
 
 def now_in_micro() -> int:
@@ -134,10 +134,13 @@ def shown(text: str) -> str:
 
 def write_json(value: JsonValue) -> None:
     """One value on a line of the standard output, in which nothing is left that a terminal would obey."""
+    documents.write(as_json(value) + b"\n")
+
+
+def as_json(value: JsonValue) -> bytes:
+    """A value as JSON, likewise."""
     text = encode_text(value)
-    if not text.isprintable():
-        text = _unprintable(_escaped, text)
-    documents.write(text.encode() + b"\n")
+    return (text if text.isprintable() else _unprintable(_escaped, text)).encode()
 
 
 # Those of ASCII are escaped by JSON itself.

@@ -1,0 +1,313 @@
+"""`dragoman usage`: what went through the gateway came to: requests, tokens, money, in groups that add up to the total.
+
+It looks at the file itself, whether a gateway runs or not, after it has moved there what stands in journals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.cli import documents
+from dragoman.cli.amounts import counted, money, tokens
+from dragoman.cli.recorded import add_config, as_json, now_in_micro, recorded
+from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
+from dragoman.errors import DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.accounts.export import CallId
+    from dragoman.accounts.period import Period
+    from dragoman.accounts.usage import Figures, Group, Usage
+
+_MICRO = 1_000_000
+# As wide as all columns beside each other take.
+_WIDE = 120
+# Room that the columns of numbers leave for names on a narrow terminal.
+_FOR_NAMES = 26
+_UNKNOWN = "–"
+_FORGOTTEN = "forgotten"
+_LEGEND = (
+    "INPUT includes what was read from caches (READ) and written to them, OUTPUT what was thought; "
+    f"{_UNKNOWN} is not known, and ≥ is at least so much."
+)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "usage",
+        help="show what went through the gateway came to",
+        description="Requests, tokens, money, losses, errors and times of what went through the gateway, from sums by "
+        "quarters of an hour, which are kept for ever.",
+    )
+    parser.add_argument(
+        "--by",
+        action="append",
+        metavar="GROUP",
+        help="key, model, provider, client, session, thread or day; several with commas (default: model)",
+    )
+    add_times(parser, "7d")
+    parser.add_argument(
+        "--ids", action="store_true", help="with --by provider: each call by the provider's own id, for its invoice"
+    )
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="for programs")
+    forms.add_argument("--csv", action="store_true", help="for spreadsheets, without the total")
+    add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def add_times(parser: argparse.ArgumentParser, since: str) -> None:
+    """Declare from when to when, and whose days are meant."""
+    parser.add_argument(
+        "--since",
+        default=since,
+        metavar="WHEN",
+        help=f"7d, 24h, 90m, today, a date, a date and time, or all (default: {since})",
+    )
+    parser.add_argument("--until", default="", metavar="WHEN", help="likewise; a date is up to its end (default: now)")
+    parser.add_argument("--zone", metavar="NAME", help="whose days, as Europe/Berlin or +05:30 (default: storage.zone)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what was asked for."""
+    from dragoman.accounts.drain import drain_all
+    from dragoman.accounts.export import calls
+    from dragoman.accounts.period import QUARTER, period_of, zone_of
+    from dragoman.accounts.usage import nothing, read_groups, usage
+    from dragoman.store.account_tables import open_account_tables
+    from dragoman.store.exports import Exports
+    from dragoman.store.usage_questions import UsageQuestions
+
+    by = read_groups(options.by or ["model"])
+    if options.ids and by != ("provider",):
+        raise DragomanError("--ids lists the calls of providers: it goes with --by provider")
+    kept, now = recorded(options), now_in_micro()
+    zone = kept.zone if options.zone is None else zone_of(options.zone)
+
+    def period(first: int | None = None) -> Period:
+        return period_of(zone, now // _MICRO, since=options.since, until=options.until, first=first)
+
+    # What was said wrongly is told before anything is looked at.
+    period()
+    damaged = drain_all(kept.path, now=now).damaged
+    if damaged:
+        documents.complain(f"{counted(damaged, 'line')} of journals could not be read and are not counted")
+    if not Path(kept.path).exists():
+        documents.complain(f"nothing was recorded yet: {kept.path} is not there")
+        _tell(options, nothing(by, period()), lambda: iter(()))
+        return 0
+    tables = open_account_tables(kept.path, read_only=True)
+    try:
+        questions, exports = UsageQuestions(tables.connection), Exports(tables.connection)
+        with tables.reading():
+            first = questions.first()
+            if first is None:
+                documents.complain(f"nothing was recorded yet in {kept.path}")
+            found = usage(questions, by, period(None if first is None else first * QUARTER))
+        said = found.period
+        _tell(options, found, lambda: _complete(found, calls(exports, said.since * _MICRO, said.until * _MICRO)))
+    finally:
+        tables.close()
+    return 0
+
+
+def _complete(found: Usage, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:
+    """The calls, and a word on those that are not known any more."""
+    rows = 0
+    for each in calls:
+        rows += 1
+        yield from each
+    total = found.total
+    gone = total.requests + total.cancelled_requests + total.other_requests - rows
+    if gone > 0:
+        documents.complain(f"{counted(gone, 'exchange')} of that time have no row any more: their ids are not listed")
+
+
+def _tell(options: argparse.Namespace, found: Usage, calls: Callable[[], Iterator[CallId]]) -> None:
+    if options.json:
+        whole = as_json(found.as_json())
+        documents.write_all(_with_calls(whole, calls()) if options.ids else [whole, b"\n"])
+        return
+    if options.csv:
+        documents.write_all(_calls_as_csv(calls()) if options.ids else _as_csv(found))
+        return
+    screen = screen_of(sys.stdout, options.color)
+    documents.say("\n".join(as_text(found, screen)), screen)
+    if options.ids:
+        documents.say("\n".join(["", *_calls_as_text(calls(), screen)]), screen)
+
+
+def _with_calls(whole: bytes, calls: Iterator[CallId]) -> Iterator[bytes]:
+    """One document, whose list of calls is written as they are read: there may be millions."""
+    yield whole[:-1] + b',"ids":['
+    for at, call in enumerate(calls):
+        yield (b"," if at else b"") + as_json(msgspec.to_builtins(call))
+    yield b"]}\n"
+
+
+def _calls_as_csv(calls: Iterator[CallId]) -> Iterator[bytes]:
+    from dragoman.accounts.export import CallId, csv_line
+
+    yield csv_line(CallId.__struct_fields__)
+    for call in calls:
+        yield csv_line(msgspec.structs.astuple(call))
+
+
+def _as_csv(found: Usage) -> Iterator[bytes]:
+    from dragoman.accounts.export import csv_line
+    from dragoman.accounts.usage import Figures
+
+    names = tuple(found.groups[0].names) if found.groups else found.by
+    yield csv_line((*names, *Figures.__struct_fields__))
+    for group in found.groups:
+        yield csv_line((*group.names.values(), *msgspec.structs.astuple(group.figures)))
+
+
+def as_text(found: Usage, screen: Screen) -> list[str]:
+    """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
+    wide = not screen.terminal or screen.width >= _WIDE
+    names = [_cells_of(group, found.by) for group in found.groups]
+    headings = [name.upper() for name in _headings(found.by)]
+    columns = [*(_name_column(heading, len(headings)) for heading in headings), *_number_columns(wide=wide)]
+    rows = [
+        (*cells, *_numbers(group.figures, screen, _whose(group, found.by), wide=wide))
+        for cells, group in zip(names, found.groups, strict=True)
+    ]
+    last = ("total", *[""] * (len(headings) - 1), *_numbers(found.total, screen, (), wide=wide))
+    lines = table(screen, columns, [*rows, last])
+    if not screen.terminal:
+        return lines
+    return [*wrapped(screen, _range(found.period)), "", *lines, "", *wrapped(screen, _LEGEND)]
+
+
+def _range(period: Period) -> str:
+    """From when to when figures are, and in which zone."""
+    begins, ends = (period.zone.local(moment) for moment in (period.since, period.until))
+    zone = f"local time ({begins:%Z})" if period.zone.rules is None else period.zone.name
+    widened = ", widened to quarters of an hour" if period.is_widened else ""
+    return f"From {begins:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M}, {zone}{widened}"
+
+
+def _headings(by: Sequence[str]) -> list[str]:
+    return [name for word in by for name in (("session", "thread") if word == "thread" else (word,))]
+
+
+def _name_column(heading: str, count: int) -> Column:
+    return Column(heading=heading, least=10 if heading == "DAY" else max(6, (_FOR_NAMES + 2) // count - 2))
+
+
+def _cells_of(group: Group, by: Sequence[str]) -> list[str]:
+    """What a group is called, by column."""
+    names = group.names
+    cells = []
+    for word in by:
+        if word in ("session", "thread"):
+            cells.append(_name(names["session"]))
+        else:
+            cells.append(_name(names[word]))
+        if word == "thread":
+            said = [str(names[name]) for name in ("class", "label") if names[name]]
+            cells.append(" ".join(said) or _name(names["thread"]))
+    return cells
+
+
+def _name(value: str | int | None) -> str:
+    return _FORGOTTEN if value is None else str(value) or _UNKNOWN
+
+
+def _number_columns(*, wide: bool) -> Iterator[Column]:
+    narrow = ("REQUESTS", "ERRORS", "INPUT", "READ", "OUTPUT")
+    all_of_them = ("REQUESTS", "ERRORS", "INPUT", "READ", "WRITE", "OUTPUT", "THINKING", "LOSSES", "FIRST", "TOOK")
+    for heading in all_of_them if wide else narrow:
+        yield Column(heading=heading, right=True)
+    yield Column(heading="COST", right=True, least=10)
+    yield Column(heading="MORE", below=True)
+
+
+def _whose(group: Group, by: Sequence[str]) -> list[str]:
+    """The key and the client of a session: two keys may each have one of the same name."""
+    if not {"session", "thread"} & set(by):
+        return []
+    return [f"{name} {value}" for name in ("key", "client") if (value := group.names[name])]
+
+
+def _numbers(figures: Figures, screen: Screen, whose: Sequence[str], *, wide: bool) -> list[str]:
+    exact = not screen.terminal
+
+    def count(number: int) -> str:
+        return tokens(number, exact=exact)
+
+    first = _seconds(figures.first_microseconds, figures.first_requests, exact=exact)
+    took = _seconds(figures.took_microseconds, figures.requests, exact=exact)
+    cells = [count(figures.requests), count(figures.errors), count(figures.input_tokens)]
+    cells.append(count(figures.cache_read_tokens))
+    if wide:
+        cells.append(count(figures.cache_write_tokens))
+    cells.append(count(figures.output_tokens))
+    if wide:
+        cells += [count(figures.thinking_tokens), count(figures.losses), first, took]
+    more = list(_rest(figures))
+    if not wide:
+        more = [*_left_out(figures, first, took, count), *more]
+    money_of_it = cost(figures.cost_nano_usd, figures.unpriced_requests, exact=exact)
+    return [*cells, money_of_it, "; ".join([*whose, *more])]
+
+
+def _left_out(figures: Figures, first: str, took: str, count: Callable[[int], str]) -> Iterator[str]:
+    """What has no column where room is short."""
+    if figures.cache_write_tokens:
+        yield f"{count(figures.cache_write_tokens)} written to caches"
+    if figures.thinking_tokens:
+        yield f"{count(figures.thinking_tokens)} thought"
+    if figures.losses:
+        yield counted(figures.losses, "loss", "losses")
+    if figures.requests:
+        yield f"{took} s each" + (f", first content after {first} s" if figures.first_requests else "")
+
+
+def _rest(figures: Figures) -> Iterator[str]:
+    if figures.cancelled_requests:
+        yield f"{figures.cancelled_requests} cancelled"
+    if figures.other_requests:
+        yield counted(figures.other_requests, "other path")
+    if figures.estimated_requests:
+        yield f"{figures.estimated_requests} estimated"
+    if figures.searches:
+        yield counted(figures.searches, "search", "searches")
+
+
+def _seconds(micro: int, count: int, *, exact: bool) -> str:
+    """How long one took on average."""
+    if not count:
+        return _UNKNOWN
+    return f"{micro / count / _MICRO:.6f}" if exact else f"{micro / count / _MICRO:.1f}"
+
+
+def cost(nano: int, unpriced: int, *, exact: bool = False) -> str:
+    """What is known of a cost, and how many have no price: `≥ $1.92, 3 unpriced`."""
+    if not unpriced:
+        return money(nano, 0, exact=exact)
+    known = money(nano, unpriced, exact=exact) if nano else _UNKNOWN
+    return f"{known}, {unpriced} unpriced"
+
+
+def _calls_as_text(calls: Iterator[CallId], screen: Screen) -> Iterator[str]:
+    columns = (
+        Column(heading="PROVIDER", least=8),
+        Column(heading="ITS ID", least=16),
+        Column(heading="TIME"),
+        Column(heading="STATUS", right=True),
+        Column(heading="MODEL", below=True),
+        Column(heading="EXCHANGE", below=True),
+    )
+    rows = (
+        (call.provider, call.id or _UNKNOWN, call.time, str(call.status or _UNKNOWN), call.model, call.exchange)
+        for call in calls
+    )
+    yield from table(screen, columns, list(rows))
