@@ -17,6 +17,7 @@ try:
     from dragoman.cli import (
         check,
         completion,
+        db,
         doctor,
         documents,
         env,
@@ -56,6 +57,7 @@ COMMANDS = (
     session,
     top,
     usage,
+    db,
     service,
     route,
     check,

@@ -1,0 +1,138 @@
+"""`dragoman db`: the file in which exchanges are recorded: whether it is whole, and all of it for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from dragoman.cli import documents
+from dragoman.cli.amounts import counted
+from dragoman.cli.recorded import add_config, now_in_micro, recorded, write_json
+from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
+from dragoman.cli.usage import add_times
+
+WRONG = 1
+_MICRO = 1_000_000
+_FORMATS = ("jsonl", "csv")
+_COLUMNS = (
+    Column(heading="STATE", styles={"ok": GREEN, "note": YELLOW, "wrong": RED}),
+    Column(heading="WHAT"),
+    Column(heading="FOUND", least=24),
+)
+# A piece of a file that is written.
+_PIECE = 1 << 16
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "db",
+        help="check the file of records, or export it",
+        description="The file in which exchanges are recorded (storage.path), and the journals beside it.",
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    check = actions.add_parser(
+        "check",
+        help="see whether it is whole, and change nothing",
+        description="See whether the file is whole, its sums agree with its rows and with each other, what is referred "
+        "to is there, and journals can be read. Nothing is changed. The exit status is 1 if something is wrong.",
+    )
+    check.add_argument("--json", action="store_true", help="for programs")
+    export = actions.add_parser(
+        "export",
+        help="write out every exchange",
+        description="Write out all that is recorded of exchanges, one on each line, in the order of their times.",
+    )
+    add_times(export, "all")
+    export.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="JSON lines (default), or CSV")
+    export.add_argument("--out", metavar="FILE", help="where to (default: standard output); for its user alone")
+    for action, run in ((check, run_check), (export, run_export)):
+        add_config(action)
+        action.set_defaults(run=run)
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Examine the file and its journals."""
+    from dragoman.accounts.examination import examine
+
+    kept = recorded(options)
+    if not Path(kept.path).exists():
+        documents.complain(f"nothing was recorded yet: {kept.path} is not there")
+        if options.json:
+            write_json({"findings": []})
+        return 0
+    with progress() as say:
+        say(f"looking {kept.path} through …")
+        found = list(examine(kept.path))
+    if options.json:
+        write_json({"findings": msgspec.to_builtins(found)})
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.say("\n".join(table(screen, _COLUMNS, [(each.state, each.subject, each.words) for each in found])))
+    return WRONG if any(each.state == "wrong" for each in found) else 0
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Write out what is recorded."""
+    from dragoman.accounts.drain import drain_all
+    from dragoman.accounts.export import as_csv, as_json_lines, csv_names, exchanges
+    from dragoman.accounts.period import period_of, zone_of
+    from dragoman.store.account_tables import open_account_tables
+    from dragoman.store.exports import Exports
+
+    kept, now = recorded(options), now_in_micro()
+    zone = kept.zone if options.zone is None else zone_of(options.zone)
+    period = period_of(zone, now // _MICRO, since=options.since, until=options.until, first=0)
+    damaged = drain_all(kept.path, now=now).damaged
+    if damaged:
+        documents.complain(f"{counted(damaged, 'line')} of journals could not be read and are left out")
+    if not Path(kept.path).exists():
+        documents.complain(f"nothing was recorded yet: {kept.path} is not there")
+    tables = open_account_tables(kept.path, read_only=True)
+    try:
+        # Rows are cut where it was said, since they have their own times; up to now is all that is there.
+        until = period.asked_until * _MICRO if options.until else _EVER
+        told = exchanges(Exports(tables.connection), period.asked_since * _MICRO, until)
+        lines = as_json_lines(told) if options.format == "jsonl" else as_csv(csv_names(), told)
+        if options.out is None:
+            documents.write_all(lines)
+        else:
+            with _written(Path(options.out)) as file:
+                _copy(lines, file)
+    finally:
+        tables.close()
+    return 0
+
+
+_EVER = (1 << 63) - 1
+
+
+def _copy(lines: Iterable[bytes], file: IO[bytes]) -> None:
+    for line in lines:
+        file.write(line)
+
+
+@contextmanager
+def _written(place: Path) -> Iterator[IO[bytes]]:
+    """A file that is there when all of it is, for its user alone; what was there before stays until then."""
+    if place.exists() and not place.is_file():
+        # A device, or a pipe.
+        with place.open("wb", _PIECE) as file:
+            yield file
+        return
+    beside = place.with_name(f".{place.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb", _PIECE) as file:
+            yield file
+        beside.replace(place)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
