@@ -1,0 +1,96 @@
+"""`dragoman forget`: somebody's rows and names go out of every file of ours, and sums stay.
+
+Nothing is removed before it is said how much, and agreed to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from dragoman.cli import documents
+from dragoman.cli.amounts import counted
+from dragoman.cli.recorded import add_config, name_of, now_in_micro, recorded
+from dragoman.cli.terminal import progress, screen_of, wrapped
+from dragoman.errors import DragomanError
+
+REFUSED = 1
+_ELSEWHERE = (
+    "Not reached, since they are elsewhere: what providers keep, logs of the gateway, telemetry, what was exported, "
+    "backups; and stored responses, which end by themselves (storage.days)."
+)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "forget",
+        help="remove what is recorded of a key or a session",
+        description="Remove all rows of a key or of a session, with the names of its sessions and threads, from the "
+        "file of records and its journals. Sums stay. It says how much that is, and asks.",
+    )
+    parser.add_argument("--key", metavar="NAME", help="the name of a key, or whose session it is")
+    parser.add_argument("--session", metavar="ID", help="a session, as its client calls it")
+    parser.add_argument("--yes", action="store_true", help="agree to what is said, and do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="say it, and do no more")
+    add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say what would be removed, ask, and do it."""
+    from dragoman.accounts.drain import drain_all
+    from dragoman.accounts.forget import find, forget
+    from dragoman.store.account_tables import open_account_tables
+    from dragoman.store.forgetting import Forgetting
+
+    if options.key is None and options.session is None:
+        raise DragomanError("say whom to forget: --key NAME or --session ID")
+    kept = recorded(options)
+    drain_all(kept.path, now=now_in_micro())
+    if not Path(kept.path).exists():
+        raise DragomanError(f"nothing was recorded yet: {kept.path} is not there")
+    tables = open_account_tables(kept.path, read_only=True)
+    try:
+        whom = find(Forgetting(tables.connection), name_of(options.key), name_of(options.session))
+    finally:
+        tables.close()
+    amount = whom.amount
+    much = (
+        f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "
+        f"{counted(amount.threads, 'thread')}, and {counted(amount.tips, 'end')} of histories"
+    )
+    _say(f"This removes all that is recorded of {whom.words}: {much}. Sums stay.")
+    if options.dry_run:
+        return 0
+    if not _agreed(options.yes):
+        return REFUSED
+    with progress() as step:
+        done = forget(kept.path, whom, clock=now_in_micro, say=step)
+    _say(f"{counted(done.rows, 'row')} removed; of {whom.words} nothing is left in {kept.path} but sums.")
+    for left in done.left:
+        documents.complain(f"not reached: {left}")
+    _say(_ELSEWHERE)
+    return REFUSED if done.left else 0
+
+
+def _say(text: str) -> None:
+    screen = screen_of(sys.stdout)
+    documents.say("\n".join(wrapped(screen, text)), screen)
+
+
+def _agreed(yes: bool) -> bool:
+    """Whether the user agrees; where nobody can be asked, nobody does."""
+    if yes:
+        return True
+    if not all(map(os.isatty, range(3))):
+        documents.complain("nothing is removed without being agreed to (--yes agrees)")
+        return False
+    sys.stderr.write("Remove it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    documents.complain("nothing was removed")
+    return False
