@@ -1,4 +1,4 @@
-"""Measures what is asked of records: sums of 30 days and pages of rows, in files of many exchanges.
+"""Measures what is asked of records: sums of 30 days, and lists, in files of many exchanges.
 
 python -m bench.records                     100,000 and 1,000,000 rows in 30 days, in a folder that is removed again
 python -m bench.records --rows 1000000 --days 400
@@ -21,14 +21,16 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 
 from dragoman.accounts.entry import ANSWERED, CANCELLED, FAILED, Call, Entry, Lost, Money, Tokens
+from dragoman.accounts.exchanges import latest
 from dragoman.accounts.export import exchanges
 from dragoman.accounts.period import period_of, zone_of
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.rows import Batch
+from dragoman.accounts.sessions import listing
 from dragoman.accounts.usage import GROUPS, Usage, usage
-from dragoman.model.jsonvalue import JsonObject
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.exports import Exports
+from dragoman.store.record_questions import Wanted
 from dragoman.store.usage_questions import UsageQuestions
 
 # The present of all files: a Tuesday in 2027, not at the end of a quarter.
@@ -131,29 +133,34 @@ def _person(thread: int) -> str:
 def fill(tables: AccountTables, rows: int, days: float) -> None:
     """Write so many exchanges of so many days, as the drain does, and who spoke in them."""
     told = entries(rows, days)
-    last = 0
+    # When each thread began and was last heard of.
+    heard: dict[int, tuple[int, int]] = {}
     while some := list(islice(told, _BATCH)):
         batch = Batch()
         for entry, place in some:
             batch.add(entry, place)
-            last = max(last, place.thread)
+            heard[place.thread] = (heard.get(place.thread, (entry.time, 0))[0], entry.time)
         with tables.transaction():
             tables.records.add(batch.rows)
             tables.sums.add(batch.sums())
             tables.sums.add_to_threads(batch.thread_sums())
+    sessions: dict[int, tuple[int, int]] = {}
+    for thread, (began, last) in heard.items():
+        session = 1 + thread // 3
+        sessions[session] = (sessions.get(session, (began, 0))[0], last)
     with tables.transaction():
         db = tables.connection
         db.executemany(
-            "INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', 0, 0)",
-            ((1 + thread // 3, _person(thread), f"session-{thread}") for thread in range(0, last + 1, 3)),
+            "INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', ?, ?)",
+            ((session, _person(session * 3 - 3), f"session-{session}", *times) for session, times in sessions.items()),
         )
         db.executemany(
-            "INSERT INTO threads VALUES (?, ?, 'main', 'main', '', '', 0, '', 100, 1, 1, 0, 0, x'7b7d')",
-            ((number, 1 + number // 3) for number in range(1, last + 1)),
+            "INSERT INTO threads VALUES (?, ?, 'main', 'main', '', '', 0, '', 100, 1, 1, ?, ?, x'7b7d')",
+            ((thread, 1 + thread // 3, *times) for thread, times in heard.items()),
         )
 
 
-def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], Usage | list[JsonObject]]]]:
+def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], Usage | Sequence[object]]]]:
     """What is asked, and how many milliseconds that may take; there are any number of sessions and threads."""
     asked = UsageQuestions(tables.connection)
     month = period_of(zone_of("Asia/Kolkata"), NOW, since="30d")
@@ -161,8 +168,10 @@ def questions(tables: AccountTables) -> Iterator[tuple[str, float, Callable[[], 
         target = math.inf if by in ("session", "thread") else SUMS
         yield f"usage of 30 days by {by}", target, partial(usage, asked, (by,), month)
     exports = Exports(tables.connection, at_once=50)
-    since = (NOW - 3600) * _MICRO
-    yield "50 exchanges, whole", LISTS, lambda: list(islice(exchanges(exports, since, NOW * _MICRO), 50))
+    now = NOW * _MICRO
+    yield "50 exchanges to export", LISTS, lambda: list(islice(exchanges(exports, now - 3600 * _MICRO, now), 50))
+    yield "the last 50 exchanges", LISTS, lambda: latest(tables, Wanted(), 50)
+    yield "the last 50 sessions", LISTS, lambda: listing(tables, 0, None, 50, {}, now).lines
 
 
 def measure(tables: AccountTables) -> list[Measured]:
