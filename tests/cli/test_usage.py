@@ -19,6 +19,7 @@ from dragoman.accounts.journal import Journal
 from dragoman.accounts.placing import Placed
 from dragoman.cli import main
 from dragoman.cli.usage import cost
+from dragoman.store import StoreBusy
 from dragoman.store.account_tables import open_account_tables
 from dragoman.store.migrations import STEPS
 from tests.accounts.filled import fill, some_entries, speak
@@ -240,9 +241,27 @@ def test_what_stands_in_journals_is_seen_whether_a_worker_runs_or_not(
         assert main(["usage", "--json", *THEN]) == 0
         captured = capfd.readouterr()
         assert json.loads(captured.out)["total"]["requests"] == 3
-        assert captured.err == "dragoman: 1 line of journals could not be read and are not counted\n"
+        assert captured.err == ("dragoman: 1 line of journals could not be read, and what they said is left out\n")
     # The worker is gone.
     assert json.loads(told("--json", *THEN, capfd=capfd))["total"]["requests"] == 3
+
+
+def test_what_cannot_be_moved_is_told_and_the_rest_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    some(state(tmp_path))
+
+    def locked(path: str, *, now: int) -> None:
+        raise StoreBusy("database is locked")
+
+    monkeypatch.setattr("dragoman.accounts.drain.drain_all", locked)
+    assert main(["usage", "--json", *THEN]) == 1
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["total"]["requests"] == 4
+    assert captured.err == (
+        f"dragoman: what was written last is left out, since it cannot be moved to {state(tmp_path)}: "
+        "database is locked\n"
+    )
 
 
 def test_where_nothing_was_ever_written_it_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

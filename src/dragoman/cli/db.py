@@ -13,13 +13,14 @@ from typing import IO
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.amounts import counted
 from dragoman.cli.recorded import add_config, now_in_micro, recorded, write_json
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
-from dragoman.cli.usage import add_times
+from dragoman.cli.usage import add_times, drained
 
 WRONG = 1
 _MICRO = 1_000_000
+# Beyond every time that a row can have.
+_EVER = (1 << 63) - 1
 _FORMATS = ("jsonl", "csv")
 _COLUMNS = (
     Column(heading="STATE", styles={"ok": GREEN, "note": YELLOW, "wrong": RED}),
@@ -81,7 +82,6 @@ def run_check(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     """Write out what is recorded."""
-    from dragoman.accounts.drain import drain_all
     from dragoman.accounts.export import as_csv, as_json_lines, csv_names, exchanges
     from dragoman.accounts.period import period_of, zone_of
     from dragoman.store.account_tables import open_account_tables
@@ -90,9 +90,7 @@ def run_export(options: argparse.Namespace) -> int:
     kept, now = recorded(options), now_in_micro()
     zone = kept.zone if options.zone is None else zone_of(options.zone)
     period = period_of(zone, now // _MICRO, since=options.since, until=options.until, first=0)
-    damaged = drain_all(kept.path, now=now).damaged
-    if damaged:
-        documents.complain(f"{counted(damaged, 'line')} of journals could not be read and are left out")
+    status = drained(kept.path, now)
     if not Path(kept.path).exists():
         documents.complain(f"nothing was recorded yet: {kept.path} is not there")
     tables = open_account_tables(kept.path, read_only=True)
@@ -108,10 +106,7 @@ def run_export(options: argparse.Namespace) -> int:
                 _copy(lines, file)
     finally:
         tables.close()
-    return 0
-
-
-_EVER = (1 << 63) - 1
+    return status
 
 
 def _copy(lines: Iterable[bytes], file: IO[bytes]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.accounts.period import Period
     from dragoman.accounts.usage import Figures, Group, Usage
 
+INCOMPLETE = 1
 _MICRO = 1_000_000
 # As wide as all columns beside each other take.
 _WIDE = 120
@@ -76,7 +77,6 @@ def add_times(parser: argparse.ArgumentParser, since: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show what was asked for."""
-    from dragoman.accounts.drain import drain_all
     from dragoman.accounts.export import calls
     from dragoman.accounts.period import QUARTER, period_of, zone_of
     from dragoman.accounts.usage import nothing, read_groups, usage
@@ -95,13 +95,11 @@ def run(options: argparse.Namespace) -> int:
 
     # What was said wrongly is told before anything is looked at.
     period()
-    damaged = drain_all(kept.path, now=now).damaged
-    if damaged:
-        documents.complain(f"{counted(damaged, 'line')} of journals could not be read and are not counted")
+    status = drained(kept.path, now)
     if not Path(kept.path).exists():
         documents.complain(f"nothing was recorded yet: {kept.path} is not there")
         _tell(options, nothing(by, period()), lambda: iter(()))
-        return 0
+        return status
     tables = open_account_tables(kept.path, read_only=True)
     try:
         questions, exports = UsageQuestions(tables.connection), Exports(tables.connection)
@@ -114,6 +112,22 @@ def run(options: argparse.Namespace) -> int:
         _tell(options, found, lambda: _complete(found, calls(exports, said.since * _MICRO, said.until * _MICRO)))
     finally:
         tables.close()
+    return status
+
+
+def drained(path: str, now: int) -> int:
+    """Move what stands in journals into the file; the status is not 0 where that cannot be done, and the rest shown."""
+    from dragoman.accounts.drain import drain_all
+    from dragoman.store import StoreError
+
+    try:
+        damaged = drain_all(path, now=now).damaged
+    except StoreError as error:
+        # Somebody else has the file, or its disk is full: what is in it can be read all the same.
+        documents.complain(f"what was written last is left out, since it cannot be moved to {path}: {error}")
+        return INCOMPLETE
+    if damaged:
+        documents.complain(f"{counted(damaged, 'line')} of journals could not be read, and what they said is left out")
     return 0
 
 
