@@ -53,7 +53,10 @@ def speak(tables: AccountTables, sessions: Sequence[tuple[int, str, str]], threa
             db.execute(
                 "INSERT INTO threads VALUES (?, ?, ?, 'main', 'label', 'large', 0, 'said', 100, 1, 1, 0, 0, ?)", row
             )
-            db.execute("INSERT INTO tips VALUES (?, ?, 0)", (f"tip-of-{number}", number))
+            named = {"digest": f"tip-of-{number}", "thread": number}
+            columns = [row[1] for row in db.execute("PRAGMA table_info(tips)")]
+            values = [named.get(column, 0) for column in columns]
+            db.execute(f"INSERT INTO tips VALUES ({', '.join('?' * len(values))})", values)
 
 
 def some_entries(seed: int, count: int, *, begin: int = NOON, length: int = 40 * DAY) -> list[tuple[Entry, Placed]]:

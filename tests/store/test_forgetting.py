@@ -71,11 +71,13 @@ def test_rows_of_a_session_go_step_by_step(tables: AccountTables) -> None:
 
 
 def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables: AccountTables) -> None:
-    Forgetting(tables.connection).remove_session(1)
+    Forgetting(tables.connection).remove_sessions([1])
     assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [1, 1, 1]
     assert tables.connection.execute("SELECT origin, link FROM sessions").fetchall() == [(0, "")]
     assert tables.connection.execute("SELECT parent FROM threads").fetchall() == [(0,)]
     assert count(tables, "thread_sums") == 3
+    Forgetting(tables.connection, at_once=1).remove_sessions([2, 77])
+    assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [0, 0, 0]
 
 
 def test_a_file_that_others_read_is_not_wiped_yet(tmp_path: Path) -> None:
@@ -99,6 +101,6 @@ def test_what_sqlite_says_is_an_error_of_the_store(tables: AccountTables) -> Non
     with pytest.raises(StoreError, match="tips"):
         forgetting.amount_of_session(1)
     with pytest.raises(StoreError, match="tips"):
-        forgetting.remove_session(1)
+        forgetting.remove_sessions([1])
     # Nothing of it was done.
     assert count(tables, "threads") == 3

@@ -119,15 +119,14 @@ def _remove_rows(tables: AccountTables, whom: Whom, say: Callable[[str], None]) 
         while removed := forgetting.remove_rows_of_session(whom.session):
             rows += removed
             say(f"{rows} rows removed …")
-        forgetting.remove_session(whom.session)
+        forgetting.remove_sessions([whom.session])
         return rows
     at: int | None = 0
     while at is not None:
         removed, at = forgetting.remove_rows_of_key(whom.key, at)
         rows += removed
         say(f"{rows} rows removed …")
-    for session in forgetting.sessions_of(whom.key):
-        forgetting.remove_session(session.number)
+    forgetting.remove_sessions([session.number for session in forgetting.sessions_of(whom.key)])
     return rows
 
 

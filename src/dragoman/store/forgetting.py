@@ -89,18 +89,21 @@ class Forgetting:
         )
         return self._change([(statement, (session, self._at_once))])
 
-    def remove_session(self, session: int) -> None:
-        """Remove what a session and its threads are called, where their histories ended, and what refers to them."""
-        threads = "(SELECT id FROM threads WHERE session = ?)"
-        self._change(
-            [
-                (f"DELETE FROM tips WHERE thread IN {threads}", (session,)),
-                (f"UPDATE threads SET parent = 0 WHERE session <> ? AND parent IN {threads}", (session, session)),
-                ("DELETE FROM threads WHERE session = ?", (session,)),
-                ("UPDATE sessions SET origin = 0, link = '' WHERE origin = ?", (session,)),
-                ("DELETE FROM sessions WHERE id = ?", (session,)),
-            ]
-        )
+    def remove_sessions(self, sessions: Sequence[int]) -> None:
+        """Remove what sessions and their threads are called, where their histories ended, and what refers to them."""
+        # Some at once, since every end of a history is looked at for them.
+        for at in range(0, len(sessions), self._at_once):
+            some = ", ".join(str(int(session)) for session in sessions[at : at + self._at_once])
+            threads = f"(SELECT id FROM threads WHERE session IN ({some}))"
+            self._change(
+                [
+                    (f"DELETE FROM tips WHERE thread IN {threads}", ()),
+                    (f"UPDATE threads SET parent = 0 WHERE session NOT IN ({some}) AND parent IN {threads}", ()),
+                    (f"DELETE FROM threads WHERE session IN ({some})", ()),
+                    (f"UPDATE sessions SET origin = 0, link = '' WHERE origin IN ({some})", ()),
+                    (f"DELETE FROM sessions WHERE id IN ({some})", ()),
+                ]
+            )
 
     def wipe(self) -> bool:
         """Write what was removed over in the file itself, and empty the log beside it; False if others are reading."""
