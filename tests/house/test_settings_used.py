@@ -36,8 +36,6 @@ USED_UP = {
     "[[models.NAME.rules]]": {"targets"},
     '[prices."PROVIDER/MODEL"]': {"context", "per_request", "per_search"},
     "[keys.NAME]": {"key", "hash"},
-    # For whoever adds up by day.
-    "[storage]": {"zone"},
 }
 TABLES = {**{section.heading: section.kinds for section in SECTIONS}, "when": file_schema.WHEN}
 
