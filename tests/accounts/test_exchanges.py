@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.entry import Call, Lost, Money, Tokens
 from dragoman.accounts.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
+from dragoman.accounts.ids import new_id
 from dragoman.errors import DragomanError
 from dragoman.store.account_tables import AccountTables, open_account_tables
 from dragoman.store.record_questions import Wanted
@@ -73,6 +74,17 @@ def test_a_list_ends_with_the_latest(tables: AccountTables) -> None:
 def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: AccountTables, text: str) -> None:
     found = find(tables, text)
     assert (found.row.id, found.details.calls[1].upstream_id) == (WHOLE.id, "theirs")
+
+
+def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -> None:
+    first, second = (new_id(NOON + ago, lambda length: "x" * length) for ago in (0, 20 * SECOND))
+    with filling(tmp_path / "state.db") as file:
+        file.exchanges([replace(entry(1, time=NOON), id=first), replace(entry(2, time=NOON + 20 * SECOND), id=second)])
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+        assert find(tables, first[:14]).row.id == first
+        assert find(tables, second).row.id == second
+        with pytest.raises(DragomanError, match="several exchanges"):
+            find(tables, first[:10])
 
 
 @pytest.mark.parametrize(

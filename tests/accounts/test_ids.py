@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.ids import new_id, time_of
+from dragoman.accounts.ids import new_id, time_of, times_of
 from dragoman.mint import random_token
 from tests.accounts.invented import NOON
 
@@ -19,3 +19,14 @@ def test_pitfall_427_ids_are_our_own_and_ascend_with_their_time() -> None:
 @pytest.mark.parametrize("name", ["", "req_1", "resp_" + "0" * 23, "req_" + "Z" * 24, "req_" + " 1" * 12, "x" * 28])
 def test_what_is_no_id_of_ours_has_no_time(name: str) -> None:
     assert time_of(name) is None
+
+
+def test_the_beginning_of_an_id_says_when_it_was_made() -> None:
+    name = new_id(NOON, lambda length: "x" * length)
+    for digits in range(5, 25):
+        times = times_of(name[: 4 + digits])
+        assert times is not None
+        assert times[0] < NOON < times[1]
+        assert times[1] - times[0] <= 16 ** max(13 - digits, 0) + 4_000_000
+    for text in ("", "req_", name[:8], "msg_" + name[4:], "req_zzzzzz"):
+        assert times_of(text) is None

@@ -122,11 +122,12 @@ def test_what_is_open_belongs_where_its_client_says_as_far_as_that_is_known(tmp_
         opened(24, session="5f"),
         opened(25),
         replace(opened(26, session="5f0c"), key="bob"),
+        replace(opened(27), facts=Facts(session="agent-1", parent="5f0c")),
     ]
     with read(path) as tables:
         places = places_of(tables, entries)
     numbers = {int(name[4:]): (session_number(place), thread_number(place)) for name, place in places.items()}
-    assert numbers == {21: (1, 10), 22: (1, 11), 23: (1, 0), 24: (0, 0), 25: (0, 0), 26: (0, 0)}
+    assert numbers == {21: (1, 10), 22: (1, 11), 23: (1, 0), 24: (0, 0), 25: (0, 0), 26: (0, 0), 27: (1, 11)}
     assert latest_by(entries, places, session_number) == {1: NOON - SECOND}
     assert latest_by(entries, places, thread_number) == {10: NOON - 3 * SECOND, 11: NOON - SECOND}
     assert latest_by(entries, {}, session_number) == {}

@@ -126,3 +126,44 @@ def test_what_means_none_or_several_is_told_in_a_sentence(
     assert str(told.value).startswith(words)
     assert find(tables, "5f0c-b").id == 2
     assert find(tables, "5f0c-a", "bob").id == 3
+
+
+@pytest.fixture
+def spawned(tmp_path: Path) -> Iterator[AccountTables]:
+    """A session whose agent has a session of its own, and that one another; and one of somebody who is gone."""
+    with filling(tmp_path / "state.db") as file:
+        file.session(1, "root", started=NOON, last=NOON)
+        file.session(2, "agent", started=NOON, last=NOW, origin=1, link="subagent")
+        file.session(3, "deeper", started=NOON, last=NOON, origin=2, link="subagent")
+        file.session(4, "left over", started=NOON, last=NOON, origin=99, link="subagent")
+        file.thread(10, 1, started=NOON, last=NOON)
+        file.thread(20, 2, parent=10, rule="task id", sure=95, started=NOON, last=NOW)
+        file.thread(30, 3, "subagent", parent=20, started=NOON, last=NOON)
+        file.thread(40, 4, "subagent", parent=98, started=NOON, last=NOON)
+        for number, (session, thread) in enumerate(((1, 10), (2, 20), (3, 30), (4, 40))):
+            file.exchanges([replace(entry(number, time=NOON), stop="end")], session, thread)
+    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+        yield opened
+
+
+def test_pitfall_511_550_sessions_of_agents_belong_to_the_one_that_they_were_begun_from(spawned: AccountTables) -> None:
+    found = listing(spawned, 0, None, 50, {}, NOW)
+    told = {line.session.name: (line.agents, line.threads, line.figures.cost, line.last) for line in found.lines}
+    assert told == {"root": (2, 3, 4500, NOW), "left over": (1, 1, 1500, NOON)}
+    (line,) = (line for line in listing(spawned, 0, None, 50, {3: NOW}, NOW).lines if line.session.name == "root")
+    assert line.standing == Standing("streaming", NOW)
+
+
+def test_pitfall_550_the_tree_has_the_threads_of_agents_with_sessions_of_their_own(spawned: AccountTables) -> None:
+    root = whole(spawned, find(spawned, "root"), {}, NOW)
+    assert [(node.depth, node.thread.id, node.own.cost, node.whole.cost, node.mark) for node in root.tree.nodes] == [
+        (0, 10, 1500, 4500, ""),
+        (1, 20, 1500, 3000, ""),
+        (2, 30, 1500, 1500, ""),
+    ]
+    assert (root.agents, root.standing.state) == (2, "waiting")
+    agent = whole(spawned, find(spawned, "agent"), {}, NOW)
+    # Its parent is known, though it stands elsewhere.
+    assert [(node.thread.id, node.mark) for node in agent.tree.nodes] == [(20, ""), (30, "")]
+    assert agent.origin is not None
+    assert agent.origin.name == "root"

@@ -84,6 +84,11 @@ def test_pitfall_523_a_missing_parent_hangs_its_thread_below_the_session_with_a_
     assert told(tree) == ["t1 1 1 ", f"t2 2 2 {MISSING}", f"t3 4 4 {MISSING}"]
 
 
+def test_a_parent_that_is_known_elsewhere_is_not_missing() -> None:
+    rows = [(thread(2, 77), figures(2)), (thread(3, 78), figures(4))]
+    assert told(tree_of(rows, elsewhere={77})) == ["t2 2 2 ", f"t3 4 4 {MISSING}"]
+
+
 def test_pitfall_523_a_circle_is_cut_and_reported() -> None:
     tree = tree_of(
         [
@@ -112,6 +117,9 @@ def test_pitfall_552_a_fork_without_a_message_costs_nothing() -> None:
 
 @pytest.mark.parametrize(("sure", "uncertain"), [(100, False), (90, False), (89, True), (0, True)])
 def test_a_thread_says_whether_it_is_certain_where_it_belongs(sure: int, uncertain: bool) -> None:
-    (node,) = tree_of([(thread(1, kind="main", sure=sure), figures(1))]).nodes
-    assert isinstance(node, Node)
-    assert node.is_uncertain == uncertain
+    rows = [(thread(1, kind="main", sure=sure), figures(1)), (thread(2, 1, sure=sure), figures(1))]
+    main, agent = tree_of([*rows, (thread(3, 77, sure=sure), figures(1))]).nodes[:2]
+    assert isinstance(main, Node)
+    # Nobody has begun it.
+    assert not main.is_uncertain
+    assert agent.is_uncertain == uncertain

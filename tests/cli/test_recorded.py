@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.accounts.folder import folder_of
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.period import zone_of
+from dragoman.cli import main
 from dragoman.cli import recorded as common
 from dragoman.cli.recorded import Recorded, looked_into, name_of, shown, write_json
 from dragoman.errors import DragomanError
@@ -21,8 +22,8 @@ from tests.accounts.invented import NOON, entry
 from tests.accounts.kept_sessions import filling
 from tests.cli.machine import clean
 from tests.cli.recorded_file import config
-from tests.cli.screens import piped
 
+Captured = pytest.CaptureFixture[str]
 COMMANDS = (["sessions"], ["session", "x"], ["logs"], ["logs", "x"], ["top", "--once"], ["top", "--json"])
 UTC = Recorded(path="", zone=zone_of("UTC"))
 
@@ -30,6 +31,13 @@ UTC = Recorded(path="", zone=zone_of("UTC"))
 @pytest.fixture(autouse=True)
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
+
+
+def called(capfd: Captured, *words: str) -> tuple[int, str, str]:
+    """Run a command here: its status and what it said."""
+    status = main(words)
+    said = capfd.readouterr()
+    return status, said.out, said.err
 
 
 def test_times_are_told_in_the_zone_of_days() -> None:
@@ -52,34 +60,38 @@ def test_the_file_is_the_one_that_the_configuration_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_what_is_kept_in_memory_is_nowhere(tmp_path: Path, words: list[str]) -> None:
-    status, out, err = piped([*words, "--config", str(config(tmp_path, ":memory:"))], tmp_path)
+def test_what_is_kept_in_memory_is_nowhere(tmp_path: Path, words: list[str], capfd: Captured) -> None:
+    status, out, err = called(capfd, *words, "--config", str(config(tmp_path, ":memory:")))
     assert (status, out) == (1, "")
-    assert err == "dragoman: storage.path names no file: nothing is recorded in memory\n"
+    assert err == "dragoman: storage.path names no file: in memory nothing is recorded\n"
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_file_of_a_newer_version_is_refused_in_a_sentence_and_left_alone(tmp_path: Path, words: list[str]) -> None:
+def test_a_file_of_a_newer_version_is_refused_in_a_sentence_and_left_alone(
+    tmp_path: Path, words: list[str], capfd: Captured
+) -> None:
     with closing(sqlite3.connect(tmp_path / "state.db")) as db:
         db.execute("PRAGMA user_version = 99")
     before = (tmp_path / "state.db").read_bytes()
-    status, out, err = piped([*words, "--config", str(config(tmp_path))], tmp_path)
+    status, out, err = called(capfd, *words, "--config", str(config(tmp_path)))
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert "newer version" in err
     assert (tmp_path / "state.db").read_bytes() == before
 
 
 @pytest.mark.parametrize("words", [["sessions"], ["logs"], ["top", "--once"]], ids=" ".join)
-def test_where_nothing_was_recorded_there_is_nothing_and_nothing_is_made(tmp_path: Path, words: list[str]) -> None:
-    status, _, err = piped([*words, "--config", str(config(tmp_path))], tmp_path)
+def test_where_nothing_was_recorded_there_is_nothing_and_nothing_is_made(
+    tmp_path: Path, words: list[str], capfd: Captured
+) -> None:
+    status, _, err = called(capfd, *words, "--config", str(config(tmp_path)))
     assert (status, err) == (0, "")
     assert not (tmp_path / "state.db").exists()
 
 
 @pytest.mark.parametrize("command", ["sessions", "logs"])
 @pytest.mark.parametrize("when", ["yesterdy", "2026-13-01", "7", "-1d", "99999999999d", ""])
-def test_a_wrong_date_is_told_in_a_sentence(tmp_path: Path, command: str, when: str) -> None:
-    status, out, err = piped([command, f"--since={when}", "--config", str(config(tmp_path))], tmp_path)
+def test_a_wrong_date_is_told_in_a_sentence(tmp_path: Path, command: str, when: str, capfd: Captured) -> None:
+    status, out, err = called(capfd, command, f"--since={when}", "--config", str(config(tmp_path)))
     if command == "logs" and not when:
         assert status == 0
         return

@@ -129,6 +129,21 @@ def test_sessions_and_threads_are_found_by_number(questions: SessionQuestions) -
     assert {number: row.label for number, row in questions.thread_rows([11, 78]).items()} == {11: "Explore"}
 
 
+def test_sessions_of_agents_are_found_below_those_they_came_from_and_end(path: Path) -> None:
+    with filling(path) as file:
+        file.session(5, "agent", started=NOON, last=NOON + 9 * HOUR, origin=1, link="subagent")
+        file.session(6, "deeper", started=NOON, last=NOON + 9 * HOUR, origin=5, link="subagent")
+        # They go round and round.
+        file.session(7, "round", started=NOON, last=NOON, origin=8, link="subagent")
+        file.session(8, "and round", started=NOON, last=NOON, origin=7, link="subagent")
+    tables = open_account_tables(str(path), read_only=True)
+    questions = SessionQuestions(tables.connection)
+    found = questions.below([1, 2, 7])
+    assert {number: [row.id for row in rows] for number, rows in found.items()} == {1: [5, 6], 7: [8]}
+    assert [row.id for row in questions.newest(0, None, 50)] == [2, 1, 3]
+    tables.close()
+
+
 def test_no_question_looks_at_all_records_or_sums(path: Path) -> None:
     db = explained(path)
     questions = SessionQuestions(db)
@@ -141,10 +156,12 @@ def test_no_question_looks_at_all_records_or_sums(path: Path) -> None:
     questions.speaking([1, 2])
     questions.of([1])
     questions.thread_rows([10])
+    questions.below([1, 2])
     # The keys that were found by leaping are few.
     assert [plan for plan in db.plans if plan.startswith("SCAN") and plan != "SCAN k"] == []
     assert any("records_by_session (session=? AND time<?)" in plan for plan in db.plans)
     assert any("thread_sums_by_thread (thread=?)" in plan for plan in db.plans)
+    assert any("sessions_by_origin (origin=?)" in plan for plan in db.plans)
     db.close()
     with pytest.raises(StoreError):
         questions.newest(0, None, 1)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from dragoman.accounts.entry import Call, Lost, Money, Tokens
+from dragoman.accounts.ids import times_of
 from dragoman.accounts.rows import Details, details_of
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -97,11 +98,6 @@ def find(tables: AccountTables, text: str) -> Exchange:
         more = " and more" if len(found) > _SEVERAL else ""
         raise DragomanError(f"{text!r} means several exchanges: {names}{more}")
     return _placed(tables, found)[0]
-
-
-def times_of(text: str) -> tuple[int, int] | None:
-    """The first and the last microsecond in which an id that begins so was made; None if it says nothing of that."""
-    return None
 
 
 def _placed(tables: AccountTables, rows: Iterable[RecordRow]) -> list[Exchange]:

@@ -8,6 +8,10 @@ _BEGINNING = "req_"
 # Digits of the time in microseconds, in hex: enough until the year 2112. What follows it nobody can guess.
 _DIGITS = 13
 _LETTERS = 11
+# The fewest digits by which an id is looked for: those after them come to a little more than an hour. Clocks are read
+# more than once, and are set between.
+_LEAST = 5
+_MOMENT = 2_000_000
 _LENGTH = len(_BEGINNING) + _DIGITS + _LETTERS
 
 
@@ -22,3 +26,13 @@ def time_of(name: str) -> int | None:
     if len(name) != _LENGTH or not name.startswith(_BEGINNING) or not set(digits) <= set("0123456789abcdef"):
         return None
     return int(digits, 16)
+
+
+def times_of(beginning: str) -> tuple[int, int] | None:
+    """The first and the last microsecond, a moment more or less, in which ids were made that begin so; None if that is
+    no beginning of an id of ours, or one that says too little."""
+    digits = beginning[len(_BEGINNING) : len(_BEGINNING) + _DIGITS]
+    if not beginning.startswith(_BEGINNING) or len(digits) < _LEAST or not set(digits) <= set("0123456789abcdef"):
+        return None
+    low, high = (int(digits.ljust(_DIGITS, end), 16) for end in "0f")
+    return low - _MOMENT, high + _MOMENT

@@ -99,16 +99,24 @@ def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, Place
     found: dict[str, Place] = {}
     for entry in opened:
         facts = entry.facts
-        sessions = questions.named(facts.session, entry.key, 1) if facts.session else []
-        session = next((row for row in sessions if row.name == facts.session), None)
+        session, name = _called(questions, entry.key, facts.session), facts.thread
+        if session is None and facts.parent:
+            # Some clients give agents sessions of their own, which are threads of another one.
+            session, name = _called(questions, entry.key, facts.parent), facts.session
         thread: ThreadRow | None = None
         if session is not None:
             threads = [row for row, _ in questions.threads(session.id)]
-            called = [row for row in threads if facts.thread and row.name == facts.thread]
-            main = [row for row in threads if not facts.thread and row.kind == "main"]
+            called = [row for row in threads if name and row.name == name]
+            main = [row for row in threads if not name and row.kind == "main"]
             thread = next(reversed(called or main), None)
         found[entry.id] = Place(session, thread)
     return found
+
+
+def _called(questions: SessionQuestions, key: str, name: str) -> SessionRow | None:
+    """The session of a key that is called so."""
+    rows = questions.named(name, key, 1) if name else []
+    return next((row for row in rows if row.name == name), None)
 
 
 def latest_by(opened: Iterable[Entry], places: Mapping[str, Place], number: Callable[[Place], int]) -> dict[int, int]:

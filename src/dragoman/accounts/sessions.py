@@ -15,8 +15,9 @@ from dragoman.store.session_questions import Figures, LastExchange, SessionQuest
 
 # So many are shown where a text means several.
 _SEVERAL = 5
-# The class of threads that others began.
+# The class of threads that others began; in a session of an agent, the main one is it.
 _AGENT = "subagent"
+_MAIN = "main"
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -26,7 +27,9 @@ class Line(Struct, frozen=True, kw_only=True):
     # What it goes on from or was forked from; None if nothing.
     origin: SessionRow | None
     standing: Standing
-    # All of its threads, and those among them that are agents.
+    # When it or one of its agents was heard of last.
+    last: int
+    # All of its threads and of those of its agents, and those among them that are agents.
     threads: int
     agents: int
     figures: Figures
@@ -49,11 +52,13 @@ class Whole(Struct, frozen=True, kw_only=True):
     standings: Mapping[int, Standing]
     # When its last exchange ended, in microseconds.
     ended: int
+    agents: int
 
     @property
     def standing(self) -> Standing:
         """What it is doing as a whole."""
-        return session_standing((thread for node in self.tree.nodes for thread in node.threads), self.standings)
+        own = (thread for node in self.tree.nodes for thread in node.threads if thread.session == self.session.id)
+        return session_standing(own, self.standings)
 
 
 def listing(
@@ -64,14 +69,22 @@ def listing(
     rows = questions.newest(since, key, most + 1)
     more, rows = len(rows) > most, rows[:most]
     numbers = [row.id for row in rows]
+    below = questions.below(numbers)
+    # What sessions of agents came to belongs to the one that they were begun from.
+    root = {number: number for number in numbers} | {child.id: of for of in below for child in below[of]}
     sums: dict[int, Figures] = {}
     threads: dict[int, int] = {}
     agents: dict[int, int] = {}
-    for each in questions.by_class(numbers):
-        sums[each.session] = sums.get(each.session, Figures()) + each.figures
-        threads[each.session] = threads.get(each.session, 0) + each.threads
-        if each.kind == _AGENT:
-            agents[each.session] = each.threads
+    for each in questions.by_class(sorted(root)):
+        of = root[each.session]
+        sums[of] = sums.get(of, Figures()) + each.figures
+        threads[of] = threads.get(of, 0) + each.threads
+        if each.kind == _AGENT or (each.kind == _MAIN and each.session != of):
+            agents[of] = agents.get(of, 0) + each.threads
+    open_in: dict[int, int] = {}
+    for number, began in opened.items():
+        of = root.get(number, 0)
+        open_in[of] = max(open_in.get(of, 0), began)
     speaking = {thread.session: thread for thread in questions.speaking(numbers)}
     last = questions.last_exchanges(speaking.values())
     origins = questions.of(row.origin for row in rows if row.origin)
@@ -79,7 +92,8 @@ def listing(
         Line(
             session=row,
             origin=origins.get(row.origin),
-            standing=_standing(speaking.get(row.id), last, opened.get(row.id, 0), now),
+            standing=_standing(speaking.get(row.id), last, open_in.get(row.id, 0), now),
+            last=max([row.last, *(child.last for child in below.get(row.id, ()))]),
             threads=threads.get(row.id, 0),
             agents=agents.get(row.id, 0),
             figures=sums.get(row.id, Figures()),
@@ -113,21 +127,29 @@ def find(tables: AccountTables, text: str, key: str | None = None) -> SessionRow
 def whole(
     tables: AccountTables, session: SessionRow, opened: Mapping[int, int], now: int, *, fold: bool = True
 ) -> Whole:
-    """A session with all its threads; `opened` is when the latest open exchange of a thread began, by its number."""
+    """A session with all its threads and those of its agents.
+
+    `opened` is when the latest open exchange of a thread began, by its number.
+    """
     questions = SessionQuestions(tables.connection)
-    rows = questions.threads(session.id)
+    children = questions.below([session.id]).get(session.id, [])
+    rows = questions.threads(session.id, *(child.id for child in children))
     threads = [thread for thread, _ in rows]
+    elsewhere = questions.thread_rows(thread.parent for thread in threads if thread.parent)
     last = questions.last_exchanges(threads)
     ends = [each.time + each.took for each in last.values()]
     return Whole(
         session=session,
         origin=questions.of([session.origin]).get(session.origin),
-        tree=tree_of(rows, fold=fold),
+        tree=tree_of(rows, fold=fold, elsewhere=elsewhere),
         standings={
             thread.id: standing_of(thread.kind, last.get(thread.id), opened.get(thread.id, 0), now)
             for thread in threads
         },
         ended=max([session.last, *ends]),
+        agents=sum(
+            thread.kind == _AGENT or (thread.kind == _MAIN and thread.session != session.id) for thread in threads
+        ),
     )
 
 
@@ -136,5 +158,5 @@ def session_standing(threads: Iterable[ThreadRow], standings: Mapping[int, Stand
     from_all = most_telling(standings.values())
     if from_all.state in (STREAMING, SILENT):
         return from_all
-    main = [standings[thread.id] for thread in threads if thread.kind == "main"]
+    main = [standings[thread.id] for thread in threads if thread.kind == _MAIN]
     return most_telling(main) if main else from_all

@@ -7,7 +7,7 @@ is not there hangs below the session with a mark, and a circle of parents is cut
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from dragoman.store.session_questions import Figures, ThreadRow
 # Classes whose threads are told as one line for each class, if they began none themselves.
 FOLDED = ("utility", "mcp", "side")
 # Classes that somebody has begun, so that a parent is missing where none is known.
-_BEGUN = frozenset({"subagent"})
+_BEGUN = frozenset({"subagent", "compaction", "side", "workflow"})
 # From here on it is taken for certain where a thread belongs.
 CERTAIN = 90
 # Why a thread hangs below its session: its parent is not there, or is one of its own children.
@@ -49,8 +49,8 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether it may belong elsewhere."""
-        return any(thread.sure < CERTAIN for thread in self.threads)
+        """Whether it may have been begun by another thread than it hangs below."""
+        return any(thread.sure < CERTAIN and (thread.parent or self.mark) for thread in self.threads)
 
 
 class Tree(Struct, frozen=True, kw_only=True):
@@ -62,11 +62,14 @@ class Tree(Struct, frozen=True, kw_only=True):
     circles: int = 0
 
 
-def tree_of(rows: Sequence[tuple[ThreadRow, Figures]], *, fold: bool = True) -> Tree:
-    """Hang threads below those that began them, in the order in which they began."""
+def tree_of(rows: Sequence[tuple[ThreadRow, Figures]], *, fold: bool = True, elsewhere: Collection[int] = ()) -> Tree:
+    """Hang threads below those that began them, in the order in which they began.
+
+    `elsewhere` are threads that are known and stand in no tree of these.
+    """
     threads = {thread.id: thread for thread, _ in rows}
     own = {thread.id: figures for thread, figures in rows}
-    parents, marks = _parents(threads)
+    parents, marks = _parents(threads, elsewhere)
     children: dict[int, list[int]] = {}
     for number, parent in parents.items():
         children.setdefault(parent, []).append(number)
@@ -93,13 +96,13 @@ def tree_of(rows: Sequence[tuple[ThreadRow, Figures]], *, fold: bool = True) -> 
     return Tree(nodes=tuple(nodes), total=total, circles=sum(mark == CUT for mark in marks.values()))
 
 
-def _parents(threads: Mapping[int, ThreadRow]) -> tuple[dict[int, int], dict[int, str]]:
+def _parents(threads: Mapping[int, ThreadRow], elsewhere: Collection[int]) -> tuple[dict[int, int], dict[int, str]]:
     """The parent of each thread, 0 for the session itself, and why that is not the one that it says."""
     parents: dict[int, int] = {}
     marks: dict[int, str] = {}
     for number, thread in threads.items():
         parents[number] = thread.parent if thread.parent in threads else 0
-        if not parents[number] and (thread.parent or thread.kind in _BEGUN):
+        if not parents[number] and thread.parent not in elsewhere and (thread.parent or thread.kind in _BEGUN):
             marks[number] = MISSING
     # Whatever leads to the session is sound; what is met again on one way is a circle.
     sound = {0}

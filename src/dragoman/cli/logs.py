@@ -238,4 +238,5 @@ def record_of(exchange: Exchange) -> Record:
         stop=row.stop,
         answered_by=row.answered_by,
         response_id=row.response_id,
+        facts=details.facts,
     )

@@ -84,7 +84,7 @@ def recorded(options: argparse.Namespace) -> Recorded:
 
     storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
     if not storage.path or storage.path == MEMORY:
-        raise DragomanError("storage.path names no file: nothing is recorded in memory")
+        raise DragomanError("storage.path names no file: in memory nothing is recorded")
     return Recorded(path=storage.path, zone=zone_of(storage.zone))
 
 

@@ -214,11 +214,9 @@ def _whole_row(node: Node, found: Whole, now: int) -> tuple[str, ...]:
 
 
 def _as_json(found: Whole) -> JsonObject:
-    from dragoman.accounts.exchanges import instant
-
-    told = session_members(found.session, found.origin, found.standing)
+    told = session_members(found.session, found.origin, found.standing, found.ended)
     return told | {
-        "ended": instant(found.ended),
+        "agents": found.agents,
         "wall_microseconds": found.ended - found.session.started,
         "model_microseconds": found.tree.total.took,
         "total": figures_as_json(found.tree.total),
@@ -237,6 +235,7 @@ def threads_as_json(found: Whole) -> JsonValue:
         told.append(
             {
                 **thread_as_json(thread),
+                "session_number": thread.session,
                 "model": thread.model,
                 "parent": thread.parent or None,
                 "depth": node.depth,

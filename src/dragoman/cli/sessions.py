@@ -54,7 +54,7 @@ _MORE = Column(heading="MORE", below=True)
 _WIDE_COLUMNS = (_SESSION, _KEY, _CLIENT, _STARTED, _LAST, _STATE, *_NUMBERS.values(), _MORE)
 _NARROW_COLUMNS = (_SESSION, _CLIENT, _STARTED, _STATE, _NUMBERS["TURNS"], _NUMBERS["TOKENS"], _NUMBERS["MONEY"], _MORE)
 # How a session is linked with another one.
-_LINKS = {"continues": "continues", "forked": "forked from", "fork": "forked from"}
+_LINKS = {"continues": "continues", "fork": "forked from", "subagent": "agent of"}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -143,7 +143,7 @@ def _row(
         shown(session.key) if wide or whose else "",
         shown(session.client),
         _when(session.started, kept, now, exact=exact),
-        _when(session.last, kept, now, exact=exact),
+        _when(line.last, kept, now, exact=exact),
         state_of(line.standing, now),
         line.figures,
         line.agents,
@@ -250,7 +250,7 @@ def figures_as_json(figures: Figures) -> JsonObject:
     return members
 
 
-def session_members(session: SessionRow, origin: SessionRow | None, standing: Standing) -> JsonObject:
+def session_members(session: SessionRow, origin: SessionRow | None, standing: Standing, last: int) -> JsonObject:
     """What is known of a session beside its figures."""
     from dragoman.accounts.exchanges import instant
 
@@ -260,7 +260,7 @@ def session_members(session: SessionRow, origin: SessionRow | None, standing: St
         "key": session.key,
         "client": session.client,
         "started": instant(session.started),
-        "last": instant(session.last),
+        "last": instant(last),
         "state": standing.state,
         "state_since": instant(standing.since) if standing.since else None,
         "link": session.link,
@@ -274,7 +274,7 @@ def _as_json(found: Listing, wholes: dict[int, Whole], since: int, now: int) -> 
 
     lines: list[JsonObject] = []
     for line in found.lines:
-        told = session_members(line.session, line.origin, line.standing)
+        told = session_members(line.session, line.origin, line.standing, line.last)
         told |= {"threads": line.threads, "agents": line.agents, **figures_as_json(line.figures)}
         if line.session.id in wholes:
             told["tree"] = threads_as_json(wholes[line.session.id])

@@ -195,6 +195,7 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
     )
     db.execute("CREATE UNIQUE INDEX sessions_by_name ON sessions (key, name)")
     db.execute("CREATE INDEX sessions_by_last ON sessions (last)")
+    db.execute("CREATE INDEX sessions_by_origin ON sessions (origin) WHERE origin > 0")
     db.execute(
         """
         CREATE TABLE threads (

@@ -24,6 +24,8 @@ _JOINED = (
     " FROM threads t INDEXED BY threads_by_session LEFT JOIN thread_sums s INDEXED BY thread_sums_by_thread"
     " ON s.thread = t.id"
 )
+# How a session is linked with the one that it is an agent's of (`sessions/assign.py`).
+SPAWNED = "subagent"
 # Beyond every name that begins like another.
 _BEYOND = "\U0010ffff"
 
@@ -120,16 +122,38 @@ class SessionQuestions:
         self._db = db
 
     def newest(self, since: int, key: str | None, most: int) -> list[SessionRow]:
-        """Those that were heard of since a time, the latest first."""
+        """Those that were heard of since a time, the latest first, but for those of agents of another one."""
         named = "" if key is None else " AND key = ?"
         return [
             SessionRow(*row)
             for row in self._all(
-                f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_last WHERE last >= ?{named}"
+                f"SELECT {_SESSION} FROM sessions s INDEXED BY sessions_by_last WHERE last >= ?{named}"
+                " AND (link <> ? OR NOT EXISTS (SELECT 1 FROM sessions o WHERE o.id = s.origin))"
                 " ORDER BY last DESC, id DESC LIMIT ?",
-                [since, *([] if key is None else [key]), most],
+                [since, *([] if key is None else [key]), SPAWNED, most],
             )
         ]
+
+    def below(self, sessions: Iterable[int]) -> dict[int, list[SessionRow]]:
+        """Sessions of agents, by the session that they were begun from, at any depth."""
+        root = {number: number for number in sessions}
+        found: dict[int, list[SessionRow]] = {}
+        level = sorted(root)
+        while level:
+            next_level: list[int] = []
+            for some in _pieces(level):
+                for row in self._all(
+                    f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_origin"
+                    f" WHERE origin IN ({_marks(some)}) AND origin > 0 AND link = ?",
+                    [*some, SPAWNED],
+                ):
+                    child = SessionRow(*row)
+                    if child.id not in root:
+                        root[child.id] = root[child.origin]
+                        found.setdefault(root[child.origin], []).append(child)
+                        next_level.append(child.id)
+            level = next_level
+        return found
 
     def named(self, text: str, key: str | None, most: int) -> list[SessionRow]:
         """Those that are called so, under any key or under one; if none is, those whose names begin so."""
@@ -145,12 +169,17 @@ class SessionQuestions:
                 found[row[0]] = SessionRow(*row)
         return found
 
-    def threads(self, session: int) -> list[tuple[ThreadRow, Figures]]:
-        """The threads of a session with what each came to, in the order in which they began."""
-        rows = self._all(
-            f"SELECT {_THREAD}, {_SUMS}{_JOINED} WHERE t.session = ? GROUP BY t.id ORDER BY t.started, t.id", [session]
-        )
-        return [(ThreadRow(*row[:_THREAD_FIELDS]), Figures(*row[_THREAD_FIELDS:])) for row in rows]
+    def threads(self, *sessions: int) -> list[tuple[ThreadRow, Figures]]:
+        """The threads of sessions with what each came to, in the order in which they began."""
+        rows = [
+            row
+            for some in _pieces(sessions)
+            for row in self._all(
+                f"SELECT {_THREAD}, {_SUMS}{_JOINED} WHERE t.session IN ({_marks(some)}) GROUP BY t.id", some
+            )
+        ]
+        found = [(ThreadRow(*row[:_THREAD_FIELDS]), Figures(*row[_THREAD_FIELDS:])) for row in rows]
+        return sorted(found, key=lambda each: (each[0].started, each[0].id))
 
     def thread_rows(self, numbers: Iterable[int]) -> dict[int, ThreadRow]:
         """Threads by their numbers, as far as there are such."""
