@@ -59,6 +59,15 @@ def test_the_file_is_the_one_that_the_configuration_names(tmp_path: Path) -> Non
     assert found.path == str(tmp_path / "state.db")
 
 
+def test_that_nothing_is_recorded_any_more_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = config(tmp_path)
+    file.write_text('[storage]\npath = "state.db"\nrecords = false\nzone = "UTC"\n', encoding="utf-8")
+    assert common.recorded(Namespace(config=str(file))).zone.name == "UTC"
+    assert capsys.readouterr().err == (
+        "dragoman: note: storage.records is false: exchanges are not recorded any more\n"
+    )
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_what_is_kept_in_memory_is_nowhere(tmp_path: Path, words: list[str], capfd: Captured) -> None:
     status, out, err = called(capfd, *words, "--config", str(config(tmp_path, ":memory:")))

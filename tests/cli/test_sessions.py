@@ -50,7 +50,7 @@ def test_a_wide_terminal_has_a_column_for_everything(place: Path) -> None:
     assert fits(seen.plain.splitlines(), 140)
     lines = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
     assert lines[0] == "SESSION KEY CLIENT STARTED LAST STATE TURNS AGENTS TOKENS MONEY LOSSES ERRORS MORE"
-    assert "5f0c7c1e alice claude-code HH:MM HH:MM waiting AGE 8 3 88.9k ≥ $0.079 2 1" in lines
+    assert "5f0c7c1e-0001 alice claude-code HH:MM HH:MM waiting AGE 8 3 88.9k ≥ $0.079 2 1" in lines
 
 
 def test_a_pipe_has_whole_names_and_exact_numbers(place: Path) -> None:

@@ -86,7 +86,8 @@ def test_where_there_is_no_terminal_it_is_one_page(tmp_path: Path) -> None:
     assert "\x1b" not in seen.raw
 
 
-def test_a_terminal_is_drawn_anew_and_left_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_terminal_is_drawn_anew_and_left_as_it_was(tmp_path: Path, number: signal.Signals, status: int) -> None:
     config(tmp_path)
     journal = Journal(folder_of(str(tmp_path / "state.db")))
     ours, theirs = pty.openpty()
@@ -114,9 +115,9 @@ def test_a_terminal_is_drawn_anew_and_left_as_it_was(tmp_path: Path) -> None:
         see(b"Nothing went on")
         journal.settle(talk(1, 0))
         see(b"1 turn, 12.7k tokens")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         see(b"\x1b[?25h\x1b[?1049l")
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(PATIENCE) == status
     finally:
         if process.poll() is None:
             process.kill()

@@ -85,6 +85,8 @@ def recorded(options: argparse.Namespace) -> Recorded:
     storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
     if not storage.path or storage.path == MEMORY:
         raise DragomanError("storage.path names no file: in memory nothing is recorded")
+    if not storage.records:
+        documents.complain("note: storage.records is false: exchanges are not recorded any more")
     return Recorded(path=storage.path, zone=zone_of(storage.zone))
 
 

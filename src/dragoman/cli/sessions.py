@@ -37,14 +37,14 @@ _USUAL = 50
 # From here on there is room for a column for everything.
 _WIDE = 120
 # Names are shown as far as they tell sessions apart, and at least so much of them.
-_LEAST_NAME = 8
+_LEAST_NAME = 13
 STATES = {"streaming": GREEN, "tools": GREEN, "failed": RED, "silent": YELLOW, "left": YELLOW}
 _NUMBERS = {
     name: Column(heading=name, right=True) for name in ("TURNS", "AGENTS", "TOKENS", "MONEY", "LOSSES", "ERRORS")
 }
 _STATE = Column(heading="STATE", styles=STATES)
 _SESSION, _KEY, _CLIENT, _STARTED, _LAST = (
-    Column(heading="SESSION", least=13),
+    Column(heading="SESSION", least=_LEAST_NAME),
     Column(heading="KEY", least=6),
     Column(heading="CLIENT", least=8),
     Column(heading="STARTED"),
@@ -158,7 +158,9 @@ def _threads(whole: Whole, kept: Recorded, screen: Screen, now: int, *, wide: bo
     exact = not screen.terminal
     for node in whole.tree.nodes:
         thread = node.thread
-        words = f"{shown(thread.kind)} {shown(thread.label or thread.name)}".strip()
+        # Many are called as their class is.
+        name = thread.label or (thread.name if thread.name != thread.kind else "")
+        words = f"{shown(thread.kind)} {shown(name)}".strip()
         yield _cells(
             "  " * (node.depth + 1) + words,
             "",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dragoman.cli import amounts, documents
 from dragoman.cli.parser import DONE
@@ -82,6 +83,7 @@ def _look(kept: Recorded, watch: Watch) -> Present:
 
 def _draw(kept: Recorded, watch: Watch, by: str, colour: Choice) -> None:
     """Draw the page each second, in a screen of its own, until an interrupt; what was there before comes back."""
+    signal.signal(signal.SIGTERM, _end)
     try:
         documents.write(_BEGIN.encode())
         while True:
@@ -93,6 +95,11 @@ def _draw(kept: Recorded, watch: Watch, by: str, colour: Choice) -> None:
             time.sleep(_EVERY)
     finally:
         documents.write(_END.encode())
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """End as a shell tells of a signal, but leave the terminal as it was first."""
+    raise SystemExit(128 + number)
 
 
 def _height() -> int:
