@@ -96,27 +96,32 @@ class Place(Struct, frozen=True):
 def places_of(tables: AccountTables, opened: Iterable[Entry]) -> dict[str, Place]:
     """Sessions and threads of open exchanges, by their ids: those that their clients name, and that are known."""
     questions = SessionQuestions(tables.connection)
+    # Many are open in few sessions.
+    sessions: dict[tuple[str, str], SessionRow | None] = {}
+    threads: dict[int, list[ThreadRow]] = {}
     found: dict[str, Place] = {}
+
+    def called(key: str, name: str) -> SessionRow | None:
+        if (key, name) not in sessions:
+            rows = questions.named(name, key, 1) if name else []
+            sessions[key, name] = next((row for row in rows if row.name == name), None)
+        return sessions[key, name]
+
     for entry in opened:
         facts = entry.facts
-        session, name = _called(questions, entry.key, facts.session), facts.thread
+        session, name = called(entry.key, facts.session), facts.thread
         if session is None and facts.parent:
             # Some clients give agents sessions of their own, which are threads of another one.
-            session, name = _called(questions, entry.key, facts.parent), facts.session
+            session, name = called(entry.key, facts.parent), facts.session
         thread: ThreadRow | None = None
         if session is not None:
-            threads = [row for row, _ in questions.threads(session.id)]
-            called = [row for row in threads if name and row.name == name]
-            main = [row for row in threads if not name and row.kind == "main"]
-            thread = next(reversed(called or main), None)
+            if session.id not in threads:
+                threads[session.id] = [row for row, _ in questions.threads(session.id)]
+            named = [row for row in threads[session.id] if name and row.name == name]
+            main = [row for row in threads[session.id] if not name and row.kind == "main"]
+            thread = next(reversed(named or main), None)
         found[entry.id] = Place(session, thread)
     return found
-
-
-def _called(questions: SessionQuestions, key: str, name: str) -> SessionRow | None:
-    """The session of a key that is called so."""
-    rows = questions.named(name, key, 1) if name else []
-    return next((row for row in rows if row.name == name), None)
 
 
 def latest_by(opened: Iterable[Entry], places: Mapping[str, Place], number: Callable[[Place], int]) -> dict[int, int]:
