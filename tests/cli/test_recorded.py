@@ -15,7 +15,7 @@ from dragoman.accounts.journal import Journal
 from dragoman.accounts.period import zone_of
 from dragoman.cli import main
 from dragoman.cli import recorded as common
-from dragoman.cli.recorded import Recorded, looked_into, name_of, shown, write_json
+from dragoman.cli.recorded import Recorded, looked_into, name_of, once, shown, write_json
 from dragoman.errors import DragomanError
 from dragoman.store.record_questions import RecordQuestions
 from tests.accounts.invented import NOON, entry
@@ -72,7 +72,7 @@ def test_that_nothing_is_recorded_any_more_is_said(tmp_path: Path, capsys: pytes
 def test_what_is_kept_in_memory_is_nowhere(tmp_path: Path, words: list[str], capfd: Captured) -> None:
     status, out, err = called(capfd, *words, "--config", str(config(tmp_path, ":memory:")))
     assert (status, out) == (1, "")
-    assert err == "dragoman: storage.path names no file: in memory nothing is recorded\n"
+    assert err == "dragoman: storage.path names no file: nothing is recorded in memory\n"
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -138,6 +138,14 @@ def test_a_file_that_is_locked_is_read_all_the_same(
             assert RecordQuestions(tables.connection).newest() == 1
     assert capsys.readouterr().err.startswith("dragoman: note: what was written last is not shown: ")
     journal.close()
+
+
+def test_what_is_looked_at_again_and_again_complains_once() -> None:
+    told: list[str] = []
+    complain = once(told.append)
+    for problem in ("locked", "full", "locked"):
+        complain(problem)
+    assert told == ["locked", "full"]
 
 
 def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

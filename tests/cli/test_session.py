@@ -79,6 +79,13 @@ def test_a_wide_terminal_shows_each_thread_on_one_line(place: Path) -> None:
     ]
 
 
+def test_a_tree_is_drawn_with_what_a_terminal_can_show(place: Path) -> None:
+    seen = on_screen(words(place, MAIN), place, columns=140, environ={"LC_ALL": "C", "PYTHONUTF8": "0"})
+    assert seen.plain.isascii()
+    for piece in ("|- subagent Explore", "|  `- subagent", "`- utility x 3"):
+        assert piece in seen.plain
+
+
 def test_all_threads_have_a_line_each_if_wanted(place: Path) -> None:
     seen = on_screen(words(place, MAIN, "--all"), place, columns=140)
     assert seen.plain.count("utility") == 3

@@ -18,6 +18,7 @@ from dragoman.cli.recorded import (
     looked_into,
     name_of,
     now_in_micro,
+    once,
     recorded,
     write_json,
 )
@@ -128,16 +129,18 @@ def _latest(kept: Recorded, wanted: Wanted, most: int, tell: Callable[[Exchange]
 def _follow(kept: Recorded, wanted: Wanted, number: int, tell: Callable[[Exchange], None]) -> int:
     """Tell those that come, until nobody reads it any more, or an interrupt."""
     from dragoman.accounts import exchanges
-    from dragoman.store import StoreBusy
+    from dragoman.store import StoreError
 
+    complain = once(documents.complain)
     while not _is_unread():
         try:
-            with looked_into(kept) as tables:
+            with looked_into(kept, complain) as tables:
                 # Fewer than there were if some were forgotten.
                 newest = exchanges.newest(tables)
                 found = exchanges.after(tables, min(number, newest), wanted, _AT_ONCE)
-        except StoreBusy:
-            # Told already; the next second is soon enough.
+        except StoreError as error:
+            # The next second is soon enough.
+            complain(f"note: {error}")
             continue
         for each in found:
             tell(each)

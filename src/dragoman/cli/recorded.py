@@ -10,7 +10,7 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ def recorded(options: argparse.Namespace) -> Recorded:
 
     storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
     if not storage.path or storage.path == MEMORY:
-        raise DragomanError("storage.path names no file: in memory nothing is recorded")
+        raise DragomanError("storage.path names no file: nothing is recorded in memory")
     if not storage.records:
         documents.complain("note: storage.records is false: exchanges are not recorded any more")
     return Recorded(path=storage.path, zone=zone_of(storage.zone))
@@ -95,32 +95,45 @@ def now_in_micro() -> int:
     return time.time_ns() // 1000
 
 
-def drain(path: str) -> None:
+def drain(path: str, complain: Callable[[str], None] = documents.complain) -> None:
     """Move what stands in journals into the file; what cannot be moved at present is told, and the rest shown."""
     from dragoman.accounts.drain import drain_all
-    from dragoman.store import StoreBusy
+    from dragoman.store import StoreError
 
     try:
         drained = drain_all(path, now=now_in_micro())
-    except StoreBusy as error:
-        documents.complain(f"note: what was written last is not shown: {error}")
+    except StoreError as error:
+        # Somebody else has the file, or its disk is full: what is in it can be read all the same.
+        complain(f"note: what was written last is not shown: {error}")
         return
     if drained.damaged:
         lines = amounts.counted(drained.damaged, "line")
-        documents.complain(f"note: {lines} of journals could not be read, and what they said is left out")
+        complain(f"note: {lines} of journals could not be read, and what they said is left out")
 
 
 @contextmanager
-def looked_into(kept: Recorded) -> Iterator[AccountTables]:
+def looked_into(kept: Recorded, complain: Callable[[str], None] = documents.complain) -> Iterator[AccountTables]:
     """The tables, to read only, with all that was written until now."""
     from dragoman.store.account_tables import open_account_tables
 
-    drain(kept.path)
+    drain(kept.path, complain)
     tables = open_account_tables(kept.path, read_only=True)
     try:
         yield tables
     finally:
         tables.close()
+
+
+def once(complain: Callable[[str], None]) -> Callable[[str], None]:
+    """Complains of the same only once, for what is done again and again."""
+    told: set[str] = set()
+
+    def say(problem: str) -> None:
+        if problem not in told:
+            told.add(problem)
+            complain(problem)
+
+    return say
 
 
 def name_of(text: str | None) -> str | None:

@@ -7,16 +7,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from dragoman.cli import amounts, documents
 from dragoman.cli.parser import DONE
 from dragoman.cli.recorded import Recorded, add_config, looked_into, now_in_micro, recorded, shown, write_json
 from dragoman.cli.sessions import STATES, figures_as_json, state_of
-from dragoman.cli.terminal import Column, Screen, screen_of, table, wrapped
+from dragoman.cli.terminal import Column, Screen, printable, screen_of, table, wrapped
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.terminal import Choice, is_dumb
+from dragoman.terminal import Choice, cut, is_dumb
 
 if TYPE_CHECKING:
     from dragoman.accounts.live import Doing, Present, Watch
@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _look(kept: Recorded, watch: Watch) -> Present:
-    with looked_into(kept) as tables:
+def _look(kept: Recorded, watch: Watch, complain: Callable[[str], None] = documents.complain) -> Present:
+    with looked_into(kept, complain) as tables:
         return watch.look(tables, now_in_micro())
 
 
@@ -89,7 +89,9 @@ def _draw(kept: Recorded, watch: Watch, by: str, colour: Choice) -> None:
         while True:
             # Windows are made wider and narrower.
             screen = screen_of(sys.stdout, colour)
-            lines = list(page(_look(kept, watch), by, kept, screen))[: _height()]
+            notes: list[str] = []
+            lines = list(page(_look(kept, watch, notes.append), by, kept, screen))
+            lines = [*lines[:1], *(cut(printable(note), screen.width) for note in notes), *lines[1:]][: _height()]
             drawn = f"{_REST_OF_LINE}\r\n".join(lines)
             documents.write(screen.encode(f"{_HOME}{drawn}{_REST_OF_LINE}{_REST_OF_SCREEN}"))
             time.sleep(_EVERY)
