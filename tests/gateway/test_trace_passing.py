@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.trace_context import span_id_of, trace_id_of
-from dragoman.config.settings import Line, Settings, Telemetry
+from dragoman.config.settings import Line, Settings, Storage, Telemetry
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, log_lines, question, refusal, streams, tells, with_provider
 
@@ -23,6 +23,8 @@ def told(port: int) -> Settings:
     return replace(
         settings_for(port),
         telemetry=Telemetry(endpoint="http://127.0.0.1:9"),
+        # Where they would be written down, if anybody began to.
+        storage=Storage(keep=False, path="/nowhere/state.db"),
         routes=(Line(pattern="both", targets=("chat/first", "all/second")),),
     )
 
@@ -135,3 +137,12 @@ def test_embeddings_that_go_on_to_another_target_are_told_apart_too() -> None:
         exchange = exchange_of(house)
         heard = [received.header("traceparent") for received in house.provider.received]
         assert heard == [f"00-{TRACE}-{span_id_of(exchange, number)}-01" for number in range(2)]
+
+
+def test_without_records_a_collector_hears_nothing_and_no_trace_is_made() -> None:
+    def settings(port: int) -> Settings:
+        return replace(told(port), storage=Storage(keep=False, path="/nowhere/state.db", records=False))
+
+    with running([tells(CHAT)], settings) as house:
+        house.post(PATHS[CHAT], question(CHAT, CHAT))
+        assert house.provider.received[0].header("traceparent") is None

@@ -19,7 +19,7 @@ from dragoman.config.parsing import parse
 from dragoman.config.prices import BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_lines
-from dragoman.config.settings import Limits, Missing, Routing, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import MEMORY, Limits, Missing, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import Problems, Table
 from dragoman.config.telemetry import read_telemetry, sends_in_clear
 from dragoman.config.toml_lines import dotted
@@ -30,7 +30,6 @@ from dragoman.providers.catalogue import Listing
 from dragoman.providers.provider import Provider
 
 _STATE_NAME = "state.db"
-_MEMORY = ":memory:"
 # The option of a provider that names a file.
 _CREDENTIALS = "credentials"
 
@@ -98,7 +97,7 @@ def read_settings(file: ConfigFile | None, environ: Mapping[str, str], catalogue
 
 def _kept_in(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> str:
     """Where the store is kept: what the file says, beside the file if it says no more; "" for a user without a home."""
-    if path == _MEMORY:
+    if path == MEMORY:
         return path
     if path and file is not None:
         return _beside(file, path)
@@ -207,11 +206,11 @@ def _warnings(settings: Settings, tables: Mapping[str, Table], short: tuple[str,
     if sends_in_clear(settings.telemetry):
         yield "telemetry.endpoint gets its headers in clear text: use https://"
     storage = settings.storage
-    if settings.telemetry.endpoint and (not storage.records or storage.path in ("", _MEMORY)):
+    if settings.telemetry.endpoint and not settings.tells:
         yield "telemetry tells what is written down of exchanges, and nothing is: [storage] has no records or no file"
-    if storage.records and storage.path == _MEMORY:
+    if storage.records and storage.path == MEMORY:
         yield "storage.path names no file, so that nothing is written down of exchanges (records = false if so meant)"
-    if storage.keep and settings.server.workers > 1 and storage.path in ("", _MEMORY):
+    if storage.keep and settings.server.workers > 1 and storage.path in ("", MEMORY):
         yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
 
 

@@ -16,6 +16,8 @@ from dragoman.providers.provider import Provider
 from dragoman.routing.route import FALLBACK, When
 
 MEBIBYTE = 1024 * 1024
+# What `storage.path` says in place of a file.
+MEMORY = ":memory:"
 # Seconds of an exchange, where nothing is said of that.
 _WHOLE = 1800.0
 
@@ -284,6 +286,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         others = [provider for provider in self.providers.values() if provider.transport != "echo"]
         echo = [provider for provider in self.providers.values() if provider.transport == "echo"]
         return [*others, *found, *(echo if self.echo_table or not (others or found) else ())]
+
+    @property
+    def tells(self) -> bool:
+        """Whether a collector is told of exchanges: there is one, and they are written down."""
+        return bool(self.telemetry.endpoint) and self.storage.records and self.storage.path not in ("", MEMORY)
 
     @property
     def callable(self) -> dict[str, Provider]:

@@ -104,7 +104,7 @@ class Service:
         self.mint = system_mint()
         self.costs = Costs(self.book, self.mint.now)
         # The share of exchanges that a collector is told of; None without one.
-        self.told_share = settings.telemetry.sample if settings.telemetry.endpoint else None
+        self.told_share = settings.telemetry.sample if settings.tells else None
         self.client: Client = Client(
             connect_timeout=settings.timeouts.connect,
             connections=settings.limits.connections,

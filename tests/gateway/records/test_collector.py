@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.placing import NOWHERE
 from dragoman.accounts.spans import Place
-from dragoman.config.settings import Settings, Telemetry
+from dragoman.config.settings import Settings, Storage, Telemetry
 from dragoman.gateway.records import collector as collector_module
 from dragoman.gateway.records.collector import ToldCollector, collector_of, places_of
 from dragoman.gateway.records.logs import Log
@@ -21,6 +21,9 @@ from dragoman.providers.provider import Endpoint, Provider
 from tests.accounts.collector import PATIENCE, collecting
 from tests.accounts.told_exchanges import FAILED_OVER, WHOLE
 from tests.gateway.harness import CHAT, MESSAGES, settings_for
+
+# Where exchanges would be written down, if anybody began to.
+WRITTEN = Storage(keep=False, path="/nowhere/state.db")
 
 
 def at(*addresses: str, **fields: object) -> Provider:
@@ -58,8 +61,12 @@ def test_servers_of_this_machine_have_a_place_too() -> None:
 
 def test_without_an_address_there_is_no_collector() -> None:
     assert collector_of(Settings()) is None
-    made = collector_of(Settings(telemetry=Telemetry(endpoint="http://a", headers={"x": "y"}, sample=0.5, service="s")))
+    telemetry = Telemetry(endpoint="http://a", headers={"x": "y"}, sample=0.5, service="s")
+    made = collector_of(Settings(telemetry=telemetry, storage=WRITTEN))
     assert made is not None
+    # Nor is there anything to tell of what is not written down.
+    assert collector_of(Settings(telemetry=telemetry)) is None
+    assert collector_of(Settings(telemetry=telemetry, storage=replace(WRITTEN, records=False))) is None
     assert (made.endpoint, made.headers, made.share, made.service) == ("http://a", {"x": "y"}, 0.5, "s")
 
 
@@ -72,7 +79,9 @@ class Gateway:
         self.told = ToldCollector(lambda: self.service)
 
     def made(self, endpoint: str) -> Service:
-        settings = replace(settings_for(1, protocols=(MESSAGES, CHAT)), telemetry=Telemetry(endpoint=endpoint))
+        settings = replace(
+            settings_for(1, protocols=(MESSAGES, CHAT)), telemetry=Telemetry(endpoint=endpoint), storage=WRITTEN
+        )
         return Service(settings, Metrics(), Log(self.log, json=True))
 
     def follow(self, endpoint: str) -> None:

@@ -89,7 +89,7 @@ class ToldCollector:
 def collector_of(settings: Settings) -> Collector | None:
     """Whom a configuration names; None for nobody."""
     telemetry = settings.telemetry
-    if not telemetry.endpoint:
+    if not settings.tells:
         return None
     return Collector(
         endpoint=telemetry.endpoint,
