@@ -111,6 +111,30 @@ def test_headers_of_the_configuration_are_sent_and_no_others(monkeypatch: pytest
     assert bare["content-type"] == "application/x-protobuf"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_collector_of_this_machine_is_called_directly(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with collecting() as server:
+        address = server.address.replace("127.0.0.1", host)
+        with exporting(Collector(endpoint=address)) as exporter:
+            assert exporter.send(spans_of(WHOLE, PLACES, SpanNames()))
+    assert len(server.spans()) == 2
+
+
+def test_another_collector_is_called_by_way_of_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with collecting() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, proxy.address)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        with exporting(Collector(endpoint="http://collector.invalid:4318")) as exporter:
+            assert exporter.send(spans_of(WHOLE, PLACES, SpanNames()))
+    assert proxy.paths == ["http://collector.invalid:4318/v1/traces"]
+
+
 def test_a_collector_that_fails_is_told_by_a_value_and_says_nothing_itself(capfd: pytest.CaptureFixture[str]) -> None:
     spans = spans_of(WHOLE, PLACES, SpanNames())
     with collecting(lambda: 500) as server, exporting(Collector(endpoint=server.address)) as exporter:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dragoman.accounts import genai_names as names
 from dragoman.accounts.spans import Span
@@ -40,6 +42,8 @@ class Exporter:
             logging.getLogger(name).addHandler(logging.NullHandler())
         session = Session()
         session.auth = _only(collector.headers)
+        # What is on this machine is called directly, whatever proxy there is.
+        session.trust_env = not _is_near(collector.endpoint)
         self._taken = SpanExportResult.SUCCESS
         self._exporter = OTLPSpanExporter(
             endpoint=collector.address, headers=collector.headers, timeout=seconds, session=session
@@ -54,6 +58,14 @@ class Exporter:
     def stop(self) -> None:
         """Wait for nothing any more."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK has no types there
+
+
+def _is_near(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _only(headers: Mapping[str, str]) -> Callable[[PreparedRequest], PreparedRequest]:

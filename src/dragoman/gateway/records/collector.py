@@ -72,7 +72,7 @@ class ToldCollector:
         def end() -> None:
             telemetry.close(LAST_MOMENTS)
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(ended.cancel)
+                self._loop.call_soon_threadsafe(_done, ended)
 
         # Unlike those of the loop's own pool it is not waited for at the end of the process.
         threading.Thread(target=end, name="telemetry-end", daemon=True).start()
@@ -84,6 +84,11 @@ class ToldCollector:
         # At the very end there is nobody left to be told.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(partial(self._service().log.event, "warn", words))
+
+
+def _done(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def collector_of(settings: Settings) -> Collector | None:
