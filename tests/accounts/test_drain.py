@@ -271,6 +271,12 @@ def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str
     drainer = Drainer(tables, folder_of(path), hears, heard)
     drainer.drain(journal.path)
     assert told == ids(1, 2, 3)
+    # What nobody wants to hear for a while is not told later.
+    drainer.told = None
+    journal.settle(entry(0))
+    drain_all(path, now=NOON)
+    drainer.drain(journal.path)
+    drainer.told = hears
     journal.settle(entry(4))
     drain_all(path, now=NOON)
     journal.settle(entry(5))
@@ -278,7 +284,7 @@ def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str
     drainer.drain_orphans(NOON)
     assert told == ids(1, 2, 3, 4, 5)
     assert heard == {}
-    assert rows(path) == [(number, "answered") for number in range(1, 6)]
+    assert rows(path) == [(number, "answered") for number in (1, 2, 3, 0, 4, 5)]
 
 
 def test_of_the_journals_of_others_a_worker_is_told_what_it_moves_itself(path: str, tables: AccountTables) -> None:

@@ -147,3 +147,18 @@ def test_another_collector_is_told_after_a_change_of_the_file() -> None:
         second.wait_for(2)
         assert len(first.spans()) == 2
         assert house.stop() == 0
+
+
+def test_a_collector_that_is_named_later_is_told_from_then_on() -> None:
+    with collecting() as collector, serving(scripted) as house:
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT), traceparent=PARENT).status == 200
+        with house.file.open("a") as file:
+            file.write(f'[telemetry]\nendpoint = "{collector.address}"\n')
+        house.process.log.wait("the configuration was changed")
+        assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+        first, second = [received.header("traceparent") for received in house.provider.received]
+        assert house.stop() == 0
+    # The first one was passed on as it came.
+    assert first == PARENT
+    heard = [f"00-{span.trace_id.hex()}-{span.span_id.hex()}-01" for span in collector.spans()]
+    assert second in heard

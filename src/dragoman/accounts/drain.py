@@ -72,7 +72,7 @@ class Drainer:
     ) -> None:
         self.tables = tables
         self._folder = folder
-        self._told = told
+        self.told = told
         self._heard = {} if heard is None else heard
         self._placer: Placer | None = None
         self.rows = 0
@@ -135,13 +135,15 @@ class Drainer:
     def _catch_up(self, descriptor: int, journal: Path, applied: int) -> None:
         """Tell what somebody else has moved of a journal that is told from its beginning."""
         heard = self._heard.get(journal.name, applied)
-        while self._told is not None and heard < applied:
+        while self.told is not None and heard < applied:
             piece = read_piece(descriptor, heard, until=applied)
             if piece.end == piece.start:
                 break
             if piece.entries:
-                self._told([(entry, NOWHERE) for entry in piece.entries])
-            heard = self._heard[journal.name] = piece.end
+                self.told([(entry, NOWHERE) for entry in piece.entries])
+            heard = piece.end
+        # What nobody wanted to hear is not told later.
+        self._heard[journal.name] = max(heard, applied)
 
     def _applied(self, journal: Path) -> int:
         with self.tables.reading():
@@ -178,13 +180,13 @@ class Drainer:
         self._placer = placer
         self.rows += rows
         self.damaged += damaged
-        if self._told is not None and placed:
-            self._told(placed)
+        if self.told is not None and placed:
+            self.told(placed)
         return end
 
     def _take(self, entries: Iterable[Entry], placer: Placer, batch: Batch, placed: list[tuple[Entry, Placed]]) -> None:
         place, add = placer.place, batch.add
-        if self._told is None:
+        if self.told is None:
             # Nobody wants to hear of them: each is let go of as soon as there is a row of it.
             for entry in entries:
                 add(entry, place(entry))

@@ -85,6 +85,10 @@ class Drain:
         own = journal.size - applied if path == journal.path else 0 if journal.is_bare else journal.size
         return max(own, 0) + self._orphans
 
+    def hear(self, told: Told | None) -> None:
+        """Have somebody else told of what is moved from now on, or nobody."""
+        self._told = told
+
     def start(self) -> None:
         """Begin."""
         self._thread.start()
@@ -174,6 +178,7 @@ class Drain:
             self._tables = open_account_tables(self._path, patience=_PATIENCE)
             self._drainer = Drainer(self._tables, self._folder, self._told, self._heard)
             self._drainer.remove_marks()
+        self._drainer.told = self._told
         return self._drainer
 
     def _count(self) -> None:

@@ -97,8 +97,10 @@ def test_the_collector_of_the_moment_is_told() -> None:
             gateway = Gateway()
             gateway.told.follow()
             # Nobody is named yet.
+            assert gateway.told.told is None
             gateway.told.tell([(WHOLE, NOWHERE)])
             gateway.follow(first.address)
+            assert gateway.told.told == gateway.told.tell
             gateway.told.tell([(WHOLE, NOWHERE)])
             # The same one goes on.
             gateway.follow(first.address)

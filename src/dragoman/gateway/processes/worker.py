@@ -97,7 +97,7 @@ class Worker:
         await self._kept.take_up()
         self._service.listener.keep(self._service.settings.storage.path, self._duty.log)
         self._collector.follow()
-        self._service.accounting.start(self._collector.tell)
+        self._service.accounting.start(self._collector.told)
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()
@@ -148,6 +148,7 @@ class Worker:
         self._closing = asyncio.get_running_loop().create_task(old.close())
         self._follow_checks()
         self._collector.follow()
+        self._service.accounting.hear(self._collector.told)
         log.event("info", "the configuration was changed", providers=len(settings.providers))
 
     def _follow_checks(self) -> None:

@@ -88,6 +88,11 @@ class Accounting:
         )
         self._drain.start()
 
+    def hear(self, told: Told | None) -> None:
+        """Have somebody else told of what is in the tables from now on, or nobody."""
+        if self._drain is not None:
+            self._drain.hear(told)
+
     def open(self, record: Record, target: Target | None, size: int) -> None:
         """Write down that a target is about to be asked, with a request of so many bytes."""
         if self._journal is not None and record.kind:

@@ -13,6 +13,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from dragoman.accounts import genai_names
+from dragoman.accounts.drain import Told
 from dragoman.accounts.entry import Entry
 from dragoman.accounts.placing import Placed
 from dragoman.accounts.spans import Place
@@ -49,6 +50,11 @@ class ToldCollector:
             count = self._service().metrics.count_told
             self._telemetry = Telemetry(collector, self._places, self._warn, count)
             self._telemetry.start()
+
+    @property
+    def told(self) -> Told | None:
+        """Who hears of exchanges in the drain's thread; None if there is nobody to be told."""
+        return self.tell if self._telemetry is not None else None
 
     def tell(self, placed: Sequence[tuple[Entry, Placed]]) -> None:
         """Leave exchanges to be told that are in the tables; from the drain's thread."""
