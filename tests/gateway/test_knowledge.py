@@ -138,5 +138,5 @@ def test_windows_of_names_that_clients_make_up_are_not_remembered_without_end() 
         service = house.app.service
         for name in (*(f"chat/{number}" for number in range(5000)), f"chat/{'x' * 5000}"):
             assert service.knowledge.windows(service.routes.route(name, CHAT).outline) == [None]
-        remembered = service.knowledge._windows
+        remembered = service.knowledge._lines
         assert 0 < len(remembered) <= 4096 and max(len(name) for names in remembered for name in names) <= 512

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from hypothesis import strategies as st
 
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.needs import Needs
 from dragoman.routing.outline import Outline
 from dragoman.routing.plan import Dice, Pin, Plan, View
 from dragoman.routing.policies import POLICIES
@@ -39,6 +40,31 @@ def target(
 A, B, C, D = (target(name) for name in "abcd")
 
 
+class Told(View, frozen=True):
+    """A view of which a test tells what it likes, each in one function."""
+
+    standings_of: Callable[[Outline], Sequence[Standing]] = lambda outline: outline.good
+    speeds_of: Callable[[Outline, int], Sequence[Speed | None]] = lambda outline, _: [None] * len(outline.leaves)
+    busy_in: Callable[[Outline], Container[str]] = lambda _: ()
+    cost_at: Callable[[Target, Needs], int | None] = lambda _, __: None
+    windows_of: Callable[[Outline], Sequence[int | None]] = lambda outline: [None] * len(outline.leaves)
+
+    def standings(self, outline: Outline) -> Sequence[Standing]:
+        return self.standings_of(outline)
+
+    def speeds(self, outline: Outline, size: int) -> Sequence[Speed | None]:
+        return self.speeds_of(outline, size)
+
+    def busy(self, outline: Outline) -> Container[str]:
+        return self.busy_in(outline)
+
+    def cost(self, target: Target, needs: Needs) -> int | None:
+        return self.cost_at(target, needs)
+
+    def windows(self, outline: Outline) -> Sequence[int | None]:
+        return self.windows_of(outline)
+
+
 def line(
     *members: Target | Route, policy: str = "fallback", name: str = "line", weights: tuple[int, ...] = ()
 ) -> Route:
@@ -58,13 +84,13 @@ def seen(
     now: float = NOW,
 ) -> View:
     """A view of targets by their providers' names."""
-    return View(
+    return Told(
         now=now,
-        standings=lambda outline: [(standings or {}).get(name, GOOD) for name in named(outline)],
-        speeds=lambda outline, _: [(speeds or {}).get(name) for name in named(outline)],
-        busy=lambda _: busy.split(),
-        cost=lambda found, _: (costs or {}).get(found.provider.name),
-        windows=lambda outline: [(windows or {}).get(name) for name in named(outline)],
+        standings_of=lambda outline: [(standings or {}).get(name, GOOD) for name in named(outline)],
+        speeds_of=lambda outline, _: [(speeds or {}).get(name) for name in named(outline)],
+        busy_in=lambda _: busy.split(),
+        cost_at=lambda found, _: (costs or {}).get(found.provider.name),
+        windows_of=lambda outline: [(windows or {}).get(name) for name in named(outline)],
         pin=(Pin(f"{pin}/m") if pin else None) if isinstance(pin, str) else pin,
         turn=turn,
     )
@@ -117,13 +143,13 @@ def worlds(draw: st.DrawFn) -> View:
     costs = draw(st.fixed_dictionaries({name: COSTS for name in known}))
     windows = draw(st.fixed_dictionaries({name: WINDOWS for name in known}))
     busy = draw(st.sets(st.sampled_from(known)))
-    return View(
+    return Told(
         now=NOW,
-        standings=lambda outline: [standings[name] for name in named(outline)],
-        speeds=lambda outline, _: [speeds[name] for name in named(outline)],
-        busy=lambda _: busy,
-        cost=lambda found, _: costs[found.provider.name],
-        windows=lambda outline: [windows[name] for name in named(outline)],
+        standings_of=lambda outline: [standings[name] for name in named(outline)],
+        speeds_of=lambda outline, _: [speeds[name] for name in named(outline)],
+        busy_in=lambda _: busy,
+        cost_at=lambda found, _: costs[found.provider.name],
+        windows_of=lambda outline: [windows[name] for name in named(outline)],
         pin=pin,
         turn=turn,
     )

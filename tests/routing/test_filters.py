@@ -88,7 +88,7 @@ def test_a_warm_cache_ranks_but_never_passes_a_limit_of_cost() -> None:
     def cost(found: Target, needs: Needs) -> int:
         return {"a": 60, "b": 40, "c": 30}[found.provider.name] // (10 if needs.warm == found.id else 1)
 
-    route, view = line(A, B, C, policy="cheapest"), replace(seen(), cost=cost)
+    route, view = line(A, B, C, policy="cheapest"), replace(seen(), cost_at=cost)
     limited = replace(route, max_cost=50)
     assert names(plan(route, Needs(size=100, warm=A.id), view, DICE)) == "a c b"
     made = plan(limited, Needs(size=100, warm=A.id), view, DICE)

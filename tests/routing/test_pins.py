@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 from hypothesis import given
@@ -131,3 +132,19 @@ def test_a_snapshot_is_all_that_a_worker_knows() -> None:
     other.merge(pins.snapshot())
     assert (other.pin("c", 2.0), other.pin("d", 2.0)) == (HERE, THERE)
     assert pins.news() == []
+
+
+def test_where_nobody_is_told_nothing_is_news() -> None:
+    pins = Pins()
+    pins.put("me", "c", HERE, 0.0)
+    pins.hush()
+    assert pins.news() == []
+    pins.put("me", "c", THERE, 1.0)
+    assert [notice.pin for notice in pins.news()] == [THERE]
+    assert len(pins.snapshot()) == 1
+
+
+def test_nobody_has_to_look_through_pins_for_garbage() -> None:
+    pins = Pins()
+    pins.put("me", "c", HERE, 0.0)
+    assert not gc.is_tracked(pins._held["c"]) and not gc.is_tracked(HERE)

@@ -31,6 +31,7 @@ from tests.routing.lines import (
     B,
     C,
     D,
+    Told,
     fast,
     line,
     names,
@@ -87,9 +88,9 @@ def test_a_calm_plan_is_what_a_look_at_everybody_makes_of_it(
         windows: list[int | None] = [None, needs.size // 4 + 1]
         world = replace(
             world,
-            standings=lambda outline: [GOOD] * len(outline.leaves),
-            busy=lambda _: (),
-            windows=lambda outline: [windows[place % 2] for place, *_ in outline.leaves],
+            standings_of=lambda outline: [GOOD] * len(outline.leaves),
+            busy_in=lambda _: (),
+            windows_of=lambda outline: [windows[place % 2] for place, *_ in outline.leaves],
         )
     made = plan(route, needs, world, dice)
     with pytest.MonkeyPatch.context() as patch:
@@ -109,7 +110,7 @@ def test_where_a_conversation_is_nobody_else_is_looked_at_on_a_calm_day(policy: 
         asked.append(size)
         return [None] * len(outline.leaves)
 
-    made = plan(line(A, B, C, policy=policy), NEEDS, View(pin=Pin(B.id), speeds=speeds), DICE)
+    made = plan(line(A, B, C, policy=policy), NEEDS, Told(pin=Pin(B.id), speeds_of=speeds), DICE)
     assert (made.first, made.why, made.is_calm) == (B, Why.PINNED, True)
     assert asked == []
     assert made.order[0] is B and {found.id for found in made.order} == {A.id, B.id, C.id}
@@ -119,7 +120,7 @@ def test_where_a_conversation_is_nobody_else_is_looked_at_on_a_calm_day(policy: 
 def test_what_becomes_of_targets_later_changes_no_plan() -> None:
     standings = [GOOD, GOOD, GOOD]
     busy: list[str] = []
-    made = plan(line(A, B, C), NEEDS, View(standings=lambda _: standings, busy=lambda _: busy), DICE)
+    made = plan(line(A, B, C), NEEDS, Told(standings_of=lambda _: standings, busy_in=lambda _: busy), DICE)
     standings[:] = [SUSPECT, RESTING, GOOD]
     busy.append("c")
     assert names(made) == "a b c"

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.policies.fastest import expected
+from dragoman.routing.outline import Outline
 from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import HALF_LIFE, LARGE, Speeds
+from dragoman.routing.view import View
+from tests.routing.lines import line, target
 
 A = "one/model"
 
@@ -80,12 +82,12 @@ def test_pitfall_364_figures_have_an_age() -> None:
 def test_pitfall_365_fast_failures_do_not_look_fast() -> None:
     speeds = Speeds()
     streamed(speeds, 1.0)
-    before = expected(known(speeds), 256)
+    before = known(speeds).expected(256)
     for _ in range(20):
         speeds.failed(A, 10, 0.0)
     assert known(speeds).first_token == pytest.approx(1.0)
     assert known(speeds).success_rate < 0.2
-    assert expected(known(speeds), 256) > 5 * before
+    assert known(speeds).expected(256) > 5 * before
     # What failed long ago is held against nobody.
     assert known(speeds, HALF_LIFE * 20).success_rate == pytest.approx(1.0, abs=0.01)
 
@@ -109,7 +111,46 @@ def test_pitfall_367_no_value_breaks_the_figures(
         assert speed.first_token >= 0.0
         assert speed.rate >= 0.0
         assert 0.0 < speed.success_rate <= 1.0
-        assert not math.isnan(expected(speed, 256))
+        assert not math.isnan(speed.expected(256))
+
+
+class _Known(View, frozen=True, kw_only=True):
+    """Speeds, and nothing else."""
+
+    of: list[Speed | None]
+
+    def speeds(self, outline: Outline, size: int) -> list[Speed | None]:
+        return self.of
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcd"),
+            st.none() | st.floats(0, 9),
+            st.floats(0, 9),
+            st.integers(0, 900),
+            st.floats(0, 900),
+            st.sampled_from([True, True, False]),
+        ),
+        max_size=20,
+    ),
+    st.integers(0, 256),
+)
+def test_who_only_asks_for_the_first_is_told_whom_all_figures_say(
+    samples: list[tuple[str, float | None, float, int, float, bool]], output: int
+) -> None:
+    speeds, now = Speeds(), 0.0
+    outline, four = line(*map(target, "abcd")).outline, [f"{name}/m" for name in "abcd"]
+    for name, first, seconds, tokens, passed, good in samples:
+        now += passed
+        if good:
+            speeds.answered(f"{name}/m", 10, now, first=first, seconds=seconds, tokens=float(tokens))
+        else:
+            speeds.failed(f"{name}/m", 10, now)
+        for later in (now, now + 30.0, now - 30.0):
+            told = _Known(of=speeds.speeds(four, 10, later)).soonest(outline, 10, output)
+            assert speeds.soonest(four, 10, later, output) == told
 
 
 def test_what_was_measured_days_ago_is_as_good_as_never_measured() -> None:

@@ -6,7 +6,10 @@ else the book's; the rules of translation know some caps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping, Sequence
+
+from msgspec import Struct
 
 from dragoman.gateway.admission import Admission
 from dragoman.gateway.kept_lists import KeptLists, facts_of_rules
@@ -16,10 +19,11 @@ from dragoman.prices.cost import estimate
 from dragoman.prices.money import PER_MILLION, in_units
 from dragoman.protocols.registry import codec_of
 from dragoman.providers import model_facts
+from dragoman.providers.key_rests import KeyRests
 from dragoman.providers.rotation import Rotation
 from dragoman.routing.described import Price
 from dragoman.routing.facts import Facts, FactsOf, first_known
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import USUAL_BYTES, Needs
 from dragoman.routing.outline import Outline
 from dragoman.routing.target import Target
 from dragoman.rules.abilities import abilities_of
@@ -27,6 +31,18 @@ from dragoman.rules.abilities import abilities_of
 # Lines whose windows are remembered, and characters of their targets' names: some let clients name them.
 _MOST = 4096
 _LONGEST = 512
+
+
+class _Line(Struct, frozen=True, kw_only=True):
+    """What is known of the targets of a line; only what their providers list can change that."""
+
+    # How many lists there were when that was found out.
+    changes: int
+    # How many tokens each takes in, and how many bytes of text they all have room for.
+    windows: list[int | None]
+    room: float
+    # Which keys of its providers rest.
+    rests: tuple[KeyRests, ...]
 
 
 class Knowledge:
@@ -47,19 +63,36 @@ class Knowledge:
         self._wall = wall
         # How much a target takes and says.
         self.sizes: FactsOf = first_known(self._overridden, listed.facts_of, self._printed, facts_of_rules)
-        # How much the targets of lines take, by their ids, with how many lists there were when that was found out.
-        self._windows: dict[tuple[str, ...], tuple[int, list[int | None]]] = {}
+        # What is known of lines, by the ids of their targets.
+        self._lines: dict[tuple[str, ...], _Line] = {}
 
     def windows(self, outline: Outline) -> Sequence[int | None]:
-        """How many tokens the targets of a line take in; only what their providers list can change that."""
-        known, changes = self._windows.get(outline.ids), self._listed.changes
-        if known is None or known[0] != changes:
-            known = (changes, [self.window(target) for _, target, _, _ in outline.leaves])
-            if len(self._windows) >= _MOST:
-                self._windows.clear()
+        """How many tokens the targets of a line take in."""
+        return self._line(outline).windows
+
+    def is_calm(self, outline: Outline, size: int) -> bool:
+        """Whether no key rests of any provider of a line, all are free, and all targets have room for so many bytes."""
+        line = self._line(outline)
+        for rests in line.rests:
+            if rests.any:
+                return False
+        return size <= line.room and not self._admission.busy(outline.providers)
+
+    def _line(self, outline: Outline) -> _Line:
+        known = self._lines.get(outline.ids)
+        if known is None or known.changes != self._listed.changes:
+            windows = [self.window(target) for _, target, _, _ in outline.leaves]
+            known = _Line(
+                changes=self._listed.changes,
+                windows=windows,
+                room=min((window * USUAL_BYTES for window in windows if window is not None), default=math.inf),
+                rests=tuple([self._rotations[name].rests for name in outline.providers]),
+            )
+            if len(self._lines) >= _MOST:
+                self._lines.clear()
             if max(map(len, outline.ids), default=0) <= _LONGEST:
-                self._windows[outline.ids] = known
-        return known[1]
+                self._lines[outline.ids] = known
+        return known
 
     def window(self, target: Target) -> int | None:
         """How many tokens a target takes in."""
@@ -102,8 +135,7 @@ class Knowledge:
 
     def keys_rest(self, outline: Outline) -> bool:
         """Whether any key may rest of any provider of a line."""
-        rotations = self._rotations
-        return any([rotations[name].rests.any for name in outline.providers])
+        return any(rests.any for rests in self._line(outline).rests)
 
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""

@@ -12,7 +12,7 @@ A plan is made from all of that, with the throw of dice and the time.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from dragoman.routing.outline import Outline
 from dragoman.routing.pins import Pins
 from dragoman.routing.plan import Dice, Pin, Plan, View, Why, plan
 from dragoman.routing.route import Route
+from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import Speeds
 from dragoman.routing.standing import GOOD, Level, Standing
 from dragoman.routing.target import Target
@@ -62,11 +63,11 @@ class Traffic:
         """In which order the targets of a route are tried for a request, which takes its turn unless it stays."""
         now, chance = self.clock(), self.chance
         pin = self.pins.pin(conversation, now) if conversation else None
-        if pin is not None:
+        if pin is not None and route.priced:
             needs = replace(needs, warm=pin.target)
         turn = self._turns.get(route.name, 0)
-        dice = Dice(chance(), chance(), chance(), exploring=exploring)
-        made = plan(route, needs, self._view(known, now, pin, turn), dice)
+        dice = Dice(chance(), chance(), chance(), exploring)
+        made = plan(route, needs, _Sight(now, pin, turn, traffic=self, known=known), dice)
         if made.why is not Why.PINNED and (turn or len(self._turns) < _MOST_LINES):
             self._turns[route.name] = turn + 1
         return made
@@ -77,36 +78,12 @@ class Traffic:
         pin = self.pins.seen(conversation, now) if conversation else None
         if pin is not None:
             needs = replace(needs, warm=pin.target)
-        return plan(route, needs, self._view(known, now, pin, self._turns.get(route.name, 0)), Dice(exploring=0.0))
+        view = _Sight(now, pin, self._turns.get(route.name, 0), traffic=self, known=known)
+        return plan(route, needs, view, Dice(exploring=0.0))
 
     def cost(self, target: Target, needs: Needs, known: Knowledge) -> int | None:
         """What a request is estimated to cost, in nano-dollars, if its answer is as long as is usual there."""
         return known.cost(target, needs, self._outputs.get(target.id, _USUAL_OUTPUT))
-
-    def _view(self, known: Knowledge, now: float, pin: Pin | None, turn: int) -> View:
-        return View(
-            now=now,
-            standings=lambda outline: self._standings(outline, known, now),
-            speeds=lambda outline, size: self.speeds.speeds(outline.ids, size, now),
-            busy=known.busy,
-            cost=lambda target, needs: known.cost(target, needs, self._outputs.get(target.id, _USUAL_OUTPUT)),
-            windows=known.windows,
-            pin=pin,
-            turn=turn,
-        )
-
-    def _standings(self, outline: Outline, known: Knowledge, now: float) -> Sequence[Standing]:
-        """How the targets of a line stand, their keys considered."""
-        if self.health.are_good(outline.ids) and not known.keys_rest(outline):
-            return outline.good
-        return [self._standing(target, known, now) for _, target, _, _ in outline.leaves]
-
-    def _standing(self, target: Target, known: Knowledge, now: float) -> Standing:
-        found = self.health.standing(target.id, now)
-        until = known.wakes(target)
-        if until is not None and found.level is not Level.RESTING:
-            return Standing(Level.KEYLESS, until)
-        return found
 
     def is_good(self, target: Target) -> bool:
         """Whether a target may be asked by anybody."""
@@ -198,3 +175,44 @@ class Traffic:
         """Say where a conversation is: with whoever answered it."""
         if len(target.id) <= _LONGEST:
             self.pins.put(owner, conversation, Pin(target.id, key, rule), self.clock())
+
+
+class _Sight(View, frozen=True, kw_only=True):
+    """What a plan sees of the traffic, and of what a configuration knows."""
+
+    traffic: Traffic
+    known: Knowledge
+
+    def standings(self, outline: Outline) -> Sequence[Standing]:
+        """How the targets stand, their keys considered."""
+        if self.traffic.health.are_good(outline.ids) and not self.known.keys_rest(outline):
+            return outline.good
+        return [self._standing(target) for _, target, _, _ in outline.leaves]
+
+    def _standing(self, target: Target) -> Standing:
+        found = self.traffic.health.standing(target.id, self.now)
+        until = self.known.wakes(target)
+        if until is not None and found.level is not Level.RESTING:
+            return Standing(Level.KEYLESS, until)
+        return found
+
+    def busy(self, outline: Outline) -> Container[str]:
+        return self.known.busy(outline)
+
+    def windows(self, outline: Outline) -> Sequence[int | None]:
+        return self.known.windows(outline)
+
+    def speeds(self, outline: Outline, size: int) -> Sequence[Speed | None]:
+        return self.traffic.speeds.speeds(outline.ids, size, self.now)
+
+    def cost(self, target: Target, needs: Needs) -> int | None:
+        return self.traffic.cost(target, needs, self.known)
+
+    def is_calm(self, outline: Outline, size: int) -> bool:
+        if self.traffic.health.are_good(outline.ids) and self.known.is_calm(outline, size):
+            return True
+        # Of what may be held against somebody nothing may be left.
+        return super().is_calm(outline, size)
+
+    def soonest(self, outline: Outline, size: int, output: int) -> int:
+        return self.traffic.speeds.soonest(outline.ids, size, self.now, output)

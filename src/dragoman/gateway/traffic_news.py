@@ -56,7 +56,11 @@ class TrafficNews:
             for told in rests.news():
                 tell(_KEYS, told)
                 self._kept.note_key(told)
-        for pinned in service.traffic.pins.news():
+        pins = service.traffic.pins
+        if self._channel.is_alone:
+            pins.hush()
+            return
+        for pinned in pins.news():
             tell(_PINS, pinned)
 
     def _look(self) -> None:

@@ -91,6 +91,8 @@ class Plan(Struct, frozen=True, dict=True):
 
     # None if nobody can be asked.
     first: Target | None
+    # The first of the line as it is written.
+    written: Target | None
     # The policy that chose, and why its choice leads.
     policy: str
     why: Why

@@ -288,7 +288,7 @@ class Health:
 
     def are_good(self, targets: Iterable[str]) -> bool:
         """Whether nothing is held against any of these, as far as can be told at once."""
-        return self._unwell.isdisjoint(targets)
+        return not self._unwell or self._unwell.isdisjoint(targets)
 
     def knows(self, target: str) -> bool:
         """Whether anything was heard of a target."""

@@ -15,6 +15,15 @@ MOST_BYTES = 8
 MEDIA_BYTES = 1000
 
 
+class Wants(Struct, frozen=True):
+    """What is to be looked at in a request, since a line asks for it."""
+
+    signs: bool = False
+    opening: bool = False
+    losses: bool = False
+    issuer: bool = False
+
+
 class Needs(Struct, frozen=True, kw_only=True):
     """One request, as routing sees it."""
 

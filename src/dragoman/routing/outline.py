@@ -39,6 +39,8 @@ class Outline(Struct, frozen=True, kw_only=True):
     # The policy that chooses: of a route that is nothing but another one, the other one's.
     policy: Policy
     leaves: tuple[Leaf, ...]
+    # The first as written; a rule may lead to nobody.
+    written: Target | None
     tree: Node
     # Places by the ids of their targets, the ids by themselves, and the names of all providers.
     places: dict[str, int]
@@ -56,6 +58,8 @@ class Outline(Struct, frozen=True, kw_only=True):
     sticky: bool
     # Whether the keys of any take turns.
     keys: bool
+    # Whether each target has to be looked at, whatever the day.
+    weighs: bool
     # How all of them stand while nothing is held against any.
     good: tuple[Standing, ...]
 
@@ -68,21 +72,26 @@ def outline_of(route: Route) -> Outline:
     while len(tree.members) == 1 and isinstance(only := tree.members[0], Node):
         tree = only
     found = tuple(leaves.values())
+    prices = any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in found)
+    losses = any(policy.losses for policy in policies)
+    denies = any(target.denies for _, target, _, _ in found)
     return Outline(
         policy=tree.policy,
         leaves=found,
+        written=found[0][1] if found else None,
         tree=tree,
         places={key: leaf[0] for key, leaf in leaves.items()},
         ids=tuple(leaves),
         providers=tuple(dict.fromkeys(target.provider.name for _, target, _, _ in found)),
         flat=all(isinstance(member, int) for member in tree.members),
-        prices=any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in found),
+        prices=prices,
         speed=any(policy.speed for policy in policies),
-        losses=any(policy.losses for policy in policies),
-        denies=any(target.denies for _, target, _, _ in found),
+        losses=losses,
+        denies=denies,
         strict=any(target.strict for _, target, _, _ in found),
         sticky=any(stays for _, _, _, stays in found),
         keys=any(len(target.provider.keys) > 1 for _, target, _, _ in found),
+        weighs=prices or losses or denies,
         good=(GOOD,) * len(found),
     )
 

@@ -32,15 +32,14 @@ class PinNotice(Struct, frozen=True, array_like=True):
     used: float
 
 
-class _Held:
+class _Held(Struct, gc=False):
     """A pin, when it was made, when it was used last, and when the others were told of that."""
 
-    __slots__ = ("changed", "owner", "pin", "told", "used")
-
-    def __init__(self, owner: str, pin: Pin, changed: float) -> None:
-        self.owner = owner
-        self.pin = pin
-        self.changed = self.used = self.told = changed
+    owner: str
+    pin: Pin
+    changed: float
+    used: float
+    told: float
 
 
 class Pins:
@@ -48,6 +47,7 @@ class Pins:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
+        self._share = max(most // SHARE, 1)
         # Each in the order of their last use.
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._owned: dict[str, OrderedDict[str, None]] = {}
@@ -81,9 +81,10 @@ class Pins:
         """Say where a conversation is: with whoever answered it."""
         held = self._held.get(conversation)
         if held is None:
-            held = self._made(owner, conversation, pin, now)
+            self._made(owner, conversation, pin, now)
             self._dirty.add(conversation)
-        elif held.pin != pin:
+            return
+        if held.pin != pin:
             held.pin, held.changed = pin, now
             self._dirty.add(conversation)
         self._use(conversation, held, now)
@@ -98,6 +99,10 @@ class Pins:
                 told.append(PinNotice(held.owner, conversation, held.pin, held.changed, held.used))
         self._dirty.clear()
         return told
+
+    def hush(self) -> None:
+        """Let nothing be news: there is nobody to be told."""
+        self._dirty.clear()
 
     def snapshot(self) -> list[PinNotice]:
         """All that is known, for a worker that knows nothing."""
@@ -118,21 +123,23 @@ class Pins:
             held.told = max(held.told, notice.used)
 
     def _use(self, conversation: str, held: _Held, now: float) -> None:
-        held.used = max(held.used, now)
+        if now > held.used:
+            held.used = now
         if now >= held.told + REMINDED:
             self._dirty.add(conversation)
         self._held.move_to_end(conversation)
         self._owned[held.owner].move_to_end(conversation)
 
     def _made(self, owner: str, conversation: str, pin: Pin, now: float) -> _Held:
-        owned = self._owned.setdefault(owner, OrderedDict())
-        if len(owned) >= max(self._most // SHARE, 1):
+        owned = self._owned.get(owner)
+        if owned is not None and len(owned) >= self._share:
             self._drop(next(iter(owned)))
-            owned = self._owned.setdefault(owner, OrderedDict())
         elif len(self._held) >= self._most:
             self._drop(next(iter(self._held)))
-            owned = self._owned.setdefault(owner, OrderedDict())
-        held = self._held[conversation] = _Held(owner, pin, now)
+        if not owned:
+            # There was none, or all of it was dropped just now.
+            owned = self._owned[owner] = OrderedDict()
+        held = self._held[conversation] = _Held(owner, pin, now, now, now)
         owned[conversation] = None
         return held
 

@@ -14,7 +14,7 @@ fails, with the same outcome.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from dragoman.routing.filters import DEPTH, picky, rests, too_dear, unfit, unwel
 from dragoman.routing.needs import MOST_BYTES, USUAL_BYTES, Needs
 from dragoman.routing.outline import Node, Outline
 from dragoman.routing.route import Route
-from dragoman.routing.standing import GOOD, Level, Standing
+from dragoman.routing.standing import GOOD, Level
 from dragoman.routing.target import Target
 from dragoman.routing.view import Dice, Pin, View
 
@@ -42,65 +42,63 @@ def plan(route: Route, needs: Needs, view: View, dice: Dice) -> Plan:
     if route.ruled:
         route, rule, held = decide(route, needs, view.pin)
     outline = route.outline
-    standings, busy, windows = view.standings(outline), view.busy(outline), view.windows(outline)
-    calm = _is_calm(outline, needs, standings, busy, windows)
-    lead = _lead(outline, needs, view.pin) if calm else None
+    written, policy = outline.written, outline.policy.name
+    calm = _is_calm(outline, needs, view)
+    lead = _lead(outline, needs, view, dice) if calm else None
     if lead is not None:
         first, why = lead
-        later = _Later(outline, needs, view, dice, windows)
-        return Plan(first, outline.policy.name, why, rule, needs, view.now, later, held, view.pin)
+        later = _Later(first, outline, needs, view, dice)
+        return Plan(first, written, policy, why, rule, needs, view.now, later, held, view.pin)
     if calm:
-        able = looked_at = _all_well(outline, needs, view, windows)
+        able = looked_at = _all_well(outline, needs, view)
     else:
-        able, looked_at = _looked_at(outline, needs, view, dice, standings, busy, windows)
+        able, looked_at = _looked_at(outline, needs, view, dice)
     ranked, why = _ranked(outline, needs, view, dice, able, looked_at)
     leader = ranked.order[0] if ranked.order else None
     # Nobody stays with whoever is asked for want of anybody else.
     held = "" if why is Why.NOBODY or why is Why.WAKES else held
-    return Plan(leader, outline.policy.name, why, rule, needs, view.now, ranked, held, view.pin)
+    return Plan(leader, written, policy, why, rule, needs, view.now, ranked, held, view.pin)
 
 
-def _is_calm(
-    outline: Outline,
-    needs: Needs,
-    standings: Sequence[Standing],
-    busy: Container[str],
-    windows: Sequence[int | None],
-) -> bool:
+def _is_calm(outline: Outline, needs: Needs, view: View) -> bool:
     """Whether nobody is left out or stands behind, and nobody asks for what must be worked out for each target."""
-    if busy or needs.alone or outline.prices or outline.losses or picky(needs, outline):
+    if outline.weighs or needs.alone or needs.keeper or needs.same_model or needs.refused or needs.losses:
         return False
-    text = needs.size - needs.signs.media
-    for window in windows:
-        if window is not None and text > window * USUAL_BYTES:
-            return False
-    return standings.count(GOOD) == len(standings)
+    return view.is_calm(outline, needs.size - needs.signs.media)
 
 
-def _lead(outline: Outline, needs: Needs, pin: Pin | None) -> tuple[Target, Why] | None:
+def _lead(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[Target, Why] | None:
     """Who is the first on a calm day; None if that takes a ranking."""
-    if len(outline.leaves) < 2:
+    leaves = outline.leaves
+    if len(leaves) < 2:
         return None
-    place = outline.places.get(pin.target if pin is not None else needs.issuer)
-    if place is not None:
-        _, target, _, stays = outline.leaves[place]
-        if stays:
-            return target, Why.PINNED
-    return (outline.leaves[0][1], Why.POLICY) if outline.policy.as_written and outline.flat else None
+    there = view.pin.target if view.pin is not None else needs.issuer
+    if there and (place := outline.places.get(there)) is not None and leaves[place][3]:
+        return leaves[place][1], Why.PINNED
+    if not outline.flat:
+        return None
+    policy = outline.policy
+    if policy.order is not None:
+        return leaves[policy.order(outline.tree.weights, view.turn, dice.weight)[0]][1], Why.POLICY
+    first = policy.first(outline, needs, view, dice) if policy.first is not None else None
+    return None if first is None else (leaves[first][1], Why.POLICY)
 
 
 class _Later(Struct, frozen=True):
-    """Ranks the targets of a calm day when somebody asks for more than the first: all well, by their speeds of then."""
+    """Ranks the others of a calm day when somebody asks for them: all well, by their speeds of then."""
 
+    first: Target
     outline: Outline
     needs: Needs
     view: View
     dice: Dice
-    windows: Sequence[int | None]
 
     def __call__(self) -> Ranked:
-        well = _all_well(self.outline, self.needs, self.view, self.windows)
-        return _ranked(self.outline, self.needs, self.view, self.dice, well, well)[0]
+        well = _all_well(self.outline, self.needs, self.view)
+        found, _ = _ranked(self.outline, self.needs, self.view, self.dice, well, well)
+        # Whoever led, leads, however fast the others are by now.
+        others = [target for target in found.order if target is not self.first]
+        return Ranked((self.first, *others), found.candidates)
 
 
 def _ranked(
@@ -130,8 +128,9 @@ def _ranked(
     return Ranked(tuple([found.target for found in ordered]), tuple(looked_at)), why
 
 
-def _all_well(outline: Outline, needs: Needs, view: View, windows: Sequence[int | None]) -> list[Candidate]:
+def _all_well(outline: Outline, needs: Needs, view: View) -> list[Candidate]:
     """What is known of everybody on a calm day."""
+    windows = view.windows(outline)
     speeds = view.speeds(outline, needs.size) if outline.speed else None
     return [
         Candidate(
@@ -141,17 +140,9 @@ def _all_well(outline: Outline, needs: Needs, view: View, windows: Sequence[int 
     ]
 
 
-def _looked_at(
-    outline: Outline,
-    needs: Needs,
-    view: View,
-    dice: Dice,
-    standings: Sequence[Standing],
-    busy: Container[str],
-    windows: Sequence[int | None],
-) -> tuple[list[Candidate], list[Candidate]]:
+def _looked_at(outline: Outline, needs: Needs, view: View, dice: Dice) -> tuple[list[Candidate], list[Candidate]]:
     """Who may be asked, and what is known of everybody."""
-    now = view.now
+    now, standings, busy, windows = view.now, view.standings(outline), view.busy(outline), view.windows(outline)
     cost_of = view.cost if outline.prices else None
     speeds = view.speeds(outline, needs.size) if outline.speed else None
     losses_of = needs.losses if outline.losses else None

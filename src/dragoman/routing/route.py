@@ -8,7 +8,9 @@ from hashlib import blake2s
 
 from msgspec import Struct
 
+from dragoman.routing.needs import Wants
 from dragoman.routing.outline import Outline, outline_of
+from dragoman.routing.policies import POLICIES
 from dragoman.routing.target import Target
 
 # The policy of a line that names none.
@@ -97,6 +99,24 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return first if isinstance(first, Target) else first.only
 
     @cached_property
+    def spoken(self) -> str:
+        """The protocol that all its targets are asked in; "" if there are several."""
+        protocols = {target.endpoint.protocol for target in self.targets}
+        return protocols.pop() if len(protocols) == 1 else ""
+
+    @cached_property
+    def wants(self) -> tuple[Wants, Wants]:
+        """What it asks of any request: as long as no conversation is known to be anywhere, and once one is."""
+        outline = self.outline
+        signs = outline.denies or outline.prices or self.ruled
+        # As written, the first target is where a conversation is, unless it was moved or its key may be another.
+        moves = outline.keys or self.ruled or not outline.policy.as_written
+        return (
+            Wants(signs, outline.sticky and moves, outline.losses),
+            Wants(signs, outline.sticky, outline.losses),
+        )
+
+    @cached_property
     def plain(self) -> bool:
         """Whether all that it may come to are targets of its own."""
         return not self.rules and all(isinstance(member, Target) for member in self.members)
@@ -112,6 +132,12 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         inner = [member for member in self.members if isinstance(member, Route)]
         asked = any(rule.when.thread or rule.to.threaded for rule in self.rules)
         return asked or any(member.threaded for member in inner)
+
+    @cached_property
+    def priced(self) -> bool:
+        """Whether what a request costs may decide anything, in it or in any route that it may come to."""
+        inner = [member for member in (*self.members, *(rule.to for rule in self.rules)) if isinstance(member, Route)]
+        return POLICIES[self.policy].prices or self.max_cost is not None or any(route.priced for route in inner)
 
     @cached_property
     def outline(self) -> Outline:

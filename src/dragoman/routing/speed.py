@@ -1,8 +1,15 @@
-"""Speed: how fast a target was of late, measured by what it answered."""
+"""Speed: how fast a target was of late, measured by what it answered, and when an answer is expected of it."""
 
 from __future__ import annotations
 
+from math import inf
+
 from msgspec import Struct
+
+# What comes in a second where nobody measured it.
+USUAL_RATE = 50.0
+# The age, in seconds, at which figures count for half.
+STALE = 600.0
 
 
 class Speed(Struct, frozen=True, kw_only=True):
@@ -17,3 +24,19 @@ class Speed(Struct, frozen=True, kw_only=True):
     # Seconds since the last sample.
     age: float = 0.0
     samples: int = 0
+
+    def expected(self, output: int) -> float:
+        """The seconds in which so many tokens are expected; infinite where no answer is.
+
+        Only answers are measured, so the time is divided by how often there was one; it grows with the figures' age.
+        """
+        if not self.success_rate > 0:
+            return inf
+        seconds = needed(self.first_token, self.rate, output) / self.success_rate * (1 + self.age / STALE)
+        # What cannot have been measured promises nothing.
+        return seconds if 0 <= seconds < inf else inf
+
+
+def needed(first_token: float, rate: float, output: int) -> float:
+    """The seconds that so many tokens take, by such figures."""
+    return first_token + output / (rate if rate > 0 else USUAL_RATE)

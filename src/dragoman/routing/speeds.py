@@ -8,8 +8,9 @@ that came whole only tell how long they took, and are asked for where no stream 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
-from dragoman.routing.speed import Speed
+from dragoman.routing.speed import STALE, Speed, needed
 
 # Bytes from which a request is a large one.
 LARGE = 16 * 1024
@@ -27,7 +28,20 @@ MOST = 4096
 class _Averages:
     """Sums of one target, each sample with its weight."""
 
-    __slots__ = ("answers", "attempts", "first", "last", "samples", "seconds", "streams", "tokens", "took", "whole")
+    __slots__ = (
+        "_needed",
+        "_output",
+        "answers",
+        "attempts",
+        "first",
+        "last",
+        "samples",
+        "seconds",
+        "streams",
+        "tokens",
+        "took",
+        "whole",
+    )
 
     def __init__(self, now: float) -> None:
         self.last = now
@@ -38,6 +52,9 @@ class _Averages:
         self.first = self.tokens = self.seconds = 0.0
         # Of whole answers: what came in which time.
         self.whole = self.took = 0.0
+        # How many seconds so many tokens take, as long as nothing is added; -1 if nobody asked.
+        self._output = -1
+        self._needed = 0.0
 
     def fade(self, now: float) -> None:
         """Let all that was count for less."""
@@ -53,32 +70,45 @@ class _Averages:
         self.seconds *= left
         self.whole *= left
         self.took *= left
+        self._output = -1
 
     def speed(self, now: float) -> Speed:
         """What they come to."""
-        age = now - self.last
-        if age < 0.0:
+        first, rate = self._pace()
+        age = max(now - self.last, 0.0)
+        return Speed(first_token=first, rate=rate, success_rate=self._success_rate(age), age=age, samples=self.samples)
+
+    def expected(self, now: float, output: int) -> float:
+        """When so many tokens are expected, as by the speed; only its age is worked out each time."""
+        if output != self._output:
+            self._output, self._needed = output, needed(*self._pace(), output)
+        seconds, age = self._needed, now - self.last
+        if age <= 0.0:
             age = 0.0
-        left = 0.5 ** (age / HALF_LIFE)
+        if self.answers != self.attempts:
+            seconds /= self._success_rate(age)
+        return seconds * (1 + age / STALE)
+
+    def _pace(self) -> tuple[float, float]:
+        """The seconds to the first content, and the tokens in a second after it."""
         if self.streams > 0.0:
             first, tokens, seconds = self.first / self.streams, self.tokens, self.seconds
         else:
             first, tokens, seconds = 0.0, self.whole, self.took
-        return Speed(
-            first_token=first,
-            rate=tokens / seconds if seconds > 0.0 else 0.0,
-            # One answer is taken for granted: failures of long ago fade, and nobody is without any chance.
-            success_rate=(self.answers * left + 1.0) / (self.attempts * left + 1.0),
-            age=age,
-            samples=self.samples,
-        )
+        return first, tokens / seconds if seconds > 0.0 else 0.0
+
+    def _success_rate(self, age: float) -> float:
+        # One answer is taken for granted: failures of long ago fade, and nobody is without any chance.
+        left: float = 0.5 ** (age / HALF_LIFE)
+        return (self.answers * left + 1.0) / (self.attempts * left + 1.0)
 
 
 class Speeds:
     """How fast targets are. Times are in seconds of a clock that only grows."""
 
     def __init__(self, most: int = MOST) -> None:
-        self._found: dict[tuple[str, bool], _Averages] = {}
+        # Those of small requests, and those of large ones.
+        self._found: tuple[dict[str, _Averages], dict[str, _Averages]] = ({}, {})
         self._most = most
 
     def answered(
@@ -119,19 +149,36 @@ class Speeds:
 
     def speeds(self, targets: Iterable[str], size: int, now: float) -> list[Speed | None]:
         """The same of several targets."""
-        known, large = self._found, size >= LARGE
+        known = self._found[size >= LARGE]
         return [
-            None if (found := known.get((target, large))) is None or not found.samples else found.speed(now)
+            None if (found := known.get(target)) is None or not found.samples else found.speed(now)
             for target in targets
         ]
 
+    def soonest(self, targets: Iterable[str], size: int, now: float, output: int) -> int:
+        """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
+        known = self._found[size >= LARGE]
+        place, least, unknown = -1, inf, -1
+        for index, target in enumerate(targets):
+            found = known.get(target)
+            if found is None or not found.samples:
+                unknown = index if unknown < 0 else unknown
+            elif (seconds := found.expected(now, output)) < least:
+                place, least = index, seconds
+        return place if place >= 0 else max(unknown, 0)
+
     def _at(self, target: str, size: int, now: float) -> _Averages:
-        place = (target, size >= LARGE)
-        found = self._found.get(place)
+        known = self._found[size >= LARGE]
+        found = known.get(target)
         if found is None:
-            if len(self._found) >= self._most:
-                del self._found[min(self._found, key=lambda other: self._found[other].last)]
-            found = self._found[place] = _Averages(now)
+            if sum(map(len, self._found)) >= self._most:
+                self._make_room()
+            found = known[target] = _Averages(now)
         else:
             found.fade(now)
         return found
+
+    def _make_room(self) -> None:
+        """Forget whom nothing was heard of for the longest."""
+        oldest = min((held.last, target, large) for large in (0, 1) for target, held in self._found[large].items())
+        del self._found[oldest[2]][oldest[1]]

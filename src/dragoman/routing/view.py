@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import USUAL_BYTES, Needs
 from dragoman.routing.speed import Speed
 from dragoman.routing.standing import GOOD, Standing
 from dragoman.routing.target import Target
@@ -19,34 +20,68 @@ if TYPE_CHECKING:
 EXPLORING = 0.05
 
 
-class Pin(Struct, frozen=True):
-    """Where a conversation is: the target's id, the digest of the provider's key, and which rules led there."""
+class Pin(Struct, frozen=True, gc=False):
+    """Where a conversation is: the target's id, the digest of the provider's key, and which rules led there.
+
+    There are many, and for long: as texts alone they are nothing that a collector of garbage has to look at.
+    """
 
     target: str
     key: str = ""
     rule: str = ""
 
 
-class View(Struct, frozen=True, kw_only=True):
-    """What is known at a moment. Without anything said, everybody is well, free, and of unknown price and speed.
+class View(Struct, frozen=True):
+    """What is known at a moment. As it stands, everybody is well, free, and of unknown price and speed.
 
     Most is told of all targets of a line at once, in its order: mostly there is nothing to tell of any of them.
     """
 
     now: float = 0.0
-    standings: Callable[[Outline], Sequence[Standing]] = lambda outline: [GOOD] * len(outline.leaves)
-    # Of requests of about this many bytes.
-    speeds: Callable[[Outline, int], Sequence[Speed | None]] = lambda outline, _: [None] * len(outline.leaves)
-    # The names of providers that have no slot for one more call.
-    busy: Callable[[Outline], Container[str]] = lambda _: ()
-    # What the request is estimated to cost there, in nano-dollars; None is unknown.
-    cost: Callable[[Target, Needs], int | None] = lambda _, __: None
-    # How many tokens the targets take in; None is unknown.
-    windows: Callable[[Outline], Sequence[int | None]] = lambda outline: [None] * len(outline.leaves)
     # Where the conversation is, if it is anywhere.
     pin: Pin | None = None
     # How many requests the line has had.
     turn: int = 0
+
+    def standings(self, outline: Outline) -> Sequence[Standing]:
+        """How the targets stand."""
+        return outline.good
+
+    def busy(self, outline: Outline) -> Container[str]:
+        """The names of providers that have no slot for one more call."""
+        return ()
+
+    def windows(self, outline: Outline) -> Sequence[int | None]:
+        """How many tokens the targets take in; None is unknown."""
+        return [None] * len(outline.leaves)
+
+    def speeds(self, outline: Outline, size: int) -> Sequence[Speed | None]:
+        """How fast the targets are with requests of about this many bytes; None is unknown."""
+        return [None] * len(outline.leaves)
+
+    def cost(self, target: Target, needs: Needs) -> int | None:
+        """What the request is estimated to cost there, in nano-dollars; None is unknown."""
+        return None
+
+    def is_calm(self, outline: Outline, size: int) -> bool:
+        """Whether all targets are well and free, and have room for so many bytes of text."""
+        if self.busy(outline):
+            return False
+        for window in self.windows(outline):
+            if window is not None and size > window * USUAL_BYTES:
+                return False
+        standings = self.standings(outline)
+        return standings is outline.good or standings.count(GOOD) == len(standings)
+
+    def soonest(self, outline: Outline, size: int, output: int) -> int:
+        """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
+        speeds = self.speeds(outline, size)
+        known = [speed is not None and speed.samples > 0 for speed in speeds]
+        times = [
+            inf if speed is None or not known[index] else speed.expected(output) for index, speed in enumerate(speeds)
+        ]
+        least = min(times)
+        return times.index(least) if least < inf else known.index(False) if False in known else 0
 
 
 class Dice(Struct, frozen=True):

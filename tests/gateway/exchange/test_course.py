@@ -15,12 +15,13 @@ from dragoman.providers.rotation import Rotation
 from dragoman.routing.needs import Needs
 from dragoman.routing.outcomes import Heard, Kind, Then
 from dragoman.routing.outline import Outline
-from dragoman.routing.plan import Dice, View, plan
+from dragoman.routing.plan import Dice, plan
 from dragoman.routing.route import Route
 from dragoman.routing.speed import Speed
 from dragoman.routing.target import Target
 from dragoman.routing.view import Pin
 from tests.gateway.harness import CHAT
+from tests.routing.lines import Told
 
 ENDPOINT = Endpoint(protocol=CHAT, base_url="http://127.0.0.1")
 # Bytes that a model takes in, by its name.
@@ -38,7 +39,7 @@ def windows(outline: Outline) -> list[int | None]:
 
 def course_of(*models: str, routing: Routing | None = None, retries: int = 0) -> Course:
     route = Route(name="line", members=tuple(map(target, models)), retries=retries)
-    planned = plan(route, Needs(size=1), View(windows=windows), Dice())
+    planned = plan(route, Needs(size=1), Told(windows_of=windows), Dice())
     return Course(planned.order, routing or Routing(), route, planned)
 
 
@@ -73,7 +74,7 @@ def test_on_a_calm_day_the_others_are_ranked_only_once_the_first_failed() -> Non
         return [Speed(first_token=seconds, rate=1.0, samples=9) for seconds in (3.0, 9.0, 1.0)]
 
     route = Route(name="line", members=(target("a"), target("b"), target("c")), policy="fastest")
-    planned = plan(route, Needs(size=1), View(pin=Pin("p/b"), speeds=speeds), Dice())
+    planned = plan(route, Needs(size=1), Told(pin=Pin("p/b"), speeds_of=speeds), Dice())
     course = Course(None, Routing(), route, planned)
     first = missed(course, Kind.OVERLOADED)
     assert first.attempt is not None and first.attempt.target.model == "b"
@@ -83,9 +84,24 @@ def test_on_a_calm_day_the_others_are_ranked_only_once_the_first_failed() -> Non
     assert asked == [1]
 
 
+def test_whoever_led_is_not_asked_twice_when_others_are_the_faster_ones_by_then() -> None:
+    seconds = [1.0, 3.0, 2.0]
+
+    def speeds(_: Outline, __: int) -> list[Speed | None]:
+        return [Speed(first_token=each, rate=1.0, samples=9) for each in seconds]
+
+    route = Route(name="line", members=(target("a"), target("b"), target("c")), policy="fastest")
+    course = Course(None, Routing(), route, plan(route, Needs(size=1), Told(speeds_of=speeds), Dice()))
+    first = missed(course, Kind.OVERLOADED)
+    assert first.attempt is not None and first.attempt.target.model == "a"
+    seconds[0] = 9.0
+    assert then(course, first) is Then.NEXT
+    assert [found.model for found in iter(course.next, None)] == ["c", "b"]
+
+
 def test_a_plan_of_other_days_is_followed_as_it_is() -> None:
     route = Route(name="line", members=(target("small"), target("b")))
-    planned = plan(route, Needs(size=5000), View(windows=windows), Dice())
+    planned = plan(route, Needs(size=5000), Told(windows_of=windows), Dice())
     assert not planned.is_calm
     course = Course(None, Routing(), route, planned)
     assert course.others == 2
@@ -163,7 +179,7 @@ def test_who_was_left_out_by_a_filter_is_named_with_the_reason_in_words() -> Non
     route = Route(name="line", members=(target("small"), target("dear"), target("strange")), max_cost=5)
     prices = {"small": 1, "dear": 10}
     needs = Needs(size=10_000_000)
-    view = View(windows=windows, cost=lambda found, _: prices.get(found.model), pin=None)
+    view = Told(windows_of=windows, cost_at=lambda found, _: prices.get(found.model), pin=None)
     planned = plan(route, needs, view, Dice())
     told = Course(planned.order, Routing(), route, planned).nobody()
     assert isinstance(told, ClientError) and told.status == 400

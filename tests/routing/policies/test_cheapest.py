@@ -8,7 +8,7 @@ from hypothesis import given
 
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, View, Why, explain, plan
-from tests.routing.lines import ALL_DICE, DICE, A, B, C, D, line, names, seen, worlds
+from tests.routing.lines import ALL_DICE, DICE, A, B, C, D, Told, line, names, seen, worlds
 
 CHEAPEST = line(A, B, C, D, policy="cheapest")
 NEEDS = Needs(size=4000)
@@ -42,6 +42,6 @@ def test_pitfall_368_a_warm_cache_is_in_the_price() -> None:
         price = 3 if dear else 2
         return price * needs.tokens * (1 if needs.warm == "a/m" and dear else 10)
 
-    view = View(cost=cost)
+    view = Told(cost_at=cost)
     assert names(plan(CHEAPEST, NEEDS, view, DICE)) == "b c d a"
     assert names(plan(CHEAPEST, Needs(size=4000, warm="a/m"), view, DICE)) == "a b c d"

@@ -10,7 +10,6 @@ from hypothesis import given
 from dragoman.model.signs import Signs
 from dragoman.routing.needs import Needs
 from dragoman.routing.plan import Dice, Why, explain, plan
-from dragoman.routing.policies.fastest import expected
 from dragoman.routing.speed import Speed
 from dragoman.routing.view import EXPLORING
 from tests.routing.lines import DICE, SPEEDS, A, B, C, D, fast, line, names, seen
@@ -90,9 +89,9 @@ def test_no_figure_breaks_it(figure: float) -> None:
         Speed(first_token=1.0, rate=1.0, success_rate=figure),
         Speed(first_token=1.0, rate=1.0, age=figure),
     ):
-        assert 0 <= expected(speed, 256) <= inf
+        assert 0 <= speed.expected(256) <= inf
 
 
 @given(SPEEDS)
 def test_what_is_expected_is_never_less_than_nothing(speed: Speed) -> None:
-    assert 0 <= expected(speed, 256) <= inf
+    assert 0 <= speed.expected(256) <= inf

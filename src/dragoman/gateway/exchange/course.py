@@ -18,7 +18,7 @@ from dragoman.gateway.advice import shown
 from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.traffic import Traffic
 from dragoman.model.failure import FailureKind
-from dragoman.routing.candidate import Filter, Plan, Why
+from dragoman.routing.candidate import Filter, Plan
 from dragoman.routing.explanation import ABSENT, reason
 from dragoman.routing.health import Permit
 from dragoman.routing.outcomes import Chances, Heard, Kind, Then, Verdict, after, decisive, maybe_billed
@@ -164,12 +164,7 @@ class Course:
     def moved(self, target: Target) -> bool:
         """Whether a target is another one than the first of its line."""
         plan = self._plan
-        if plan is None or plan.first is None:
-            return False
-        if plan.is_calm and plan.why is Why.POLICY and plan.first.id == target.id:
-            # Only a line that is tried as it is written has one without a look at the others.
-            return False
-        return bool(plan.candidates) and plan.candidates[0].target.id != target.id
+        return plan is not None and plan.written is not None and plan.written.id != target.id
 
     def leave_out(self, target: Target, error: DragomanError) -> bool:
         """Do without a target that cannot be asked, which is no failure; False if there is no choice anyway."""

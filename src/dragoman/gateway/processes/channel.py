@@ -80,9 +80,14 @@ class Channel:
         """Say where everything is found that a new worker should hear under a topic."""
         self._knowing[topic] = known
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is nobody to be told anything."""
+        return self._page.workers < 2
+
     def tell(self, topic: str, value: object) -> None:
         """Tell the others, soon; what is too large is left out."""
-        if self._page.workers < 2 or self._closed:
+        if self.is_alone or self._closed:
             return
         said = _ENCODER.encode(value)
         if len(said) > MOST_MESSAGE:

@@ -7,12 +7,16 @@ a policy finds it here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Needs
-from dragoman.routing.view import Dice
+from dragoman.routing.view import Dice, View
+
+if TYPE_CHECKING:
+    from dragoman.routing.outline import Outline
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -26,6 +30,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
     # Ranks all targets below it; those that are equal stay in the line's order.
     rank: Callable[[list[Candidate], Needs, Dice], tuple[list[Candidate], Why]] | None = None
+    # The place of whom it ranks first, where all targets of a line may be asked and are in its hands alone; None if
+    # that takes the whole rank.
+    first: Callable[[Outline, Needs, View, Dice], int | None] | None = None
     # What it wants to know of each target.
     prices: bool = False
     speed: bool = False
