@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Line, Settings
 from dragoman.gateway.exchange.choice import (
-    Wants,
     carries_seals,
     conversation_of,
     keepers_of,
     kept_there,
     refers,
     seen_in,
+    wanted,
     wants_of,
 )
 from dragoman.gateway.exchange.client import ClientRequest
@@ -26,9 +26,10 @@ from dragoman.http.flight import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Seal
 from dragoman.prices.book import Override
+from dragoman.routing.needs import Wants
 from dragoman.routing.route import Route
 from dragoman.rules.seals import to_envelope
-from tests.gateway.harness import CHAT, PATHS, RESPONSES, House, running, settings_for, whole
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, running, settings_for, whole
 from tests.gateway.says import tells
 
 LINES = (
@@ -37,6 +38,7 @@ LINES = (
     Line(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
     Line(pattern="cheap", targets=("chat/m", "messages/m"), policy="cheapest"),
     Line(pattern="kept", targets=("chat/m", "responses/m", "echo/text", "all/m")),
+    Line(pattern="alike", targets=("chat/m", "chat/n")),
     Line(pattern="faithful", targets=("messages/m", "chat/m"), policy="least-loss"),
 )
 API_PATH = api_path_of(PATHS[CHAT])
@@ -98,17 +100,39 @@ def test_losses_are_counted_for_each_target() -> None:
 
 def test_what_some_provider_keeps_is_seen() -> None:
     part = {"type": "file", "file": {"file_id": "file-1"}}
-    assert refers(_body(messages=[{"role": "user", "content": [part]}]))
-    assert not refers(_body())
+    assert refers(_body(messages=[{"role": "user", "content": [part]}]), CHAT)
+    assert not refers(_body(), CHAT)
     kept = _body(messages=[{"role": "user", "content": [part]}])
     schema = {"type": "object", "properties": {"file_id": {"type": "string"}, "container": {"type": "string"}}}
     declared = _body(tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}])
-    assert refers(declared)
+    assert refers(declared, CHAT)
     with running((), lambda port: _lined(settings_for(port))) as house:
         for body, alone in ((kept, True), (declared, False)):
             route, asked = _route(house, "two"), ClientRequest(api_path=API_PATH, headers=[])
-            wants = wants_of(route, len(body), pinned=False, refers=refers(body))
+            wants = wants_of(route, len(body), pinned=False, refers=refers(body, CHAT))
             assert seen_in(body, asked, look(body, API_PATH), route, wants).alone is alone
+
+
+@pytest.mark.parametrize(
+    ("protocol", "members"),
+    [
+        (CHAT, ["file_id"]),
+        (MESSAGES, ["file_id", "container"]),
+        (RESPONSES, ["file_id", "container", "vector_store_ids"]),
+    ],
+)
+def test_each_protocol_has_members_of_its_own_for_what_is_kept(protocol: str, members: list[str]) -> None:
+    every = ["file_id", "container", "vector_store_ids"]
+    assert [name for name in every if refers(_body(**{name: "x"}), protocol)] == members
+
+
+def test_seals_are_looked_for_only_where_somebody_speaks_another_protocol() -> None:
+    body = _body(messages=[{"role": "user", "content": "rsv1.x"}])
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        asked = ClientRequest(api_path=API_PATH, headers=[])
+        route = house.app.service.routes.route
+        found = [wanted(body, asked, route(name, CHAT), pinned=False).issuer for name in ("two", "alike", "turns")]
+        assert found == [True, False, False]
 
 
 def _sealed(model: str, upstream: str, origin: str = RESPONSES) -> str:
@@ -137,7 +161,7 @@ def test_pitfall_359_who_sealed_the_reasoning_of_a_request_is_seen(seals: list[s
     body = _body(messages=[{"role": "user", "content": 'a "rsv1.x" b'}, *said])
     with running((), lambda port: _lined(settings_for(port))) as house:
         route = house.app.service.routes.route("kept", RESPONSES)
-        wants = wants_of(route, len(body), pinned=False, sealed=carries_seals(body))
+        wants = wants_of(route, len(body), pinned=False, sealed=carries_seals(body, CHAT, route))
         assert wants.issuer and not wants_of(_route(house, "turns"), 1, pinned=True, sealed=True).issuer
         asked = ClientRequest(api_path=API_PATH, headers=[])
         assert seen_in(body, asked, look(body, API_PATH), route, wants).issuer == issuer

@@ -123,7 +123,9 @@ async def explained(
     looked = await beside_loop(partial(look, body, api_path), len(body))
     looked = replace(looked, model=question.model or looked.model)
     route = service.routes.route(looked.model, api_path.protocol)
-    wants = wants_of(route, len(body), pinned=True, refers=refers(body), sealed=carries_seals(body))
+    protocol = api_path.protocol
+    sealed = carries_seals(body, protocol, route)
+    wants = wants_of(route, len(body), pinned=True, refers=refers(body, protocol), sealed=sealed)
     seeing = partial(seen_in, body, asked, looked, route, replace(wants, losses=True))
     seen = await beside_loop(seeing, len(route.targets) * len(body))
     signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))

@@ -6,7 +6,6 @@ conversation began, to stay where it is; what each target's translation would lo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -16,21 +15,26 @@ from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
 from dragoman.gateway.large_work import INLINE
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.recall import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.model.signs import Opening, Signs
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.conversations import conversation_key, response_key
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.seals import from_envelope
 from dragoman.sessions.classes import class_of
 from dragoman.sessions.facts import Facts
 
-# Members by which a request refers to what some provider keeps, and nobody knows which.
-_kept_somewhere = re.compile(rb'"(?:file_id|vector_store_ids|container)"').search
+# Members by which a request of a protocol refers to what some provider keeps, and nobody knows which.
+_KEPT_SOMEWHERE = {
+    CHAT: (b'"file_id"',),
+    MESSAGES: (b'"file_id"', b'"container"'),
+    RESPONSES: (b'"file_id"', b'"container"', b'"vector_store_ids"'),
+}
 
 # How sealed reasoning begins that a client carries for a provider of another protocol.
 _ENVELOPE = b'"rsv1'
@@ -39,20 +43,6 @@ _TRIES = 4
 
 # Bytes up to which a request fits into the smallest of windows, whatever of it is media.
 _FITS_ALL = 32 * 1024
-
-
-class Wants(Struct, frozen=True):
-    """What is to be looked at in a request."""
-
-    signs: bool = False
-    opening: bool = False
-    losses: bool = False
-    issuer: bool = False
-
-    @property
-    def any(self) -> bool:
-        """Whether anything is."""
-        return self.signs or self.opening or self.losses or self.issuer
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -69,6 +59,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     issuer: str = ""
 
 
+NOTHING_WANTED = Wants()
 NOTHING_SEEN = Seen()
 
 
@@ -77,17 +68,20 @@ def wants_of(route: Route, size: int, *, pinned: bool, refers: bool = False, sea
 
     `refers` says that the request may refer to what some provider keeps, `sealed` that it carries reasoning of one.
     """
-    outline = route.outline
-    # As written, the first target is where a conversation is, unless it was moved or its key may be another; but what
-    # is large is looked at beside the loop now, or never.
-    moves = pinned or size > INLINE or outline.keys or route.ruled or not outline.policy.as_written
-    return Wants(
-        # An image is far longer in bytes than in tokens, and a window is of tokens.
-        signs=outline.denies or outline.prices or route.ruled or refers or size > _FITS_ALL,
-        opening=outline.sticky and moves,
-        losses=outline.losses,
-        issuer=outline.sticky and sealed,
-    )
+    # What is large is looked at beside the loop now, or never.
+    usual = route.wants[pinned or size > INLINE]
+    if not refers and not sealed and size <= _FITS_ALL:
+        return usual
+    # An image is far longer in bytes than in tokens, and a window is of tokens.
+    signs = usual.signs or refers or size > _FITS_ALL
+    return Wants(signs, usual.opening, usual.losses, sealed and route.outline.sticky)
+
+
+def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> Wants:
+    """What a line asks of a request, by the bytes of that."""
+    protocol = asked.api_path.protocol
+    sealed = carries_seals(body, protocol, route)
+    return wants_of(route, len(body), pinned=pinned, refers=refers(body, protocol), sealed=sealed)
 
 
 def seen_in(body: bytes, asked: ClientRequest, looked: Look, route: Route, wants: Wants) -> Seen:
@@ -162,14 +156,14 @@ def kept_there(target: Target) -> Target:
     return replace(target, kept_here=False) if target.kept_here else target
 
 
-def refers(body: bytes) -> bool:
+def refers(body: bytes, protocol: str) -> bool:
     """Whether a request may refer to what a provider keeps beside responses and conversations; its signs tell."""
-    return _kept_somewhere(body) is not None
+    return any(map(body.__contains__, _KEPT_SOMEWHERE[protocol]))
 
 
-def carries_seals(body: bytes) -> bool:
-    """Whether a request may carry reasoning that a provider of another protocol sealed."""
-    return _ENVELOPE in body
+def carries_seals(body: bytes, protocol: str, route: Route) -> bool:
+    """Whether a request may carry reasoning that a target sealed which is asked in another protocol."""
+    return route.spoken != protocol and route.outline.sticky and _ENVELOPE in body
 
 
 def issuer_in(body: bytes, route: Route) -> str:

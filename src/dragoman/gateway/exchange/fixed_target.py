@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.gateway.exchange.choice import Wants, conversation_of, keepers_of, kept_there, seen_in
+from dragoman.gateway.exchange.choice import conversation_of, keepers_of, kept_there, seen_in
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.large_work import beside_loop
 from dragoman.gateway.service import Service
 from dragoman.gateway.stored_responses.memory import Look
 from dragoman.gateway.stored_responses.stored_state import located, owner_of
-from dragoman.routing.needs import Needs
+from dragoman.routing.needs import Needs, Wants
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 

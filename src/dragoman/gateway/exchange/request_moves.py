@@ -18,18 +18,16 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.choice import (
     NOTHING_SEEN,
+    NOTHING_WANTED,
     Seen,
-    Wants,
-    carries_seals,
     conversation_of,
     keepers_of,
     kept_there,
     needs_of,
-    refers,
     seen_in,
     thread_of,
     unable_to_go_on,
-    wants_of,
+    wanted,
 )
 from dragoman.gateway.exchange.course import Course
 from dragoman.gateway.exchange.estimates import Passed
@@ -57,6 +55,7 @@ from dragoman.http.flight import Flight
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.registry import codec_of
+from dragoman.routing.needs import Wants
 from dragoman.routing.outcomes import TABLE, Kind
 from dragoman.routing.rests import USUAL, Rest, hint_of, names_the_key, rest_of
 from dragoman.routing.target import Target
@@ -125,9 +124,9 @@ class RequestMoves(FailureMoves):
         """See as much of the request as the line asks for."""
         service, route, looked = self._service, self._route, self._looked
         assert route is not None and looked is not None
-        body, pinned = self._body, len(service.traffic.pins) > 0
-        wants = wants_of(route, len(body), pinned=pinned, refers=refers(body), sealed=carries_seals(body))
-        if not wants.any:
+        body = self._body
+        wants = wanted(body, self._asked, route, pinned=len(service.traffic.pins) > 0)
+        if wants == NOTHING_WANTED:
             self._choose(NOTHING_SEEN)
         elif not wants.losses and len(body) <= INLINE:
             self._choose(seen_in(body, self._asked, looked, route, wants))

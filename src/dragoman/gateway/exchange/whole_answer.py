@@ -148,7 +148,7 @@ def _text(value: Raw) -> str:
 
 def own_failure(raw: bytes, codec: Codec) -> Failure | None:
     """The failure that a relayed answer tells as an answer of its own, if it does."""
-    if b'"failed"' not in raw:
+    if codec.name != RESPONSES or b'"failed"' not in raw:
         return None
     try:
         if bytes(_outline(raw).status) != b'"failed"':
