@@ -72,7 +72,9 @@ class Knowledge:
 
     def is_calm(self, outline: Outline, size: int) -> bool:
         """Whether no key rests of any provider of a line, all are free, and all targets have room for so many bytes."""
-        line = self._line(outline)
+        line = self._lines.get(outline.ids)
+        if line is None or line.changes != self._listed.changes:
+            line = self._line(outline)
         for rests in line.rests:
             if rests.any:
                 return False

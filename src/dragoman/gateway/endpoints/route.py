@@ -19,13 +19,11 @@ from dragoman.errors import ClientError, DragomanError, WireError
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.exchange.choice import (
     Seen,
-    carries_seals,
     conversation_of,
     needs_of,
-    refers,
     seen_in,
     thread_of,
-    wants_of,
+    wanted,
 )
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import asks_strictness, receive
@@ -123,9 +121,7 @@ async def explained(
     looked = await beside_loop(partial(look, body, api_path), len(body))
     looked = replace(looked, model=question.model or looked.model)
     route = service.routes.route(looked.model, api_path.protocol)
-    protocol = api_path.protocol
-    sealed = carries_seals(body, protocol, route)
-    wants = wants_of(route, len(body), pinned=True, refers=refers(body, protocol), sealed=sealed)
+    wants = wanted(body, asked, route, pinned=True)
     seeing = partial(seen_in, body, asked, looked, route, replace(wants, losses=True))
     seen = await beside_loop(seeing, len(route.targets) * len(body))
     signs = await beside_loop(partial(codec_of(api_path.protocol).signs_of, body), len(body))

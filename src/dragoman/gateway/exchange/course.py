@@ -60,8 +60,11 @@ class Course:
     pin: Pin | None = None
     # Those that rest, and that somebody else is trying.
     _asleep: tuple[Target, ...] = ()
-    # The first of a calm plan, who need not be looked at again.
+    # The first of a calm plan, or the only one, who need not be looked at again.
     _lead: Target | None = None
+    # The attempts that failed, and whom it was done without, with the reasons.
+    _misses: tuple[Missed, ...] = ()
+    _left_out: tuple[tuple[Target, str], ...] = ()
     # A target that rested and that this request may try, as long as it was not called.
     _permitted: Target | None = None
     _permit: Permit | None = None
@@ -78,11 +81,12 @@ class Course:
         self._traffic = traffic
         # Those that were not asked yet; None are those of the plan, as long as nobody asked for them.
         self._others = targets
+        if plan is None and targets is not None and len(targets) == 1:
+            # Where there is no choice nobody is looked at.
+            self._lead, self._others = targets[0], ()
         self._route = route
         self._plan = plan
         self._replays = routing.replays
-        self._misses: tuple[Missed, ...] = ()
-        self._left_out: tuple[tuple[Target, str], ...] = ()
         if plan is not None and route is not None:
             # Whether the line has several targets, of whom this request may have one alone.
             self.several = len(route.targets) > 1
@@ -95,7 +99,8 @@ class Course:
 
     def next(self) -> Target | None:
         """The next target that may be asked, if there is one."""
-        self.give_back()
+        if self._permitted is not None:
+            self.give_back()
         if self._lead is not None:
             target, self._lead = self._lead, None
             self._turn_to(target)
@@ -110,8 +115,9 @@ class Course:
 
     def _turn_to(self, target: Target) -> None:
         self.pauses = 0
-        if self._route is not None:
-            line = self._route if self._route.plain else self._route.around(target)
+        route = self._route
+        if route is not None:
+            line = route if route.plain else route.around(target)
             self._retries, self.first_byte, self._refusals = line.retries, line.first_byte, line.refusals
             self.repeats = self.repeats or line.retries > 0
 

@@ -160,18 +160,17 @@ class Moves(ABC):
         if pin is not None and pin.target != attempt.target.id and not course.leaves(pin):
             # It was only passed over for a moment, and its cache is there.
             return
-        key = "" if attempt.key is None else service.rotation(attempt.target.provider).digest(attempt.key)
-        stays = pin is not None and (pin.target, pin.key, pin.rule) == (attempt.target.id, key, course.rule)
-        if stays and not self._memory.told_id and service.traffic.pins.holds(course.conversation, pin):
+        target, told = attempt.target, self._memory.told_id
+        key = "" if attempt.key is None else service.rotation(target.provider).digest(attempt.key)
+        stays = pin is not None and (pin.target, pin.key, pin.rule) == (target.id, key, course.rule)
+        if stays and not told and service.traffic.pins.holds(course.conversation, pin):
             # It is where it was, and was used when it was looked for.
             return
         owner = owner_of(self._asked.key).hex()
-        conversations = [course.conversation]
-        if self._memory.told_id:
+        service.traffic.pin(owner, course.conversation, target, key=key, rule=course.rule)
+        if told:
             # The next request may refer to it, and say nothing of how it all began.
-            conversations.append(response_key(owner, self._memory.told_id))
-        for conversation in conversations:
-            service.traffic.pin(owner, conversation, attempt.target, key=key, rule=course.rule)
+            service.traffic.pin(owner, response_key(owner, told), target, key=key, rule=course.rule)
 
     def _respond(self, reply: Reply, kind: Kind) -> None:
         """Send a whole reply, which the last call came to."""

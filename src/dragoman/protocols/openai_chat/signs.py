@@ -93,6 +93,6 @@ def opening_of(body: bytes) -> Opening:
     request = peeked(body, _BEGUN)
     if request is None:
         return Opening()
-    if says(request.prompt_cache_key):
+    if request.prompt_cache_key is not NULL and says(request.prompt_cache_key):
         return Opening(cache_key=text_in(request.prompt_cache_key))
     return opening_in(request.messages)

@@ -115,7 +115,7 @@ def opening_of(body: bytes) -> Opening:
     request = peeked(body, _BEGUN)
     if request is None:
         return Opening()
-    if says(request.prompt_cache_key):
+    if request.prompt_cache_key is not NULL and says(request.prompt_cache_key):
         return Opening(cache_key=text_in(request.prompt_cache_key))
     instructions = text_in(request.instructions)
     said = listed(request.input, _SPOKEN)
