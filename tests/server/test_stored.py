@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -262,12 +263,21 @@ def test_a_response_ends_at_its_time(holding: Holding) -> None:
                 time.sleep(0.05)
 
 
+def file_folder(house: Served) -> Path:
+    """Where state is kept."""
+    return house.directory / ".local" / "state" / "dragoman"
+
+
 def test_the_file_is_where_it_is_said_to_be_and_its_users_alone(holding: Holding) -> None:
     with serving(holding) as house:
         file = house.directory / ".local" / "state" / "dragoman" / "state.db"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with serving(holding, "[storage]\nkeep = false") as house:
-        assert not (house.directory / ".local" / "state").exists()
+        # What is written down of exchanges is another matter.
+        assert [found.name for found in file_folder(house).iterdir()] == ["state.db.records"]
+        assert house.get("/v1/responses/resp_1").status == 404
+    with serving(holding, "[storage]\nkeep = false\nrecords = false") as house:
+        assert not file_folder(house).exists()
         assert house.get("/v1/responses/resp_1").status == 404
 
 

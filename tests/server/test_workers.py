@@ -198,8 +198,9 @@ def test_a_worker_that_cannot_open_the_store_says_why_each_time(holding: Holding
         store = Path(name) / "state.db"
         with serving(holding, f'[storage]\npath = "{store}"\n', arguments=("--workers", "2")) as house:
             pids = _workers(house)
-            for file in Path(name).iterdir():
-                file.unlink()
+            for file in Path(name).glob("state.db*"):
+                if file.is_file():
+                    file.unlink()
             store.mkdir()
             killed = min(pids)
             os.kill(killed, signal.SIGKILL)

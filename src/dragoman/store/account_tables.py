@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dragoman.errors import ConfigError
@@ -102,7 +102,10 @@ def _opened(path: str, patience: float) -> KeptFile:
     if path != MEMORY:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
+        # One that is there is not opened: whoever closes a file gives up all locks that its process has on it, also
+        # those of another connection, whose log the next process would then take for nobody's, and remove.
+        with suppress(FileExistsError):
+            os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     db = sqlite3.connect(path, timeout=patience, isolation_level=None, factory=KeptFile, check_same_thread=False)
     try:
         if path != MEMORY:
