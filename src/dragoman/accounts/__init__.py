@@ -9,7 +9,9 @@ usage      what exchanges came to, in groups that add up to the total
 
 entry             what is known of one exchange, as a line of a journal has it
 folder            where the journals lie
-journal           one for each worker, and those that follow it; journal_reader reads them
+journal           one for each worker, and those that follow it; journal_reader reads them, journal_lock says whose
+                  they are, journal_sync has them on the disk
+ids               of exchanges, which ascend
 drain             moves journals into the tables, exactly once; drain_thread does so in a worker
 rows              what an entry is in the tables of the store
 placing           which session and thread it belongs to

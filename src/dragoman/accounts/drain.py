@@ -7,7 +7,6 @@ settled has crashed, unless another journal goes on with it; then the file is re
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.entry import CRASHED, Entry, Tokens
 from dragoman.accounts.folder import folder_of, journals_in
+from dragoman.accounts.journal_lock import lock_one_that_is_there
 from dragoman.accounts.journal_reader import Piece, read_before, read_piece, read_story
 from dragoman.accounts.placing import NOWHERE, Placed, Placer
 from dragoman.accounts.rows import Batch
@@ -87,7 +87,7 @@ class Drainer:
     def drain(self, journal: Path, *, until: int | None = None) -> int:
         """Move what a journal says; give how far it is in the tables."""
         try:
-            descriptor = os.open(journal, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(journal, os.O_RDONLY)
         except FileNotFoundError:
             return 0
         try:
@@ -226,7 +226,7 @@ class Drainer:
             if later == journal or _worker(later) != worker:
                 continue
             try:
-                descriptor = os.open(later, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(later, os.O_RDONLY)
             except FileNotFoundError:
                 continue
             try:
@@ -268,17 +268,12 @@ def _locked(journal: Path) -> Iterator[int | None]:
     """The file of a journal with its lock; None if a worker has it, or if it is gone."""
     try:
         # To be locked on every file system it has to be open for writing.
-        descriptor = os.open(journal, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(journal, os.O_RDWR)
     except FileNotFoundError:
         yield None
         return
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_there = os.fstat(descriptor).st_nlink > 0
-        except BlockingIOError:
-            is_there = False
-        yield descriptor if is_there else None
+        yield descriptor if lock_one_that_is_there(descriptor) else None
     finally:
         os.close(descriptor)
 

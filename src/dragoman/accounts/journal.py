@@ -11,7 +11,6 @@ of a journal writes it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections import deque
@@ -23,6 +22,7 @@ import msgspec
 
 from dragoman.accounts.entry import Entry
 from dragoman.accounts.folder import JOURNAL, make_folder
+from dragoman.accounts.journal_lock import lock_one_that_is_there
 
 VERSION = 1
 # A journal is followed by another one beyond so many bytes.
@@ -31,7 +31,7 @@ MOST = 16 * 1024 * 1024
 _MOST_WAITING = 4 * 1024 * 1024
 # How long, in seconds, a journal that could not be opened is left alone.
 _REOPEN_AFTER = 1.0
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
 # Names that others took, one after the other, until it is believed that something else is wrong.
 _TRIES = 8
 
@@ -224,12 +224,9 @@ class Journal:
             except FileExistsError:
                 continue
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Whoever drains may have found it without its lock, empty, and have removed it.
-                if os.fstat(descriptor).st_nlink:
+                if lock_one_that_is_there(descriptor):
                     return descriptor, path
-            except BlockingIOError:
-                pass
             except OSError:
                 os.close(descriptor)
                 path.unlink(missing_ok=True)

@@ -10,14 +10,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.accounts.drain import Told
-from dragoman.accounts.drain_thread import Drain
-from dragoman.accounts.folder import folder_of
-from dragoman.accounts.journal import Journal
-from dragoman.accounts.journal_sync import JournalSync
 from dragoman.accounts.rows import is_unpriced
 from dragoman.config.settings import Storage
 from dragoman.gateway.records.entries import opened_entry, settled_entry
@@ -25,6 +21,12 @@ from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Record
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY
+
+if TYPE_CHECKING:
+    from dragoman.accounts.drain import Told
+    from dragoman.accounts.drain_thread import Drain
+    from dragoman.accounts.journal import Journal
+    from dragoman.accounts.journal_sync import JournalSync
 
 MACHINE, REFUSE = "machine", "refuse"
 # Who is not let in has no account: so many of them are written down in a minute, so that nobody fills a disk.
@@ -70,6 +72,12 @@ class Accounting:
         storage = self._storage
         if self._journal is not None or not storage.records or storage.path in ("", MEMORY):
             return
+        # Here: commands that make a service to look something up account for nothing.
+        from dragoman.accounts.drain_thread import Drain
+        from dragoman.accounts.folder import folder_of
+        from dragoman.accounts.journal import Journal
+        from dragoman.accounts.journal_sync import JournalSync
+
         self._loop = asyncio.get_running_loop()
         folder = folder_of(storage.path)
         if storage.durability == MACHINE:

@@ -1,0 +1,22 @@
+"""Journal lock: who has that of a journal writes it; it goes with the last who has the file open, however that ends."""
+
+from __future__ import annotations
+
+import os
+
+
+def lock(descriptor: int) -> bool:
+    """Take the lock of an open journal; False if somebody else has it."""
+    # Here, since commands look at journals also on systems where no gateway writes any.
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_one_that_is_there(descriptor: int) -> bool:
+    """The same; False also if nobody could find the journal any more, since it was removed meanwhile."""
+    return lock(descriptor) and os.fstat(descriptor).st_nlink > 0
