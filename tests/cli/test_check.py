@@ -186,6 +186,14 @@ def test_pitfall_416_targets_without_a_price_are_listed_where_a_line_goes_by_pri
     ]
 
 
+def test_pitfall_416_every_target_that_is_named_and_has_no_price_is_listed(capfd: pytest.CaptureFixture[str]) -> None:
+    put(PRICED)
+    assert main(["check"]) == 0
+    rows = [line.split("\t") for line in capfd.readouterr().out.splitlines()]
+    assert [row[1] for row in rows if row[0] == "no price"] == ["local/a", "local/b"]
+    assert 'say it in [prices."local/a"]' in next(row[2] for row in rows if row[0] == "no price")
+
+
 def test_pitfall_369_what_rules_lead_to_must_have_a_price_where_there_is_a_limit(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -24,6 +24,22 @@ BEFORE = Launch(processes=("a",))
             "41 calls, 812k tokens, 3 losses: sampling ×2, thinking",
         ),
         (
+            Launch(calls=41, input_tokens=812_000, cost_nano_usd=1_915_200_000, processes=("a",)),
+            "41 calls, 812k tokens, $1.92, no losses",
+        ),
+        (
+            Launch(calls=1, cost_nano_usd=0, processes=("a",)),
+            "1 call, 0 tokens, $0.00, no losses",
+        ),
+        (
+            Launch(calls=5, cost_nano_usd=1_915_200_000, unpriced_requests=3, processes=("a",)),
+            "5 calls, 0 tokens, at least $1.92 (3 calls unpriced), no losses",
+        ),
+        (
+            Launch(calls=1, cost_nano_usd=0, unpriced_requests=1, processes=("a",)),
+            "1 call, 0 tokens, 1 call unpriced, no losses",
+        ),
+        (
             Launch(calls=2, failed=1, losses={"sampling": 1}, processes=("b",)),
             "at least 2 calls (1 failed), 0 tokens, 1 loss: sampling",
         ),
@@ -33,7 +49,7 @@ BEFORE = Launch(processes=("a",))
         ),
     ],
 )
-def test_a_launch_is_summed_up_in_one_line(launch: Launch, words: str) -> None:
+def test_pitfall_557_558_a_launch_is_summed_up_in_one_line(launch: Launch, words: str) -> None:
     assert summary(launch, BEFORE) == words
 
 

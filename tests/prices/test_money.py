@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.prices.money import NANO, PER_MILLION, PER_PIECE, dollars, in_units
+from dragoman.prices.money import NANO, PER_MILLION, PER_PIECE, dollars, in_units, short_dollars
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,22 @@ def test_what_is_written_is_the_amount(amount: int, unit: int) -> None:
     told = in_units(amount, unit)
     assert Decimal(told).scaleb(len(str(unit)) - 1) == amount
     assert "." not in told or told[-1] not in "0."
+
+
+@pytest.mark.parametrize(
+    ("nano", "told"),
+    [
+        (0, "$0.00"),
+        (1, "<$0.0001"),
+        (99_999, "<$0.0001"),
+        (100_000, "$0.0001"),
+        (12_345_678, "$0.0123"),
+        (100_000_000, "$0.10"),
+        (994_999_999, "$0.995"),
+        (995_000_000, "$1.00"),
+        (1_915_200_000, "$1.92"),
+        (41_000_000_000, "$41.00"),
+    ],
+)
+def test_a_cost_is_said_in_few_letters(nano: int, told: str) -> None:
+    assert short_dollars(nano) == told

@@ -135,6 +135,23 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
             served.setdefault(name, []).append(line.pattern)
     for name, patterns in served.items():
         yield "by itself", name, " ".join(patterns)
+    for target in _unpriced(settings):
+        yield "no price", target, f"what it costs is not known; say it in [prices.{dotted((target,))}]"
+
+
+def _unpriced(settings: Settings) -> Iterator[str]:
+    """The targets that the file names and of which nobody knows what they cost, each once."""
+    # Which model a client's name decides on is known when it is asked for.
+    named = dict.fromkeys(target for line in settings.routes for target in line.targets if "*" not in target)
+    book, now = None, time.time()
+    for target in named:
+        name, _, model = target.partition("/")
+        provider = settings.providers.get(name)
+        if provider is None or not model or provider.transport == "echo":
+            continue
+        book = book or book_of(settings, documents.complain)
+        if estimate(facts_of(book, provider, model, now), 1, 0, 1).total is None:
+            yield target
 
 
 def _as_text(rows: Sequence[tuple[str, ...]], screen: Screen) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dragoman.prices.money import short_dollars
+
 # Names of losses that are told one by one, the most frequent first.
 _SHOWN = 8
 
@@ -18,6 +20,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    # None of a gateway that does not tell.
+    cost_nano_usd: int | None = None
+    unpriced_requests: int = 0
     losses: Mapping[str, int] = {}
     processes: tuple[str, ...] = ()
 
@@ -26,9 +31,21 @@ def summary(launch: Launch, before: Launch) -> str:
     """A launch in words; where a process that counted is gone since `before`, there was more."""
     told = [_count(launch.calls, "call") + (f" ({launch.failed} failed)" if launch.failed else "")]
     told.append(f"{short(launch.input_tokens + launch.output_tokens)} tokens")
+    told += _money(launch)
     told.append(_losses(launch.losses))
     least = "at least " if set(before.processes) - set(launch.processes) else ""
     return least + ", ".join(told)
+
+
+def _money(launch: Launch) -> list[str]:
+    """What it cost; what has no price is not free."""
+    cost, unpriced = launch.cost_nano_usd, launch.unpriced_requests
+    if cost is None:
+        return []
+    if not unpriced:
+        return [short_dollars(cost)]
+    left_out = f"{_count(unpriced, 'call')} unpriced"
+    return [f"at least {short_dollars(cost)} ({left_out})" if cost else left_out]
 
 
 def short(number: int) -> str:

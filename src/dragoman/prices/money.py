@@ -15,6 +15,16 @@ def in_units(amount: int, unit: int) -> str:
     return f"{'-' if amount < 0 else ''}{whole}{'.' if decimals else ''}{decimals}"
 
 
+def short_dollars(nano: int) -> str:
+    """A cost in few letters: to the cent from a dollar on, to a hundredth of one below."""
+    if nano >= NANO - NANO // 200:
+        return f"${(nano + NANO // 200) // (NANO // 100) / 100:.2f}"
+    if 0 < nano < NANO // 10_000:
+        return "<$0.0001"
+    text = f"{(nano + NANO // 20_000) // (NANO // 10_000) / 10_000:.4f}"
+    return f"${text[:4]}{text[4:].rstrip('0')}"
+
+
 def dollars(nano: int) -> str:
     """A cost as it is shown: at least to the cent."""
     whole, _, decimals = in_units(abs(nano), NANO).partition(".")

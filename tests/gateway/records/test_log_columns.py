@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.log_columns import LogColumns, shown
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.features import Feature
@@ -301,3 +302,26 @@ def test_the_page_shows_lines_as_they_are() -> None:
     )
     lines = [line for record in records for line in told(record, 80)]
     assert [line.removeprefix("14:02:11 ") for line in shown_there.split("\n")] == lines
+
+
+def told_in(width: int, record: Record) -> str:
+    return LogColumns(Screen(columns=lambda: width)).exchange(record)
+
+
+COSTS = {
+    "what it cost": (Money(input=12_345_678), "$0.0123"),
+    "at least": (Money(input=1_915_200_000, unpriced=("output",)), ">$1.92"),
+    "nothing": (Money(), "$0.00"),
+    "not known": (Money(unpriced=("model",)), ""),
+}
+
+
+@pytest.mark.parametrize("case", COSTS)
+def test_pitfall_557_what_it_cost_is_said_where_there_is_room(case: str) -> None:
+    money, told = COSTS[case]
+    tokens = Tokens(input=4123, output=340)
+    for width in (100, 140):
+        line = told_in(width, replace(RECORD, tokens=tokens, money=money, estimated=True))
+        assert cells(line) <= width
+        assert "~4123+340" in line
+        assert told in line and (bool(told) or "$" not in line)

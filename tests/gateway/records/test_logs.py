@@ -9,6 +9,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.logs import Log
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
@@ -178,6 +179,22 @@ def test_everything_about_an_exchange_is_told() -> None:
         "why": "none",
         "upstream_id": "up_1",
     }
+
+
+def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
+    out = io.StringIO()
+    told = replace(
+        record(), tokens=Tokens(input=10, output=5, cache_read=2), money=Money(input=12_345_678, said=13_000_000)
+    )
+    Log(out, json=True).exchange(told)
+    line = only(out)
+    assert (line["input"], line["output"], line["cached"]) == (10, 5, 2)
+    assert (line["cost"], line["said_cost"]) == ("0.012345678", "0.013")
+    assert "unpriced" not in line and "estimated" not in line
+    out = io.StringIO()
+    Log(out, json=True).exchange(replace(record(), estimated=True, money=Money(unpriced=("model",))))
+    line = only(out)
+    assert (line["cost"], line["unpriced"], line["estimated"]) == ("0", ["model"], True)
 
 
 @pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (500, "error"), (529, "error")])

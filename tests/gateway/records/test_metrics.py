@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.admission import Load
 from dragoman.gateway.records import metrics as module
 from dragoman.gateway.records.metrics import DURATIONS, OTHER, Metrics, Snapshot, render
@@ -96,6 +97,29 @@ def test_tokens_are_counted_by_kind() -> None:
     found = counted(told, told, record())
     for kind, count in (("input", 200), ("output", 40), ("cache_read", 60), ("cache_write", 10), ("thinking", 14)):
         assert total(found, "dragoman_tokens_total", type=kind) == count
+
+
+def test_pitfall_416_money_is_counted_and_what_has_no_price_is_too() -> None:
+    priced = replace(record(), tokens=Tokens(input=9, cache_read=4), money=Money(input=1_500_000_000, output=7))
+    unpriced = replace(record(), money=Money(input=3, unpriced=("output",)), estimated=True)
+    found = counted(priced, priced, unpriced, record())
+    assert total(found, "dragoman_cost_nano_usd_total", model="gpt-5.1", status="200") == 3_000_000_017
+    assert total(found, "dragoman_unpriced_requests_total", provider="openai") == 1
+    assert total(found, "dragoman_estimated_requests_total") == 1
+    assert total(found, "dragoman_tokens_total", type="cache_read") == 8
+    assert not [name for name, _ in found if "said" in name]
+
+
+def test_pitfall_417_how_far_a_provider_is_from_our_prices_is_told() -> None:
+    more = replace(record(provider="router"), money=Money(input=100, said=130))
+    less = replace(record(provider="router"), money=Money(input=100, said=90))
+    unknown = replace(record(provider="router"), money=Money(unpriced=("model",), said=50))
+    metrics = Metrics()
+    for told in (more, less, unknown):
+        metrics.count(told)
+    found = read(render([metrics.snapshot(), metrics.snapshot()]))
+    assert total(found, "dragoman_said_cost_nano_usd_total", provider="router") == 540
+    assert total(found, "dragoman_said_cost_beyond_nano_usd", provider="router") == 40
 
 
 @pytest.mark.parametrize("odd", [-5, 10**30])

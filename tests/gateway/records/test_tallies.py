@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.entry import Money, Tokens
 from dragoman.gateway.records.record import Record
-from dragoman.gateway.records.tallies import MOST, MOST_OF_A_KEY, Tallies, Tally, launch_name, summed
+from dragoman.gateway.records.tallies import MOST, MOST_OF_A_KEY, Tallies, Tally, Told, launch_name, summed
 from dragoman.model.response import Usage
 from dragoman.translate import LossLine
 
@@ -34,6 +35,17 @@ def test_calls_tokens_failures_and_losses_are_counted() -> None:
         replace(RECORD, status=499, failure="cancelled"),
     )
     assert told == Tally(requests=5, calls=4, failed=1, input=200, output=40, losses={"sampling": 2, "thinking": 1})
+
+
+def test_pitfall_557_money_is_added_up_and_what_has_no_price_is_counted() -> None:
+    told = tally_of(
+        replace(RECORD, tokens=Tokens(input=10, output=2), money=Money(input=5, output=7)),
+        replace(RECORD, tokens=Tokens(input=1), money=Money(input=3, unpriced=("output",))),
+        RECORD,
+    )
+    assert (told.cost, told.unpriced, told.input, told.output) == (15, 1, 11, 2)
+    _, both = summed([Told("a", told), Told("b", told)])
+    assert (both.cost, both.unpriced) == (30, 2)
 
 
 def test_a_provider_that_reports_nonsense_makes_no_nonsense() -> None:

@@ -20,6 +20,8 @@ def told_of(name: str, told: Sequence[Told]) -> JsonObject:
         "failed": tally.failed,
         "input_tokens": tally.input,
         "output_tokens": tally.output,
+        "cost_nano_usd": tally.cost,
+        "unpriced_requests": tally.unpriced,
         "losses": {**tally.losses},
         "processes": [*processes],
     }

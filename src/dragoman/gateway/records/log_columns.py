@@ -4,9 +4,10 @@
     14:02:15 502 /messages   12ms           - fast → ollama/qwen3
              bad_gateway: ollama unreachable
 
-Time, status, path, how long it took, tokens in + out; then the model that was asked for and whom that led to, and what
-else there is to say, as far as it fits. Why something failed is always said, below if need be. Losses are told by name:
-`-` dropped, `~` approximated, `+` invented. A wide line has the time to the first content, cached tokens and the id.
+Time, status, path, how long it took, tokens in + out (`~` if they were counted here); then the model that was asked for
+and whom that led to, and what else there is to say, as far as it fits: what it cost (`>` is at least) before all else.
+Why something failed is always said, below if need be. Losses are told by name: `-` dropped, `~` approximated, `+`
+invented. A wide line has the time to the first content, cached tokens and the id.
 
 Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
 """
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.prices.money import short_dollars
 from dragoman.sessions.classes import MAIN, class_of
 from dragoman.terminal import Screen, cells, cut
 
@@ -139,6 +141,9 @@ class LogColumns:
 
     def _facts(self, record: Record, wide: bool) -> Iterable[tuple[str, str, str]]:
         """What is said if there is room, what is said else, and its colour; what matters most comes first."""
+        cost = _cost(record)
+        if cost:
+            yield cost, cost, ""
         if len(record.attempts) > 1:
             tried = f"tried {len(record.attempts)}"
             missed = "" if record.failure else _missed(record.attempts, "")
@@ -279,11 +284,19 @@ def _span(seconds: float) -> str:
 
 
 def _tokens(record: Record, wide: bool) -> str:
-    usage = record.usage
-    if usage is None:
+    counted = record.tokens or record.usage
+    if counted is None:
         return "-"
-    cached = f"({_count(usage.cache_read)})" if wide and usage.cache_read else ""
-    return f"{_count(usage.input)}{cached}+{_count(usage.output)}"
+    cached = f"({_count(counted.cache_read)})" if wide and counted.cache_read else ""
+    return f"{'~' if record.estimated else ''}{_count(counted.input)}{cached}+{_count(counted.output)}"
+
+
+def _cost(record: Record) -> str:
+    """What an exchange cost, as far as that is known; nothing of one that has no price at all."""
+    money = record.money
+    if money is None or (money.unpriced and not money.total):
+        return ""
+    return f"{'>' if money.unpriced else ''}{short_dollars(money.total)}"
 
 
 def _count(number: int) -> str:

@@ -18,6 +18,7 @@ from dragoman.gateway.records.log_columns import LONGEST, LogColumns, thread_in
 from dragoman.gateway.records.log_writer import LogWriter
 from dragoman.gateway.records.record import Attempt, Record
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.prices.money import NANO, in_units
 from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.wire.json import encode
 
@@ -103,9 +104,19 @@ class Log:
             line["full"] = [target[:_SHOWN] for target in record.full]
         if record.first:
             line["first"] = round(record.first - record.started, 4)
-        if usage is not None:
+        if (tokens := record.tokens) is not None:
+            line["input"], line["output"], line["cached"] = tokens.input, tokens.output, tokens.cache_read
+        elif usage is not None:
             line["input"], line["output"] = usage.input, usage.output
             line["cached"] = usage.cache_read or 0
+        if record.estimated:
+            line["estimated"] = True
+        if (money := record.money) is not None:
+            line["cost"] = in_units(money.total, NANO)
+            if money.unpriced:
+                line["unpriced"] = list(money.unpriced)
+            if money.said is not None:
+                line["said_cost"] = in_units(money.said, NANO)
         if record.program:
             line["program"] = record.program
         if record.launch:

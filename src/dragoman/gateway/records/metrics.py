@@ -60,6 +60,10 @@ class Cell(Struct):
     tokens: list[int] = msgspec.field(default_factory=lambda: [0] * len(TOKENS))
     duration: Spread = msgspec.field(default_factory=Spread)
     first: Spread = msgspec.field(default_factory=Spread)
+    # Nano-dollars; exchanges of which something had no price, and those whose tokens were counted here.
+    cost: int = 0
+    unpriced: int = 0
+    estimated: int = 0
 
 
 class Snapshot(Struct):
@@ -86,6 +90,9 @@ class Snapshot(Struct):
     told: dict[str, int] = {}
     # What became of what was written down; None if nothing is.
     recorded: Recorded | None = None
+    # (provider, nano-dollars): what providers say that they cost, and how much more that is than what is known here.
+    said: list[tuple[str, int]] = []
+    said_beyond: list[tuple[str, int]] = []
 
 
 class Metrics:
@@ -99,6 +106,8 @@ class Metrics:
         self._checks: dict[tuple[str, str], int] = {}
         self._checked: dict[str, tuple[str, float]] = {}
         self._told: dict[str, int] = {}
+        self._said: dict[str, int] = {}
+        self._said_beyond: dict[str, int] = {}
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
         # What launches came to: no counters, but of this process, and gathered as they are.
@@ -125,7 +134,7 @@ class Metrics:
         cell.duration.add(record.ended - record.started)
         if record.first:
             cell.first.add(record.first - record.started)
-        usage = record.usage
+        usage = record.tokens or record.usage
         if usage is not None:
             tokens = cell.tokens
             counts = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
@@ -133,6 +142,12 @@ class Metrics:
                 if count:
                     # Counters never go down.
                     tokens[at] += min(max(0, count), _MOST_TOKENS)
+        if (money := record.money) is not None:
+            cell.cost += money.total
+            cell.unpriced += bool(money.unpriced)
+            if money.said is not None:
+                self._count_said(record, money.said)
+        cell.estimated += record.estimated
         for attempt in record.attempts:
             # What is asked beside conversations has no kind.
             called = (attempt.provider, attempt.kind or OTHER)
@@ -143,6 +158,13 @@ class Metrics:
         if record.failure:
             failed = (record.dialect, record.provider, record.failure)
             self._failures[failed] = self._failures.get(failed, 0) + 1
+
+    def _count_said(self, record: Record, said: int) -> None:
+        """Count what a provider says that it cost, and what that is beyond ours, where ours is known."""
+        name, money = record.provider, record.money
+        self._said[name] = self._said.get(name, 0) + said
+        if money is not None and not money.unpriced:
+            self._said_beyond[name] = self._said_beyond.get(name, 0) + said - money.total
 
     def note_check(self, provider: str, result: str, now: float) -> None:
         """Count a check of a provider, and keep what it found."""
@@ -180,6 +202,8 @@ class Metrics:
             checked=dict(self._checked),
             told=dict(self._told),
             recorded=self.recorded(),
+            said=list(self._said.items()),
+            said_beyond=list(self._said_beyond.items()),
         )
 
     def _labelled(self, levels: Mapping[str, Level]) -> tuple[dict[str, Level], dict[Level, int]]:
@@ -222,13 +246,17 @@ def render(snapshots: Sequence[Snapshot]) -> bytes:
     for cell in cells.values():
         lines.append(f'dragoman_requests_total{{{_labels(cell)},status="{cell.status}"}} {cell.requests}')
     _family(
-        lines, "tokens_total", "counter", "Tokens that providers reported; totals include cached and thinking ones."
+        lines,
+        "tokens_total",
+        "counter",
+        "Tokens that providers reported, or that were counted here; totals include cached and thinking ones.",
     )
     for cell in cells.values():
         for name, count in zip(TOKENS, cell.tokens, strict=True):
             if count:
                 labels = f'{_labels(cell)},status="{cell.status}",type="{name}"'
                 lines.append(f"dragoman_tokens_total{{{labels}}} {count}")
+    _costs(lines, list(cells.values()), snapshots)
     _spreads(lines, "duration_seconds", "From the request to the end of the answer.", cells.values(), first=False)
     _spreads(lines, "first_token_seconds", "From the request to the first content.", cells.values(), first=True)
     _family(lines, "losses_total", "counter", "What translation dropped, approximated or invented.")
@@ -273,6 +301,9 @@ def _add(cells: dict[tuple[str, str, str, str, int], Cell], cell: Cell) -> None:
         total = Cell(client=key[0], provider=key[1], dialect=key[2], model=key[3], status=key[4])
         cells[key] = total
     total.requests += cell.requests
+    total.cost += cell.cost
+    total.unpriced += cell.unpriced
+    total.estimated += cell.estimated
     total.tokens = [a + b for a, b in zip(total.tokens, cell.tokens, strict=True)]
     for into, more in ((total.duration, cell.duration), (total.first, cell.first)):
         into.counts = [a + b for a, b in zip(into.counts, more.counts, strict=True)]
@@ -286,6 +317,29 @@ def _summed(rows: Iterable[Iterable[tuple[str | int, ...]]], width: int) -> dict
             key = tuple(str(part) for part in row[:width])
             total[key] = total.get(key, 0) + int(row[width])
     return total
+
+
+def _costs(lines: list[str], cells: Sequence[Cell], snapshots: Sequence[Snapshot]) -> None:
+    """Money in nano-dollars, of which a counter loses nothing, and what is not known of it."""
+    families = (
+        ("cost_nano_usd_total", "What exchanges cost, as far as that is known.", [cell.cost for cell in cells]),
+        ("unpriced_requests_total", "Exchanges of which something had no price.", [cell.unpriced for cell in cells]),
+        ("estimated_requests_total", "Exchanges whose tokens were counted here.", [cell.estimated for cell in cells]),
+    )
+    for name, words, amounts in families:
+        _family(lines, name, "counter", words)
+        for cell, amount in zip(cells, amounts, strict=True):
+            if amount:
+                lines.append(f'dragoman_{name}{{{_labels(cell)},status="{cell.status}"}} {amount}')
+    said = _summed([snapshot.said for snapshot in snapshots], 1)
+    if not said:
+        return
+    _family(lines, "said_cost_nano_usd_total", "counter", "What providers say that exchanges cost.")
+    for (provider,), amount in said.items():
+        lines.append(f'dragoman_said_cost_nano_usd_total{{provider="{_escaped(provider)}"}} {amount}')
+    _family(lines, "said_cost_beyond_nano_usd", "gauge", "How much more that is than what is known here.")
+    for (provider,), amount in _summed([snapshot.said_beyond for snapshot in snapshots], 1).items():
+        lines.append(f'dragoman_said_cost_beyond_nano_usd{{provider="{_escaped(provider)}"}} {amount}')
 
 
 def _spreads(lines: list[str], name: str, words: str, cells: Iterable[Cell], *, first: bool) -> None:

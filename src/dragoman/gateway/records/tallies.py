@@ -47,6 +47,9 @@ class Tally(Struct, kw_only=True):
     failed: int = 0
     input: int = 0
     output: int = 0
+    # Nano-dollars, and exchanges of which something had no price.
+    cost: int = 0
+    unpriced: int = 0
     # How often each feature was lost, by its name.
     losses: dict[str, int] = field(default_factory=dict)
 
@@ -57,9 +60,13 @@ class Tally(Struct, kw_only=True):
             self.calls += 1
             # A client that goes away has its reasons, and ends so at times.
             self.failed += record.failure != _LEFT and (bool(record.failure) or record.status >= 400)
-        if record.usage is not None:
-            self.input += min(max(record.usage.input, 0), _MOST_TOKENS)
-            self.output += min(max(record.usage.output, 0), _MOST_TOKENS)
+        counted = record.tokens or record.usage
+        if counted is not None:
+            self.input += min(max(counted.input, 0), _MOST_TOKENS)
+            self.output += min(max(counted.output, 0), _MOST_TOKENS)
+        if record.money is not None:
+            self.cost += record.money.total
+            self.unpriced += bool(record.money.unpriced)
         for loss in record.losses:
             self.losses[loss["feature"]] = self.losses.get(loss["feature"], 0) + 1
 
@@ -121,6 +128,8 @@ def summed(told: Iterable[Told]) -> tuple[list[str], Tally]:
         whole.failed += tally.failed
         whole.input += tally.input
         whole.output += tally.output
+        whole.cost += tally.cost
+        whole.unpriced += tally.unpriced
         for name, count in tally.losses.items():
             whole.losses[name] = whole.losses.get(name, 0) + count
     return sorted(processes), whole
